@@ -1,0 +1,22 @@
+"""An embeddable replicated log with Apache Kafka's storage and replication semantics.
+
+The names below load what they need when they are first used, so that `import replog` stays small.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replog.client import Admin, Consumer, Producer
+
+__version__ = "0.1.0"
+__all__ = ["Admin", "Consumer", "Producer", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"Admin", "Consumer", "Producer"}:
+        import replog.client
+
+        return getattr(replog.client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

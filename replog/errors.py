@@ -1,0 +1,365 @@
+"""Every error a user of replog can meet, as one tree, and Kafka's numeric code for each.
+
+::
+
+    ReplogError
+    ├── ConfigError                        fix the configuration
+    ├── RetriableError                     the client retries with backoff
+    │   ├── NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownLeaderEpochError, OffsetNotAvailableError
+    │   ├── NotControllerError, BrokerNotAvailableError, StaleBrokerEpochError, BrokerIdNotRegisteredError
+    │   └── NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, RequestTimedOutError, ThrottledError
+    ├── InvalidRequestError                the caller's mistake, never retried
+    │   ├── OffsetOutOfRangeError, UnknownTopicOrPartitionError, RecordTooLargeError, TopicExistsError, ...
+    │   └── InvalidProducerEpochError, OutOfOrderSequenceError, MalformedFrameError
+    ├── StorageError                       this log directory goes offline
+    │   └── CorruptRecordError, CorruptIndexError, CorruptCheckpointError, DirectoryLockedError
+    ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
+    ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
+    └── BrokerClosedError
+    InvariantViolationError                our bug: the node stops
+
+The class says who must act, the attributes carry the facts, the message says the cause and the next step.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ErrorCode(IntEnum):
+    """Kafka's numeric error codes (kafka-reference 4), the one table of them."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    MESSAGE_TOO_LARGE = 10
+    INVALID_TOPIC_EXCEPTION = 17
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    STALE_BROKER_EPOCH = 77
+    OFFSET_NOT_AVAILABLE = 78
+    THROTTLING_QUOTA_EXCEEDED = 89
+    INVALID_RECORD = 87
+    INVALID_UPDATE_VERSION = 95
+    UNKNOWN_TOPIC_ID = 100
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_TOPIC_ID = 103
+    INCONSISTENT_CLUSTER_ID = 104
+    INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
+    UNSUPPORTED_VERSION = 35
+
+
+class ReplogError(Exception):
+    """Base of everything replog raises on purpose."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class InvariantViolationError(Exception):
+    """A rule that the code guarantees did not hold: a bug of ours.  The node stops; nothing catches this."""
+
+
+class ConfigError(ReplogError):
+    """A configuration value is unknown, missing or out of range."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+    def __init__(self, field: str, value: object, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+        self.value = value
+        self.reason = reason
+
+
+class RetriableError(ReplogError):
+    """The same request may succeed a little later; clients retry it with backoff."""
+
+
+class NotLeaderOrFollowerError(RetriableError):
+    """The node asked does not lead this partition (any more)."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def __init__(self, message: str, leader_id: int = -1, leader_epoch: int = -1) -> None:
+        super().__init__(message)
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+
+
+class LeaderNotAvailableError(RetriableError):
+    """The partition has no leader right now."""
+
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+
+
+class FencedLeaderEpochError(RetriableError):
+    """The request carries an older leader epoch than the partition has."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+class UnknownLeaderEpochError(RetriableError):
+    """The request carries a newer leader epoch than this node knows yet."""
+
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class OffsetNotAvailableError(RetriableError):
+    """A new leader does not know its high watermark yet (KIP-207)."""
+
+    code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+class NotEnoughReplicasError(RetriableError):
+    """Fewer in-sync replicas than min.insync.replicas; nothing was appended."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class NotEnoughReplicasAfterAppendError(RetriableError):
+    """The records were appended, but the in-sync replicas fell below min.insync.replicas before they counted."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+class RequestTimedOutError(RetriableError):
+    """No answer in time; the request may or may not have taken effect."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class ThrottledError(RetriableError):
+    """A bound of the broker (queued bytes, open requests) is reached; try again later."""
+
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+class NotControllerError(RetriableError):
+    """The node asked is not the active controller."""
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
+class BrokerNotAvailableError(RetriableError):
+    """The broker is starting, stopping, or cut off from the controller."""
+
+    code = ErrorCode.BROKER_NOT_AVAILABLE
+
+
+class StaleBrokerEpochError(RetriableError):
+    """The request names an incarnation of a broker that has been replaced."""
+
+    code = ErrorCode.STALE_BROKER_EPOCH
+
+
+class BrokerIdNotRegisteredError(RetriableError):
+    """The controller does not know this broker; it must register (again)."""
+
+    code = ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+class InvalidRequestError(ReplogError):
+    """The caller's mistake; the same request never succeeds."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class InvalidRequiredAcksError(InvalidRequestError):
+    """acks is not 0, 1 or all."""
+
+    code = ErrorCode.INVALID_REQUIRED_ACKS
+
+
+class OffsetOutOfRangeError(InvalidRequestError):
+    """The offset is below the log start or above the log end."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def __init__(self, message: str, log_start_offset: int = -1, log_end_offset: int = -1) -> None:
+        super().__init__(message)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class UnknownTopicOrPartitionError(InvalidRequestError):
+    """No such topic or partition."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class UnknownTopicIdError(RetriableError):
+    """The topic id is not known here: deleted, recreated, or not yet heard of."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class TopicExistsError(InvalidRequestError):
+    """A topic of this name exists."""
+
+    code = ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+class InvalidTopicError(InvalidRequestError):
+    """The topic name is not allowed."""
+
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class TopicLimitError(InvalidRequestError):
+    """The cluster, or one request, may not have that many topics or partitions."""
+
+    code = ErrorCode.POLICY_VIOLATION
+
+
+class InvalidPartitionsError(InvalidRequestError):
+    """The number of partitions is out of range."""
+
+    code = ErrorCode.INVALID_PARTITIONS
+
+
+class InvalidReplicationFactorError(InvalidRequestError):
+    """The replication factor is out of range, or more than there are usable brokers."""
+
+    code = ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+class InvalidReplicaAssignmentError(InvalidRequestError):
+    """A manual assignment names unknown or repeated brokers."""
+
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+class RecordTooLargeError(InvalidRequestError):
+    """A record or batch is larger than max.message.bytes."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class InvalidRecordError(InvalidRequestError):
+    """A batch breaks a rule of the format (kafka-reference 4.1)."""
+
+    code = ErrorCode.INVALID_RECORD
+
+
+class UnsupportedCompressionError(InvalidRequestError):
+    """The batch names a codec that is unknown, or whose library is not installed."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class InvalidProducerEpochError(InvalidRequestError):
+    """A newer incarnation of this producer exists; this one is a zombie."""
+
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class OutOfOrderSequenceError(InvalidRequestError):
+    """A batch of an idempotent producer does not follow the last one."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class MalformedFrameError(InvalidRequestError):
+    """Bytes on a stream are not a frame of this protocol."""
+
+
+class DuplicateBrokerRegistrationError(InvalidRequestError):
+    """Another live process uses this node id."""
+
+    code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+class UnsupportedVersionError(InvalidRequestError):
+    """The two sides share no version of this API."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class InconsistentClusterIdError(ReplogError):
+    """The node or directory belongs to another cluster."""
+
+    code = ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+class InconsistentTopicIdError(ReplogError):
+    """A replica's directory belongs to an earlier topic of the same name."""
+
+    code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class StorageError(ReplogError):
+    """A log directory failed; it goes offline and what it holds is not touched."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class CorruptRecordError(StorageError):
+    """Record bytes that fail their checks.
+
+    Attributes:
+        path: the file, or "" for bytes that came from the network.
+        position: byte position of the batch in it.
+    """
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        where = f"{path} at byte {position}" if path else f"batch at byte {position}"
+        super().__init__(f"{where}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
+class CorruptIndexError(StorageError):
+    """An index file that contradicts its log; it is rebuilt, never trusted."""
+
+
+class CorruptCheckpointError(StorageError):
+    """A checkpoint file that cannot be read; never taken as empty.
+
+    Attributes:
+        path: the file.
+        line: 1-based line of the first problem, 0 when the file as a whole is meant.
+    """
+
+    def __init__(self, path: str, line: int, reason: str) -> None:
+        super().__init__(f"{path} line {line}: {reason}" if line else f"{path}: {reason}")
+        self.path = path
+        self.line = line
+        self.reason = reason
+
+
+class DirectoryLockedError(StorageError):
+    """Another process holds the lock of this log directory."""
+
+
+class BrokerClosedError(ReplogError):
+    """The object was closed."""
