@@ -1,0 +1,403 @@
+from replog.pb.v1 import controller_pb2 as _controller_pb2
+from replog.pb.v1 import quorum_pb2 as _quorum_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ProducePartition(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "size_bytes", "leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    size_bytes: int
+    leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., size_bytes: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class ProduceRequest(_message.Message):
+    __slots__ = ("correlation_id", "timeout_ms", "acks", "partitions")
+    CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    correlation_id: int
+    timeout_ms: int
+    acks: int
+    partitions: _containers.RepeatedCompositeFieldContainer[ProducePartition]
+    def __init__(self, correlation_id: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., acks: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ProducePartition, _Mapping]]] = ...) -> None: ...
+
+class ProduceResult(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "error", "message", "base_offset", "log_start_offset", "append_time_ms", "leader_id", "leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    error: int
+    message: str
+    base_offset: int
+    log_start_offset: int
+    append_time_ms: int
+    leader_id: int
+    leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., base_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class ProduceResponse(_message.Message):
+    __slots__ = ("correlation_id", "results")
+    CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    correlation_id: int
+    results: _containers.RepeatedCompositeFieldContainer[ProduceResult]
+    def __init__(self, correlation_id: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ProduceResult, _Mapping]]] = ...) -> None: ...
+
+class FetchPartition(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "fetch_offset", "flushed_offset", "log_start_offset", "leader_epoch", "last_fetched_epoch", "max_bytes")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    FETCH_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_FETCHED_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    fetch_offset: int
+    flushed_offset: int
+    log_start_offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    max_bytes: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class FetchRequest(_message.Message):
+    __slots__ = ("correlation_id", "timeout_ms", "replica_id", "broker_epoch", "max_wait_ms", "min_bytes", "max_bytes", "partitions")
+    CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    correlation_id: int
+    timeout_ms: int
+    replica_id: int
+    broker_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: _containers.RepeatedCompositeFieldContainer[FetchPartition]
+    def __init__(self, correlation_id: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., replica_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ...) -> None: ...
+
+class FetchResult(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "error", "message", "high_watermark", "log_start_offset", "log_end_offset", "diverging", "size_bytes", "leader_id", "leader_epoch", "fetch_offset")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DIVERGING_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FETCH_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    error: int
+    message: str
+    high_watermark: int
+    log_start_offset: int
+    log_end_offset: int
+    diverging: _quorum_pb2.EpochEnd
+    size_bytes: int
+    leader_id: int
+    leader_epoch: int
+    fetch_offset: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., diverging: _Optional[_Union[_quorum_pb2.EpochEnd, _Mapping]] = ..., size_bytes: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., fetch_offset: _Optional[int] = ...) -> None: ...
+
+class FetchResponse(_message.Message):
+    __slots__ = ("correlation_id", "results")
+    CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    correlation_id: int
+    results: _containers.RepeatedCompositeFieldContainer[FetchResult]
+    def __init__(self, correlation_id: _Optional[int] = ..., results: _Optional[_Iterable[_Union[FetchResult, _Mapping]]] = ...) -> None: ...
+
+class ProduceRequestFrame(_message.Message):
+    __slots__ = ("header", "hello", "payload")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    header: ProduceRequest
+    hello: _quorum_pb2.Hello
+    payload: bytes
+    def __init__(self, header: _Optional[_Union[ProduceRequest, _Mapping]] = ..., hello: _Optional[_Union[_quorum_pb2.Hello, _Mapping]] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class FetchResponseFrame(_message.Message):
+    __slots__ = ("header", "hello", "payload")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    header: FetchResponse
+    hello: _quorum_pb2.Hello
+    payload: bytes
+    def __init__(self, header: _Optional[_Union[FetchResponse, _Mapping]] = ..., hello: _Optional[_Union[_quorum_pb2.Hello, _Mapping]] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class ProduceResponses(_message.Message):
+    __slots__ = ("hello", "responses")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    RESPONSES_FIELD_NUMBER: _ClassVar[int]
+    hello: _quorum_pb2.Hello
+    responses: _containers.RepeatedCompositeFieldContainer[ProduceResponse]
+    def __init__(self, hello: _Optional[_Union[_quorum_pb2.Hello, _Mapping]] = ..., responses: _Optional[_Iterable[_Union[ProduceResponse, _Mapping]]] = ...) -> None: ...
+
+class FetchRequests(_message.Message):
+    __slots__ = ("hello", "requests")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    hello: _quorum_pb2.Hello
+    requests: _containers.RepeatedCompositeFieldContainer[FetchRequest]
+    def __init__(self, hello: _Optional[_Union[_quorum_pb2.Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[FetchRequest, _Mapping]]] = ...) -> None: ...
+
+class BrokerInfo(_message.Message):
+    __slots__ = ("broker_id", "host", "port", "broker_epoch", "fenced", "rack")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    host: str
+    port: int
+    broker_epoch: int
+    fenced: bool
+    rack: str
+    def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: bool = ..., rack: _Optional[str] = ...) -> None: ...
+
+class PartitionInfo(_message.Message):
+    __slots__ = ("partition_id", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr", "last_known_elr")
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ISR_FIELD_NUMBER: _ClassVar[int]
+    ELR_FIELD_NUMBER: _ClassVar[int]
+    LAST_KNOWN_ELR_FIELD_NUMBER: _ClassVar[int]
+    partition_id: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    isr: _containers.RepeatedScalarFieldContainer[int]
+    elr: _containers.RepeatedScalarFieldContainer[int]
+    last_known_elr: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition_id: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TopicInfo(_message.Message):
+    __slots__ = ("name", "topic_id", "partitions", "configs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionInfo]
+    configs: _containers.RepeatedCompositeFieldContainer[_controller_pb2.ConfigEntry]
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionInfo, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[_controller_pb2.ConfigEntry, _Mapping]]] = ...) -> None: ...
+
+class ClusterMetadata(_message.Message):
+    __slots__ = ("cluster_id", "metadata_offset", "controller_id", "controller_epoch", "brokers", "topics")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    metadata_offset: int
+    controller_id: int
+    controller_epoch: int
+    brokers: _containers.RepeatedCompositeFieldContainer[BrokerInfo]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicInfo]
+    def __init__(self, cluster_id: _Optional[str] = ..., metadata_offset: _Optional[int] = ..., controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerInfo, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ...) -> None: ...
+
+class MetadataRequest(_message.Message):
+    __slots__ = ("topics", "watch")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    WATCH_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    watch: bool
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., watch: bool = ...) -> None: ...
+
+class ListOffsetsPartition(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "timestamp", "leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    timestamp: int
+    leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class ListOffsetsRequest(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[ListOffsetsPartition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[ListOffsetsPartition, _Mapping]]] = ...) -> None: ...
+
+class ListOffsetsResult(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "error", "message", "offset", "timestamp", "leader_epoch", "leader_id")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    error: int
+    message: str
+    offset: int
+    timestamp: int
+    leader_epoch: int
+    leader_id: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., offset: _Optional[int] = ..., timestamp: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_id: _Optional[int] = ...) -> None: ...
+
+class ListOffsetsResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[ListOffsetsResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[ListOffsetsResult, _Mapping]]] = ...) -> None: ...
+
+class InitProducerIdRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class InitProducerIdResponse(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+
+class DescribeNodeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReplicaStatus(_message.Message):
+    __slots__ = ("topic", "partition_id", "is_leader", "leader_epoch", "log_start_offset", "log_end_offset", "flushed_offset", "high_watermark", "isr", "state", "reason", "truncated_to")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    IS_LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    ISR_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_TO_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_id: int
+    is_leader: bool
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    flushed_offset: int
+    high_watermark: int
+    isr: _containers.RepeatedScalarFieldContainer[int]
+    state: str
+    reason: str
+    truncated_to: int
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., is_leader: bool = ..., leader_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., truncated_to: _Optional[int] = ...) -> None: ...
+
+class QuorumReplica(_message.Message):
+    __slots__ = ("node_id", "end_offset")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    end_offset: int
+    def __init__(self, node_id: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeNodeResponse(_message.Message):
+    __slots__ = ("node_id", "incarnation_id", "state", "broker_epoch", "quorum_role", "quorum_epoch", "quorum_leader_id", "quorum_high_watermark", "quorum_end_offset", "quorum_replicas", "replicas", "rss_bytes", "version")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    QUORUM_ROLE_FIELD_NUMBER: _ClassVar[int]
+    QUORUM_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    QUORUM_LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    QUORUM_HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    QUORUM_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    QUORUM_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    incarnation_id: bytes
+    state: str
+    broker_epoch: int
+    quorum_role: str
+    quorum_epoch: int
+    quorum_leader_id: int
+    quorum_high_watermark: int
+    quorum_end_offset: int
+    quorum_replicas: _containers.RepeatedCompositeFieldContainer[QuorumReplica]
+    replicas: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
+    rss_bytes: int
+    version: str
+    def __init__(self, node_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., quorum_role: _Optional[str] = ..., quorum_epoch: _Optional[int] = ..., quorum_leader_id: _Optional[int] = ..., quorum_high_watermark: _Optional[int] = ..., quorum_end_offset: _Optional[int] = ..., quorum_replicas: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., rss_bytes: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+
+class ClientRequest(_message.Message):
+    __slots__ = ("timeout_ms", "cluster_id", "metadata", "list_offsets", "init_producer_id", "describe_node")
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_NODE_FIELD_NUMBER: _ClassVar[int]
+    timeout_ms: int
+    cluster_id: str
+    metadata: MetadataRequest
+    list_offsets: ListOffsetsRequest
+    init_producer_id: InitProducerIdRequest
+    describe_node: DescribeNodeRequest
+    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ...) -> None: ...
+
+class ClientResponse(_message.Message):
+    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_NODE_FIELD_NUMBER: _ClassVar[int]
+    error: _controller_pb2.ErrorDetail
+    metadata: ClusterMetadata
+    list_offsets: ListOffsetsResponse
+    init_producer_id: InitProducerIdResponse
+    describe_node: DescribeNodeResponse
+    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ...) -> None: ...
