@@ -1,0 +1,125 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
+"""Records to bytes and back, compiled: same names, bytes and errors as `_codec_py`, which explains the format.
+
+Why it exists: a record costs about a microsecond in pure Python and tens of nanoseconds here, and consumers of columns
+(Spark, Arrow) get their buffers without one Python object per record.
+
+Memory safety rests on three rules:
+
+- every read is compared with the end of its record or body first, every number from the bytes with what is left;
+- every write into a column is compared with its buffer, although the batch headers announced the counts before,
+  because `crc32c` may release the GIL and a caller may change a bytearray meanwhile;
+- bytes objects are written only while nothing else can see them.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+import sys
+
+from crc32c import crc32c
+
+from replog.errors import InvalidRecordError, InvariantViolationError
+from replog.records.compression import compress_batch, decompress, require_codec
+from replog.records.header import check_crc, check_header, parse_header
+from replog.records.model import Codec, Columns, Record
+
+if sys.byteorder != "little":
+    raise ImportError("the compiled codec writes native integers as little-endian")
+
+IMPLEMENTATION = "cython"
+
+cdef extern from "Python.h":
+    int PyBUF_READ
+    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
+    int _PyBytes_Resize(PyObject** string, Py_ssize_t size) except -1
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+    PyObject* PyBytes_FromStringAndSize_raw "PyBytes_FromStringAndSize"(const char* data, Py_ssize_t size)
+    char* PyBytes_AS_STRING_raw "PyBytes_AS_STRING"(PyObject* data)
+    void Py_XDECREF(PyObject* thing)
+    void Py_DECREF_raw "Py_DECREF"(PyObject* thing)
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #if defined(__GNUC__) || defined(__clang__)
+    #define replog_swap64 __builtin_bswap64
+    #define replog_swap32 __builtin_bswap32
+    #define replog_swap16 __builtin_bswap16
+    #else
+    #include <stdlib.h>
+    #define replog_swap64 _byteswap_uint64
+    #define replog_swap32 _byteswap_ulong
+    #define replog_swap16 _byteswap_ushort
+    #endif
+    /* A NamedTuple of five fields, what tuple.__new__(type, fields) would make, without
+       the two tuples in between. Newer versions keep a hash inside tuples, so they go the public way. */
+    static PyObject *replog_new_record(PyTypeObject *type, PyObject *a, PyObject *b, PyObject *c, PyObject *d,
+                                       PyObject *e) {
+    #if PY_VERSION_HEX < 0x030E0000
+        PyObject *record = type->tp_alloc(type, 5);
+        if (record == NULL) return NULL;
+        Py_INCREF(a); Py_INCREF(b); Py_INCREF(c); Py_INCREF(d); Py_INCREF(e);
+        PyTuple_SET_ITEM(record, 0, a);
+        PyTuple_SET_ITEM(record, 1, b);
+        PyTuple_SET_ITEM(record, 2, c);
+        PyTuple_SET_ITEM(record, 3, d);
+        PyTuple_SET_ITEM(record, 4, e);
+        return record;
+    #else
+        PyObject *record = NULL;
+        PyObject *fields = PyTuple_Pack(5, a, b, c, d, e);
+        PyObject *arguments = fields == NULL ? NULL : PyTuple_Pack(1, fields);
+        if (arguments != NULL) record = PyTuple_Type.tp_new(type, arguments, NULL);
+        Py_XDECREF(arguments);
+        Py_XDECREF(fields);
+        return record;
+    #endif
+    }
+    """
+    uint64_t replog_swap64(uint64_t number) noexcept nogil
+    uint32_t replog_swap32(uint32_t number) noexcept nogil
+    uint32_t replog_swap16(uint32_t number) noexcept nogil
+    object replog_new_record(type kind, object a, object b, object c, object d, object e)
+
+cdef enum:
+    HEADER_BYTES = 61
+    LOG_OVERHEAD_BYTES = 12
+    ATTRIBUTES_POSITION = 21
+    CRC_POSITION = 17
+    RECORD_BYTES_MIN = 7
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME_BIT = 0x08
+    CONTROL_BIT = 0x20
+    CAPACITY_BYTES_MIN = 1024
+    KEY_BYTES_GUESS = 16
+    OK = 0
+    UNDERFLOW = 1
+    LONG_NUMBER = 2
+    BAD_LENGTH = 3
+    BAD_FIELD = 4
+    BAD_HEADERS = 5
+    BAD_END = 6
+
+cdef tuple REASONS = (
+    "",
+    "a record runs past the end of its batch",
+    "a number of more than 5 or 10 bytes",
+    "a record is longer than what is left of its batch",
+    "a field is longer than what is left of its record",
+    "more headers than bytes, or a header without a name",
+    "a record's length does not match its contents",
+)
+cdef tuple NO_HEADERS = ()
+cdef type RECORD = Record
+
+include "_codec_bytes.pxi"
+include "_codec_decode.pxi"
+include "_codec_columns.pxi"
+include "_codec_encode.pxi"

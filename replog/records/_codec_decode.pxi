@@ -1,0 +1,272 @@
+# Part of _codec.pyx: batches to records.
+
+cdef struct Parsed:
+    int64_t timestamp_delta
+    int32_t offset_delta
+    int32_t key_bytes
+    int32_t value_bytes
+    int32_t headers_count
+    const uint8_t* key
+    const uint8_t* value
+    const uint8_t* headers
+
+
+cdef int parse_record(const uint8_t** cursor, const uint8_t* body_end, Parsed* out) noexcept nogil:
+    """Reads one record and moves the cursor behind it."""
+    cdef int32_t length = 0
+    cdef int32_t ignored
+    cdef int32_t i
+    cdef const uint8_t* data
+    cdef const uint8_t* end
+    cdef int status = get_varint(cursor, body_end, &length)
+    if status != OK:
+        return status
+    if length < 0 or length > body_end - cursor[0]:
+        return BAD_LENGTH
+    end = cursor[0] + length
+    if cursor[0] >= end:
+        return UNDERFLOW
+    cursor[0] += 1  # the attributes byte means nothing so far
+    status = get_varlong(cursor, end, &out.timestamp_delta)
+    if status == OK:
+        status = get_varint(cursor, end, &out.offset_delta)
+    if status == OK:
+        status = get_field(cursor, end, &out.key, &out.key_bytes)
+    if status == OK:
+        status = get_field(cursor, end, &out.value, &out.value_bytes)
+    if status == OK:
+        status = get_varint(cursor, end, &out.headers_count)
+    if status != OK:
+        return status
+    if out.headers_count < 0 or out.headers_count > end - cursor[0]:
+        return BAD_HEADERS
+    out.headers = cursor[0]
+    for i in range(out.headers_count):
+        status = get_field(cursor, end, &data, &ignored)
+        if status == OK and ignored < 0:
+            return BAD_HEADERS
+        if status == OK:
+            status = get_field(cursor, end, &data, &ignored)
+        if status != OK:
+            return status
+    return OK if cursor[0] == end else BAD_END
+
+
+cdef struct Head:
+    int64_t base_offset
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int32_t last_offset_delta
+    int32_t records_count
+    int attributes
+    Py_ssize_t size_bytes
+
+
+cdef class Body:
+    """The records of one batch, decompressed where need be, and a cursor over them."""
+
+    cdef Head head
+    cdef object owner  # keeps decompressed bytes alive; None while `cursor` points into the caller's buffer
+    cdef const uint8_t* cursor
+    cdef const uint8_t* end
+    cdef int32_t last_delta
+    cdef int32_t left
+
+    cdef int open(self, Source source, Py_ssize_t position, object max_decompressed_bytes) except -1:
+        """Points at the records of the batch whose header is already in `head` and whose checksum held."""
+        cdef bytes data
+        cdef Py_ssize_t size = self.head.size_bytes - HEADER_BYTES
+        self.owner = None
+        self.cursor = source.data + position + HEADER_BYTES
+        if self.head.attributes & CODEC_MASK:
+            section = PyMemoryView_FromMemory(<char*>self.cursor, size, PyBUF_READ)
+            codec = parse_header(source.buffer, position).codec  # raises for codecs that do not exist
+            data = decompress(codec, section, max_decompressed_bytes)
+            self.owner = data
+            self.cursor = <const uint8_t*>PyBytes_AS_STRING(data)
+            size = PyBytes_GET_SIZE(data)
+        self.end = self.cursor + size
+        self.last_delta = -1
+        self.left = self.head.records_count
+        if <int64_t>self.left * RECORD_BYTES_MIN > size:
+            raise InvalidRecordError(f"{self.left} records cannot stand in {size} bytes")
+        return 0
+
+    cdef inline bint next(self, Parsed* out, int64_t* timestamp) except -1:
+        """Parses the next record; False after the last, when the body must be used up."""
+        cdef int status
+        if self.left == 0:
+            if self.cursor != self.end:
+                raise InvalidRecordError(
+                    f"{self.end - self.cursor} bytes are left after {self.head.records_count} records"
+                )
+            return False
+        self.left -= 1
+        status = parse_record(&self.cursor, self.end, out)
+        if status != OK:
+            raise InvalidRecordError(REASONS[status])
+        if out.offset_delta <= self.last_delta or out.offset_delta > self.head.last_offset_delta:
+            raise InvalidRecordError(
+                f"offset delta {out.offset_delta} after {self.last_delta}, "
+                f"the batch ends at {self.head.last_offset_delta}"
+            )
+        self.last_delta = out.offset_delta
+        if self.head.attributes & LOG_APPEND_TIME_BIT:
+            timestamp[0] = self.head.max_timestamp
+        elif __builtin_add_overflow(self.head.base_timestamp, out.timestamp_delta, timestamp):
+            raise InvalidRecordError(f"timestamp delta {out.timestamp_delta} leaves the range of a timestamp")
+        return True
+
+
+cdef class Source:
+    """A caller's buffer, held for the length of one call."""
+
+    cdef Py_buffer view
+    cdef object buffer
+    cdef const uint8_t* data
+    cdef Py_ssize_t size
+    cdef bint held
+
+    def __cinit__(self, buffer):
+        PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
+        self.held = True
+        self.buffer = buffer
+        self.data = <const uint8_t*>self.view.buf
+        self.size = self.view.len
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+    cdef bint read_head(self, Py_ssize_t position, Head* head) except -1:
+        """Fills `head` and checks the checksum; False when no whole batch is left. Odd headers raise in Python."""
+        cdef const uint8_t* p = self.data + position
+        cdef int64_t length
+        if position < 0 or self.size - position < HEADER_BYTES:
+            return False
+        length = load32(p + 8)
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES or p[16] != 2:
+            return self.refuse(position)
+        head.size_bytes = length + LOG_OVERHEAD_BYTES
+        if head.size_bytes > self.size - position:
+            return False
+        head.base_offset = load64(p)
+        head.attributes = p[ATTRIBUTES_POSITION + 1]
+        head.last_offset_delta = load32(p + 23)
+        head.base_timestamp = load64(p + 27)
+        head.max_timestamp = load64(p + 35)
+        head.records_count = load32(p + 57)
+        if (
+            head.base_offset < 0
+            or head.last_offset_delta < 0
+            or head.base_offset > INT64_MAX - head.last_offset_delta
+            or head.records_count < 0
+            or head.records_count > <int64_t>head.last_offset_delta + 1
+        ):
+            return self.refuse(position)
+        if crc_of(p, head.size_bytes) != <uint32_t>load32(p + CRC_POSITION):
+            return self.refuse(position)
+        return True
+
+    cdef bint refuse(self, Py_ssize_t position) except -1:
+        """Lets the readable code find out what is wrong with a header, and say so."""
+        header = parse_header(self.buffer, position)
+        check_header(header)
+        check_crc(self.buffer, header)
+        raise InvariantViolationError("the compiled codec refused a batch header that the header functions accept")
+
+
+cdef inline object bytes_or_none(const uint8_t* data, int32_t size):
+    if size < 0:
+        return None
+    return PyBytes_FromStringAndSize(<const char*>data, size)
+
+
+cdef tuple read_headers(Parsed* parsed, const uint8_t* end):
+    """The headers that `parse_record` has walked over; names that are not UTF-8 get replacement characters."""
+    cdef const uint8_t* cursor = parsed.headers
+    cdef const uint8_t* data = NULL
+    cdef int32_t size = 0
+    cdef int32_t i
+    cdef list headers = []
+    for i in range(parsed.headers_count):
+        if get_field(&cursor, end, &data, &size) != OK or size < 0:
+            raise InvalidRecordError(REASONS[BAD_HEADERS])
+        name = PyUnicode_DecodeUTF8(<char*>data, size, "replace")
+        if get_field(&cursor, end, &data, &size) != OK:
+            raise InvalidRecordError(REASONS[BAD_HEADERS])
+        headers.append((name, bytes_or_none(data, size)))
+    return tuple(headers)
+
+
+cdef int read_records(Body body, int64_t start_offset, int64_t end_offset, list out) except -1:
+    cdef Parsed parsed
+    cdef int64_t timestamp = 0
+    cdef int64_t last_timestamp = 0
+    cdef int64_t offset
+    cdef object time = 0  # consecutive records often share a timestamp: one integer object serves them
+    while body.next(&parsed, &timestamp):
+        offset = body.head.base_offset + parsed.offset_delta
+        if offset < start_offset or offset >= end_offset:
+            continue
+        if timestamp != last_timestamp:
+            time = timestamp
+            last_timestamp = timestamp
+        record = replog_new_record(
+            RECORD,
+            offset,
+            time,
+            bytes_or_none(parsed.key, parsed.key_bytes),
+            bytes_or_none(parsed.value, parsed.value_bytes),
+            read_headers(&parsed, body.cursor) if parsed.headers_count else NO_HEADERS,
+        )
+        out.append(record)
+    return 0
+
+
+cdef Body first_body(Source source, Py_ssize_t position, object max_decompressed_bytes):
+    cdef Body body = Body()
+    if not source.read_head(position, &body.head):
+        source.refuse(position)
+    body.open(source, position, max_decompressed_bytes)
+    return body
+
+
+def decode_batch(buffer, Py_ssize_t position, max_decompressed_bytes):
+    """All records of the batch at `position`, control records too."""
+    cdef list out = []
+    read_records(first_body(Source(buffer), position, max_decompressed_bytes), 0, INT64_MAX, out)
+    return out
+
+
+def check_records(buffer, Py_ssize_t position, max_decompressed_bytes):
+    """Walks the records of one batch without keeping them; returns their count."""
+    cdef Parsed parsed
+    cdef int64_t timestamp = 0
+    cdef Source source = Source(buffer)
+    cdef Body body = first_body(source, position, max_decompressed_bytes)
+    while body.next(&parsed, &timestamp):
+        pass
+    return body.head.records_count
+
+
+cdef inline bint touches(Head* head, int64_t start_offset, int64_t end_offset) noexcept nogil:
+    return (
+        not head.attributes & CONTROL_BIT
+        and head.base_offset + head.last_offset_delta >= start_offset
+        and head.base_offset < end_offset
+    )
+
+
+def decode_records(buffer, int64_t start_offset, int64_t end_offset, max_decompressed_bytes):
+    """Data records of all whole batches within [start_offset, end_offset)."""
+    cdef Source source = Source(buffer)
+    cdef Body body = Body()
+    cdef Py_ssize_t position = 0
+    cdef list out = []
+    while source.read_head(position, &body.head):
+        if touches(&body.head, start_offset, end_offset):
+            body.open(source, position, max_decompressed_bytes)
+            read_records(body, start_offset, end_offset, out)
+        position += body.head.size_bytes
+    return out

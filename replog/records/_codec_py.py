@@ -1,0 +1,435 @@
+"""Records to bytes and back, in pure Python: the twin of the compiled `_codec` (kafka-reference 1.2).
+
+It runs where no compiler was at hand, it is what the compiled codec is tested against, and it is the readable statement
+of the format. Both give equal bytes, equal records and equal error classes.
+
+**Shape** of one record; every number is a zig-zag varint, `length` counts what follows it::
+
+    length | attributes byte 0 | timestamp delta | offset delta | key length | key | value length | value
+           | header count | { key length | key (UTF-8) | value length | value }*
+
+A length of -1 means null. Example, delta 0, key "k", value "v", no headers: `10 00 00 00 02 6b 02 76 00`.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from replog.errors import InvalidRecordError
+from replog.records.compression import compress_batch, decompress, require_codec
+from replog.records.header import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CRC_POSITION,
+    HEADER,
+    MAGIC,
+    BatchHeader,
+    check_crc,
+    check_header,
+    parse_header,
+    scan,
+)
+from replog.records.model import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
+    RECORD_BYTES_MIN,
+    Buffer,
+    Codec,
+    Columns,
+    Header,
+    Record,
+    TimestampType,
+)
+
+IMPLEMENTATION = "python"
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+_VARINT_BYTES_MAX = 5
+_VARLONG_BYTES_MAX = 10
+_SMALL = tuple(bytes((n,)) for n in range(128))
+_NULL = b"\x01"
+
+
+class _Parsed(NamedTuple):
+    """One record, and where in the body its headers are."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers_position: int
+
+
+def _varint(number: int) -> bytes:
+    zigzag = (number << 1) ^ (number >> 63)
+    if zigzag < 0x80:
+        return _SMALL[zigzag]
+    out = bytearray()
+    while zigzag >= 0x80:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+def _nullable(data: bytes | None) -> bytes:
+    if data is None:
+        return _NULL
+    if not isinstance(data, bytes):
+        raise TypeError(f"keys and values are bytes or None, not {type(data).__name__}")
+    return _varint(len(data)) + data
+
+
+def _encode_headers(headers: Sequence[Header]) -> bytes:
+    parts = [_varint(len(headers))]
+    for name, value in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"header names are str, not {type(name).__name__}")
+        try:
+            encoded = name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRecordError(f"header name {name!r} is not valid Unicode: {error.reason}") from None
+        parts += (_varint(len(encoded)), encoded, _nullable(value))
+    return b"".join(parts)
+
+
+class BatchBuilder:
+    """One batch being filled, encoded record by record as it comes: the accumulator of a producer.
+
+    It may be used again after `build`, which hands the bytes over and leaves it empty.
+
+    Args:
+        max_bytes: size of the uncompressed batch that is never passed, header included; at most 2^31 - 1.
+        attributes: see `replog.records.attribute_bits`.
+        base_timestamp: in ms; by default the first record's own time. Compaction puts the delete horizon here.
+
+    Raises:
+        UnsupportedCompressionError: the codec in the attributes cannot be used here.
+
+    Invariants:
+        - `size_bytes <= max_bytes` once a record is in;
+        - an `append` that fails or does not fit changes nothing.
+    """
+
+    __slots__ = ("_attributes", "_base_timestamp", "_body", "_count", "_given_base", "_max_bytes", "_max_timestamp")
+
+    def __init__(self, *, max_bytes: int, attributes: int = 0, base_timestamp: int | None = None) -> None:
+        require_codec(attributes & CODEC_MASK)
+        self._max_bytes = min(max_bytes, INT32_MAX)
+        self._attributes = attributes
+        self._given_base = base_timestamp
+        self._reset()
+
+    def _reset(self) -> None:
+        self._base_timestamp = self._given_base
+        self._max_timestamp = NO_TIMESTAMP
+        self._count = 0
+        self._body = bytearray(HEADER_BYTES)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the batch so far, header included, before compression."""
+        return len(self._body)
+
+    @property
+    def records_count(self) -> int:
+        """Records appended so far."""
+        return self._count
+
+    def append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
+    ) -> int | None:
+        """Encodes one record.
+
+        Args:
+            timestamp: in ms since 1970, or -1 for none.
+            key, value: bytes or None; copied.
+            headers: pairs of a name and bytes or None.
+
+        Returns:
+            Its offset relative to the batch, or None when it does not fit and the batch stays as it was.
+
+        Raises:
+            InvalidRecordError: a timestamp below -1, or a header name that is not valid Unicode.
+        """
+        if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
+            raise InvalidRecordError(f"timestamp {timestamp} ms is neither a time since 1970 nor -1 for none")
+        base = timestamp if self._base_timestamp is None else self._base_timestamp
+        fields = (
+            b"\0",
+            _varint(timestamp - base),
+            _varint(self._count),
+            _nullable(key),
+            _nullable(value),
+            _encode_headers(headers) if headers else b"\0",
+        )
+        record = b"".join(fields)
+        length = _varint(len(record))
+        if len(self._body) + len(length) + len(record) > self._max_bytes:
+            return None
+        self._body += length
+        self._body += record
+        self._base_timestamp = base
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+        self._count += 1
+        return self._count - 1
+
+    def extend(self, records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[Header]]]) -> int:
+        """Encodes records (timestamp, key, value, headers) until one does not fit; returns how many went in."""
+        appended = 0
+        for timestamp, key, value, headers in records:
+            if self.append(timestamp, key, value, headers) is None:
+                break
+            appended += 1
+        return appended
+
+    def build(
+        self,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        base_offset: int = 0,
+        partition_leader_epoch: int = -1,
+    ) -> bytes:
+        """Seals the batch (header, checksum, compression where asked for) and empties the builder.
+
+        Raises:
+            InvalidRecordError: there is no record in it.
+        """
+        if self._count == 0:
+            raise InvalidRecordError("a batch has at least one record")
+        body = self._body
+        HEADER.pack_into(
+            body,
+            0,
+            base_offset,
+            len(body) - LOG_OVERHEAD_BYTES,
+            partition_leader_epoch,
+            MAGIC,
+            0,
+            self._attributes & ~CODEC_MASK,
+            self._count - 1,
+            self._base_timestamp,
+            self._max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self._count,
+        )
+        crc = crc32c(memoryview(body)[ATTRIBUTES_POSITION:])
+        body[CRC_POSITION:ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
+        self._reset()
+        return compress_batch(bytes(body), Codec(self._attributes & CODEC_MASK))
+
+
+def decode_batch(buffer: Buffer, position: int, max_decompressed_bytes: int) -> list[Record]:
+    """All records of the batch at `position`, control records too."""
+    header = parse_header(buffer, position)
+    check_header(header)
+    check_crc(buffer, header)
+    return _records(header, buffer, 0, INT64_MAX, max_decompressed_bytes)
+
+
+def decode_records(buffer: Buffer, start_offset: int, end_offset: int, max_decompressed_bytes: int) -> list[Record]:
+    """Data records of all whole batches within [start_offset, end_offset)."""
+    out: list[Record] = []
+    for header in _data_batches(buffer, start_offset, end_offset):
+        out += _records(header, buffer, start_offset, end_offset, max_decompressed_bytes)
+    return out
+
+
+def check_records(buffer: Buffer, position: int, max_decompressed_bytes: int) -> int:
+    """Walks the records of one batch without keeping them; returns their count."""
+    return len(decode_batch(buffer, position, max_decompressed_bytes))
+
+
+def decode_columns(
+    buffer: Buffer, start_offset: int, end_offset: int, with_keys: bool, with_values: bool, max_decompressed_bytes: int
+) -> Columns:
+    """The records of `decode_records` as Arrow buffers."""
+    offsets, timestamps, types = array("q"), array("q"), array("i")
+    keys, values = _Column(with_keys), _Column(with_values)
+    for header in _data_batches(buffer, start_offset, end_offset):
+        body = _body(header, buffer, max_decompressed_bytes)
+        for parsed in _walk(header, body):
+            if start_offset <= parsed.offset < end_offset:
+                offsets.append(parsed.offset)
+                timestamps.append(parsed.timestamp)
+                types.append(header.timestamp_type)
+                keys.append(parsed.key)
+                values.append(parsed.value)
+    return Columns(
+        len(offsets),
+        _little_endian(offsets),
+        _little_endian(timestamps),
+        _little_endian(types),
+        *keys.finish(),
+        *values.finish(),
+    )
+
+
+class _Column:
+    """One variable-length Arrow column being filled; ignores everything when it is not wanted."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+        self._offsets = array("i", (0,))
+        self._data = bytearray()
+        self._nulls: list[int] = []
+
+    def append(self, data: bytes | None) -> None:
+        if not self._wanted:
+            return
+        if data is None:
+            self._nulls.append(len(self._offsets) - 1)
+        else:
+            self._data += data
+            if len(self._data) > INT32_MAX:
+                raise InvalidRecordError("a column would pass 2 GiB: decode fewer batches at a time")
+        self._offsets.append(len(self._data))
+
+    def finish(self) -> tuple[bytes, bytes, bytes | None, int]:
+        if not self._wanted:
+            return b"", b"", None, 0
+        return _little_endian(self._offsets), bytes(self._data), self._validity(), len(self._nulls)
+
+    def _validity(self) -> bytes | None:
+        if not self._nulls:
+            return None
+        count = len(self._offsets) - 1
+        bits = bytearray(b"\xff" * ((count + 7) // 8))
+        if count % 8:
+            bits[-1] = (1 << count % 8) - 1
+        for i in self._nulls:
+            bits[i >> 3] &= ~(1 << (i & 7))
+        return bytes(bits)
+
+
+def _little_endian(numbers: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _data_batches(buffer: Buffer, start_offset: int, end_offset: int) -> Iterator[BatchHeader]:
+    """Headers of the data batches that touch the range; each checksum first, because they decide what is skipped."""
+    for header in scan(buffer):
+        check_crc(buffer, header)
+        if not header.is_control and header.next_offset > start_offset and header.base_offset < end_offset:
+            yield header
+
+
+def _body(header: BatchHeader, buffer: Buffer, max_decompressed_bytes: int) -> bytes:
+    section = memoryview(buffer)[header.position + HEADER_BYTES : header.end_position]
+    return decompress(header.codec, section, max_decompressed_bytes)
+
+
+def _records(
+    header: BatchHeader, buffer: Buffer, start_offset: int, end_offset: int, max_decompressed_bytes: int
+) -> list[Record]:
+    body = _body(header, buffer, max_decompressed_bytes)
+    return [
+        Record(offset, timestamp, key, value, _read_headers(body, position) if body[position] else ())
+        for offset, timestamp, key, value, position in _walk(header, body)
+        if start_offset <= offset < end_offset
+    ]
+
+
+def _walk(header: BatchHeader, body: bytes) -> Iterator[_Parsed]:
+    """Parses the records one after the other, and demands that they fill the body exactly."""
+    if header.records_count * RECORD_BYTES_MIN > len(body):
+        raise InvalidRecordError(f"{header.records_count} records cannot stand in {len(body)} bytes")
+    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+    position, last_delta = 0, -1
+    for _ in range(header.records_count):
+        try:
+            parsed, position = _read_record(header, body, position, append_time)
+        except IndexError:
+            raise InvalidRecordError("a record runs past the end of its batch") from None
+        delta = parsed.offset - header.base_offset
+        if not last_delta < delta <= header.last_offset_delta:
+            raise InvalidRecordError(
+                f"offset delta {delta} after {last_delta}, the batch ends at {header.last_offset_delta}"
+            )
+        last_delta = delta
+        yield parsed
+    if position != len(body):
+        raise InvalidRecordError(f"{len(body) - position} bytes are left after {header.records_count} records")
+
+
+def _read_record(header: BatchHeader, body: bytes, position: int, append_time: int | None) -> tuple[_Parsed, int]:
+    length, position = _read_varint(body, position)
+    end = position + length
+    if length < 0 or end > len(body):
+        raise InvalidRecordError(f"a record of {length} bytes, {len(body) - position} left in its batch")
+    timestamp_delta, position = _read_varlong(body, position + 1)  # the attributes byte means nothing so far
+    offset_delta, position = _read_varint(body, position)
+    key, position = _read_nullable(body, position, end)
+    value, position = _read_nullable(body, position, end)
+    timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+    if not -INT64_MAX - 1 <= timestamp <= INT64_MAX:
+        raise InvalidRecordError(f"timestamp delta {timestamp_delta} leaves the range of a timestamp")
+    if _skip_headers(body, position, end) != end:
+        raise InvalidRecordError("a record's length does not match its contents")
+    return _Parsed(header.base_offset + offset_delta, timestamp, key, value, position), end
+
+
+def _read_varint(body: bytes, position: int) -> tuple[int, int]:
+    byte = body[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    return _read_long_form(body, position, _VARINT_BYTES_MAX, 0xFFFF_FFFF)
+
+
+def _read_varlong(body: bytes, position: int) -> tuple[int, int]:
+    return _read_long_form(body, position, _VARLONG_BYTES_MAX, 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def _read_long_form(body: bytes, position: int, bytes_max: int, mask: int) -> tuple[int, int]:
+    zigzag = 0
+    for i in range(bytes_max):
+        byte = body[position + i]
+        zigzag |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            zigzag &= mask
+            return (zigzag >> 1) ^ -(zigzag & 1), position + i + 1
+    raise InvalidRecordError(f"a number of more than {bytes_max} bytes")
+
+
+def _read_nullable(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = _read_varint(body, position)
+    if length == -1:
+        return None, position
+    if not 0 <= length <= end - position:
+        raise InvalidRecordError(f"a field of {length} bytes, {max(0, end - position)} left in its record")
+    return body[position : position + length], position + length
+
+
+def _skip_headers(body: bytes, position: int, end: int) -> int:
+    count, position = _read_varint(body, position)
+    if not 0 <= count <= end - position:
+        raise InvalidRecordError(f"{count} headers in {max(0, end - position)} bytes")
+    for _ in range(count):
+        name, position = _read_nullable(body, position, end)
+        if name is None:
+            raise InvalidRecordError("a header without a name")
+        _, position = _read_nullable(body, position, end)
+    return position
+
+
+def _read_headers(body: bytes, position: int) -> tuple[Header, ...]:
+    """Headers that `_skip_headers` found well-formed. A name that is not UTF-8 is shown with replacement characters."""
+    count, position = _read_varint(body, position)
+    headers: list[Header] = []
+    for _ in range(count):
+        name, position = _read_nullable(body, position, len(body))
+        value, position = _read_nullable(body, position, len(body))
+        headers.append(((name or b"").decode(errors="replace"), value))
+    return tuple(headers)

@@ -1,0 +1,16 @@
+"""Chooses the codec: the compiled one where it was built, its pure-Python twin otherwise or with `REPLOG_PURE=1`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.records import _codec_py
+from replog.records._switch import PURE
+
+if TYPE_CHECKING or PURE:  # the twin is the typed one; a test holds the compiled one to the same names
+    codec = _codec_py
+else:
+    try:
+        from replog.records import _codec as codec
+    except ImportError:  # no compiler when this was installed, or a big-endian machine
+        codec = _codec_py

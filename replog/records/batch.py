@@ -1,0 +1,221 @@
+"""Batches as a whole: records in, bytes out, and back. What producers and consumers call; brokers do not.
+
+The work is done by the codec that `_select` chose; here are the names, the defaults and the promises.
+Every decoder checks the CRC before it trusts anything in a batch, and holds to the same bounds: no length inside a
+batch is believed before it is compared with the bytes that are there, and decompression has a ceiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from crc32c import crc32c
+
+from replog.errors import InvalidRecordError
+from replog.records._select import codec as _codec
+from replog.records.header import (
+    ATTRIBUTES_POSITION,
+    CONTROL_BIT,
+    CRC_POSITION,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    LENGTH_MIN,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+)
+from replog.records.model import (
+    DECOMPRESSED_BYTES_MAX,
+    HEADER_BYTES,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Buffer,
+    Codec,
+    Columns,
+    Header,
+    Record,
+    TimestampType,
+)
+
+RecordInput: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]]
+"""(timestamp in ms or -1, key, value, headers)"""
+
+OFFSET_END = 2**63 - 1
+BATCH_BYTES_MAX = 2**31 - 1
+BatchBuilder = _codec.BatchBuilder
+IMPLEMENTATION: str = _codec.IMPLEMENTATION
+"""Which codec is loaded: "cython" or "python"."""
+
+
+def encode_batch(
+    records: Sequence[RecordInput],
+    *,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    codec: Codec = Codec.NONE,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """Encodes records with consecutive offsets into one batch, byte for byte what Kafka writes.
+
+    Args:
+        records: at least one.
+        base_offset: offset of the first; 0 from a client, the leader restamps it.
+        partition_leader_epoch: -1 from a client, for the same reason.
+        producer_id, producer_epoch, base_sequence: -1 without idempotence.
+        is_transactional: part of a transaction.
+        is_control: control records; see `replog.records.control`.
+        timestamp_type: with LOG_APPEND_TIME readers see the largest timestamp on every record.
+        codec: compression of the records section.
+        delete_horizon_ms: set by compaction; the record times are then stored relative to it.
+
+    Raises:
+        InvalidRecordError: no records, a timestamp below -1, a header name that is not valid Unicode, or more than
+            2 GiB.
+        UnsupportedCompressionError: the codec's library is not installed.
+    """
+    attributes = attribute_bits(
+        is_transactional=is_transactional,
+        is_control=is_control,
+        timestamp_type=timestamp_type,
+        codec=codec,
+        has_delete_horizon=delete_horizon_ms is not None,
+    )
+    builder = BatchBuilder(max_bytes=BATCH_BYTES_MAX, attributes=attributes, base_timestamp=delete_horizon_ms)
+    if builder.extend(records) < len(records):
+        raise InvalidRecordError(f"the records do not fit into one batch of {BATCH_BYTES_MAX} bytes")
+    return builder.build(producer_id, producer_epoch, base_sequence, base_offset, partition_leader_epoch)
+
+
+def encode_empty_batch(
+    *,
+    base_offset: int,
+    last_offset: int,
+    max_timestamp: int,
+    partition_leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+) -> bytes:
+    """The header that compaction keeps of a batch whose records are all gone (kafka-reference 1.1).
+
+    Why: the producer's last sequence and the last offset must survive, or duplicates and gaps could not be told apart.
+    """
+    attributes = attribute_bits(is_transactional=is_transactional, is_control=is_control, timestamp_type=timestamp_type)
+    batch = bytearray(HEADER_BYTES)
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        LENGTH_MIN,
+        partition_leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset - base_offset,
+        NO_TIMESTAMP,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        0,
+    )
+    batch[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
+    return bytes(batch)
+
+
+def attribute_bits(
+    *,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    codec: Codec = Codec.NONE,
+    has_delete_horizon: bool = False,
+) -> int:
+    """The attributes field of a batch header (kafka-reference 1.1)."""
+    return (
+        codec
+        | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if is_transactional else 0)
+        | (CONTROL_BIT if is_control else 0)
+        | (DELETE_HORIZON_BIT if has_delete_horizon else 0)
+    )
+
+
+def decode_batch(
+    buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> list[Record]:
+    """Decodes the one batch at `position`; control batches too.
+
+    Raises:
+        CorruptRecordError: header or checksum are wrong, or the batch is cut short.
+        InvalidRecordError: the checksum holds and the records still break the format.
+        UnsupportedCompressionError: unknown codec, or its library is not installed.
+    """
+    return _codec.decode_batch(buffer, position, max_decompressed_bytes)
+
+
+def decode_records(
+    buffer: Buffer,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> list[Record]:
+    """Decodes the data records of all whole batches with offsets in [start_offset, end_offset).
+
+    A fetch answers with whole batches from the one that contains the fetch offset, and may end in a torn one: both
+    edges are cut here. Control batches are skipped. None as `end_offset` means no upper bound.
+
+    Raises: as `decode_batch`.
+    """
+    end = OFFSET_END if end_offset is None else end_offset
+    return _codec.decode_records(buffer, start_offset, end, max_decompressed_bytes)
+
+
+def decode_columns(
+    buffer: Buffer,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    with_keys: bool = True,
+    with_values: bool = True,
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> Columns:
+    """The records of `decode_records` as Arrow buffers, without headers and without an object per record.
+
+    Raises: as `decode_batch`; also InvalidRecordError when a column would pass 2 GiB.
+    """
+    end = OFFSET_END if end_offset is None else end_offset
+    return _codec.decode_columns(buffer, start_offset, end, with_keys, with_values, max_decompressed_bytes)
+
+
+def check_records(buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX) -> int:
+    """Checks one batch down to its last record without making objects; returns the number of records.
+
+    For tools and recovery that want more than the checksum. Raises: as `decode_batch`.
+    """
+    return _codec.check_records(buffer, position, max_decompressed_bytes)
+
+
+def batch_bytes_bound(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
+    """Upper bound of the size of a batch that holds just this record, uncompressed.
+
+    A producer compares it with `max.request.size`, and sizes a builder for a record larger than `batch.size`.
+    """
+    size = HEADER_BYTES + 36 + len(key or b"") + len(value or b"")
+    for name, data in headers:
+        size += 10 + 4 * len(name) + len(data or b"")
+    return size

@@ -1,0 +1,155 @@
+"""Control batches: what leaders write into a log for each other, never shown to clients (kafka-reference 1.3).
+
+**Shapes**, big-endian. The key of a control record is `version int16 = 0 | type int16`. The value of a transaction
+marker is `version int16 = 0 | coordinator epoch int32`. The value of a leader change is a flexible message, version 0:
+lengths are unsigned varints of n + 1, and each struct ends in a count of tagged fields, always 0 here::
+
+    version int16 | leader id int32 | n + 1 | { voter id int32 | 0 }* | m + 1 | { granting voter id int32 | 0 }* | 0
+
+Example, leader 1 of voters 1, 2: `0000 00000001 03 00000001 00 00000002 00 02 00000001 00 00`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from replog.errors import InvalidRecordError
+from replog.records.batch import encode_batch
+from replog.records.model import Record
+
+_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+_LEADER = struct.Struct(">hi")
+_VOTER = struct.Struct(">ib")
+
+
+class ControlRecordType(IntEnum):
+    """The second half of a control record's key."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """First record of every epoch of the metadata log.
+
+    Attributes:
+        leader_id: who won.
+        voters: all voters at that time.
+        granting_voters: those whose votes made the majority.
+    """
+
+    leader_id: int
+    voters: tuple[int, ...]
+    granting_voters: tuple[int, ...]
+
+
+def control_record_type(record: Record) -> ControlRecordType | None:
+    """What a record of a control batch is; None for a type from a later version, to be skipped.
+
+    Raises:
+        InvalidRecordError: no control record at all: its key is not 4 bytes.
+    """
+    if record.key is None or len(record.key) != _KEY.size:
+        raise InvalidRecordError(f"the control record at offset {record.offset} has no key of {_KEY.size} bytes")
+    _, kind = _KEY.unpack(record.key)
+    try:
+        return ControlRecordType(kind)
+    except ValueError:
+        return None
+
+
+def encode_leader_change(
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    timestamp_ms: int,
+    leader_id: int,
+    voters: Sequence[int],
+    granting_voters: Sequence[int],
+) -> bytes:
+    """The control batch a new leader of the metadata quorum appends before anything else."""
+    value = _LEADER.pack(0, leader_id) + _encode_voters(voters) + _encode_voters(granting_voters) + b"\0"
+    return encode_batch(
+        [(timestamp_ms, _KEY.pack(0, ControlRecordType.LEADER_CHANGE), value, ())],
+        base_offset=base_offset,
+        partition_leader_epoch=leader_epoch,
+        is_control=True,
+    )
+
+
+def encode_end_transaction_marker(
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    is_commit: bool,
+) -> bytes:
+    """The control batch that ends a transaction in one partition."""
+    kind = ControlRecordType.COMMIT if is_commit else ControlRecordType.ABORT
+    return encode_batch(
+        [(timestamp_ms, _KEY.pack(0, kind), _MARKER.pack(0, coordinator_epoch), ())],
+        base_offset=base_offset,
+        partition_leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def decode_leader_change(record: Record) -> LeaderChange:
+    """Reads the value of a LEADER_CHANGE record.
+
+    Raises:
+        InvalidRecordError: the value is missing, cut short, or of a version other than 0.
+    """
+    value = record.value or b""
+    try:
+        version, leader_id = _LEADER.unpack_from(value)
+        voters, position = _decode_voters(value, _LEADER.size)
+        granting_voters, _ = _decode_voters(value, position)
+    except (struct.error, IndexError):
+        raise InvalidRecordError(f"the leader change at offset {record.offset} is cut short") from None
+    if version != 0:
+        raise InvalidRecordError(f"the leader change at offset {record.offset} has version {version}, 0 is known")
+    return LeaderChange(leader_id, voters, granting_voters)
+
+
+def _encode_voters(voters: Sequence[int]) -> bytes:
+    return _unsigned_varint(len(voters) + 1) + b"".join(_VOTER.pack(voter_id, 0) for voter_id in voters)
+
+
+def _decode_voters(value: bytes, position: int) -> tuple[tuple[int, ...], int]:
+    length_plus_one, shift = 0, 0
+    while value[position] >= 0x80:
+        length_plus_one |= (value[position] & 0x7F) << shift
+        shift += 7
+        position += 1
+    count = (length_plus_one | value[position] << shift) - 1
+    position += 1
+    if count * _VOTER.size > len(value) - position:
+        raise IndexError(count)
+    voters = tuple(_VOTER.unpack_from(value, position + i * _VOTER.size)[0] for i in range(count))
+    return voters, position + max(0, count) * _VOTER.size
+
+
+def _unsigned_varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

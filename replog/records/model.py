@@ -1,0 +1,93 @@
+"""The words of record batches: constants, enums and the two shapes decoded records take.
+
+Everything here is RecordBatch v2, magic 2 (kafka-reference 1.1 to 1.3). It stands apart from the code that reads
+and writes the bytes because both codecs, the compiled one and its pure-Python twin, need the same names.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+HEADER_BYTES = 61
+"""Size of the batch header: the smallest legal batch has no records."""
+
+LOG_OVERHEAD_BYTES = 12
+"""Base offset and length field: what the length field itself does not count."""
+
+RECORD_BYTES_MIN = 7
+"""Length, attributes, two deltas, two lengths and a header count of one byte each. Bounds `records_count`."""
+
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""Default ceiling for the decompressed records of one batch; a batch beyond it is refused, never materialised."""
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps of a batch (attribute bit 3)."""
+
+    NO_TIMESTAMP = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class Codec(IntEnum):
+    """Compression of the records section (attribute bits 0 to 2)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class Record(NamedTuple):
+    """One record as clients see it; brokers never make one.
+
+    Attributes:
+        offset: its place in the partition.
+        timestamp: milliseconds since 1970, -1 when none was set.
+        key: None is different from empty: only a null value is a tombstone, only a null key is "no key".
+        value: the payload or None.
+        headers: in the order written; names may repeat.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+class Columns(NamedTuple):
+    """Records as columns: Arrow's memory layout, so that no Python object is made per record.
+
+    **Shapes** (little-endian, n = `count`): `offsets` and `timestamps` are int64 * n, `timestamp_type` is int32 * n.
+    A variable-length column is int32 * (n + 1) offsets into its data, plus a validity bitmap: bit `i & 7` of byte
+    `i >> 3`, least significant first, 1 = present; None = nothing is null. A column that was not asked for has
+    empty buffers (b"") and a null count of 0.
+
+    Example: values b"ab", None, b"" give value_offsets 0, 2, 2, 2, value_data b"ab", value_validity 0b101.
+    """
+
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
+    offsets: Buffer
+    timestamps: Buffer
+    timestamp_type: Buffer
+    key_offsets: Buffer
+    key_data: Buffer
+    key_validity: Buffer | None
+    key_null_count: int
+    value_offsets: Buffer
+    value_data: Buffer
+    value_validity: Buffer | None
+    value_null_count: int

@@ -1,0 +1,211 @@
+"""Properties of the codec: what goes in comes out, the twins agree to the byte, and damage never crashes."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import crc32c
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from replog import records as r
+from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
+from replog.records import _codec_py
+from tests.records_codecs import compiled, needs_compiled, use
+
+SETTINGS = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # the fixture only chooses the codec, which stays the same for all examples
+
+blob = st.none() | st.binary(max_size=200)
+timestamp = st.integers(-1, 2**63 - 1) | st.integers(1_700_000_000_000, 1_700_000_001_000)
+headers = st.lists(st.tuples(st.text(max_size=8), blob), max_size=4).map(tuple)
+row = st.tuples(timestamp, blob, blob, headers)
+rows = st.lists(row, min_size=1, max_size=20)
+options = st.fixed_dictionaries(
+    {
+        "base_offset": st.integers(0, 2**62),
+        "partition_leader_epoch": st.integers(-1, 2**31 - 1),
+        "producer_id": st.integers(-1, 2**63 - 1),
+        "producer_epoch": st.integers(-1, 2**15 - 1),
+        "base_sequence": st.integers(-1, 2**31 - 1),
+        "is_transactional": st.booleans(),
+        "codec": st.sampled_from([r.Codec.NONE, r.Codec.GZIP]),
+    }
+)
+REFUSALS = (CorruptRecordError, InvalidRecordError, UnsupportedCompressionError)
+
+
+@given(rows=rows, options=options)
+@SETTINGS
+def test_what_goes_in_comes_out(implementation: Any, rows: list[Any], options: dict[str, Any]) -> None:
+    batch = r.encode_batch(rows, **options)
+    base = options["base_offset"]
+    expected = [r.Record(base + i, *row) for i, row in enumerate(rows)]
+    assert r.decode_batch(batch) == expected
+    assert r.decode_records(b"" + batch) == expected
+    assert r.check_records(batch) == len(rows)
+    header = r.parse_header(batch)
+    for name in ("base_offset", "partition_leader_epoch", "producer_id", "base_sequence", "codec"):
+        assert getattr(header, name) == options[name]
+    assert header.max_timestamp == max(row[0] for row in rows)
+    assert header.base_timestamp == rows[0][0]
+
+
+def test_records_are_real_records(implementation: Any) -> None:
+    (record,) = r.decode_batch(r.encode_batch([(1, b"k", b"v", ())]))
+    assert type(record) is r.Record
+    assert record.value == b"v"
+    assert hash(record) == hash(r.Record(0, 1, b"k", b"v", ()))
+    assert record._replace(offset=3).offset == 3
+
+
+def test_log_append_time_overrides_every_record(implementation: Any) -> None:
+    batch = r.encode_batch(
+        [(1, None, None, ()), (9, None, None, ()), (4, None, None, ())], timestamp_type=r.TimestampType.LOG_APPEND_TIME
+    )
+    assert [record.timestamp for record in r.decode_batch(batch)] == [9, 9, 9]
+    assert bytes(r.decode_columns(batch).timestamp_type) == struct.pack("<3i", 1, 1, 1)
+
+
+def test_a_batch_without_records_is_refused(implementation: Any) -> None:
+    with pytest.raises(InvalidRecordError):
+        r.encode_batch([])
+
+
+def test_a_header_name_that_is_not_utf8_is_readable(implementation: Any) -> None:
+    batch = bytearray(r.encode_batch([(1, None, None, [("ab", b"x")])]))
+    batch[batch.index(b"ab")] = 0xFF
+    assert r.decode_batch(sealed(batch))[0].headers == (("\ufffdb", b"x"),)
+
+
+@needs_compiled
+@given(rows=rows, options=options)
+@SETTINGS
+def test_the_twins_write_the_same_bytes(monkeypatch: pytest.MonkeyPatch, rows: list[Any], options: Any) -> None:
+    written = []
+    for implementation in (_codec_py, compiled):
+        use(monkeypatch, implementation)
+        written.append(r.encode_batch(rows, **options))
+    assert written[0] == written[1]
+
+
+def sealed(batch: bytearray) -> bytes:
+    """Makes the checksum fit again, so that damage reaches the record parser."""
+    struct.pack_into(">I", batch, 17, crc32c.crc32c(bytes(batch[21:])))
+    return bytes(batch)
+
+
+def outcome(implementation: Any, data: bytes) -> object:
+    """Everything a decoder may say about these bytes: records, columns, or the class of its refusal."""
+    said: list[object] = []
+    for decode in (
+        lambda: implementation.decode_batch(data, 0, 1 << 20),
+        lambda: implementation.decode_records(data, 1, 2**63 - 1, 1 << 20),
+        lambda: tuple(
+            implementation.decode_columns(
+                data, 1, 2**63 - 1, with_keys=True, with_values=True, max_decompressed_bytes=1 << 20
+            )
+        ),
+        lambda: implementation.check_records(data, 0, 1 << 20),
+    ):
+        try:
+            said.append(decode())
+        except REFUSALS as error:  # anything else fails the test
+            said.append(type(error))
+    return said
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    codec = draw(st.sampled_from([r.Codec.NONE, r.Codec.NONE, r.Codec.GZIP]))
+    batch = bytearray(r.encode_batch(draw(rows), codec=codec))
+    for _ in range(draw(st.integers(1, 4))):
+        position = draw(st.integers(0, len(batch) - 1))
+        batch[position] = draw(st.integers(0, 255) | st.sampled_from([0x00, 0x01, 0x7F, 0x80, 0xFF]))
+    cut = draw(st.integers(0, len(batch)) | st.just(len(batch)))
+    batch = batch[:cut]
+    if len(batch) >= 61 and draw(st.booleans()):
+        struct.pack_into(">i", batch, 8, len(batch) - 12)
+    return sealed(batch) if len(batch) >= 21 and draw(st.booleans()) else bytes(batch)
+
+
+@given(data=damaged())
+@SETTINGS
+def test_damage_is_refused_with_our_errors(implementation: Any, data: bytes) -> None:
+    outcome(implementation, data)
+
+
+@needs_compiled
+def test_the_twins_agree_about_damaged_records() -> None:
+    chance = random.Random(20_240_601)
+    alphabet = bytes(range(256)) + b"\x00\x01\x02\x7f\x80\xff" * 20
+    batches = [
+        r.encode_batch([(1000 + i, b"k" * i, None if i % 3 else b"v" * 70, [("h", None)] * (i % 3)) for i in range(5)]),
+        r.encode_batch([(2**62, b"", b"", ()), (-1, None, b"x" * 300, [("a", b"b")])]),
+    ]
+    for _ in range(4000):
+        batch = bytearray(chance.choice(batches))
+        for _ in range(chance.randint(1, 3)):
+            batch[chance.randrange(21, len(batch))] = chance.choice(alphabet)
+        data = sealed(batch)
+        assert outcome(_codec_py, data) == outcome(compiled, data), data.hex()
+
+
+def body(*records: bytes, count: int | None = None, last_delta: int | None = None) -> bytes:
+    """A batch around hand-written record bytes."""
+    shell = r.encode_batch([(0, None, None, ())])[:61]
+    out = bytearray(shell + b"".join(records))
+    struct.pack_into(">i", out, 8, len(out) - 12)
+    struct.pack_into(">i", out, 23, len(records) - 1 if last_delta is None else last_delta)
+    struct.pack_into(">i", out, 57, len(records) if count is None else count)
+    return sealed(out)
+
+
+SMALL = b"\x0c\x00\x00\x00\x01\x01\x00"
+
+
+@pytest.mark.parametrize(
+    ("what", "batch"),
+    [
+        ("more records announced than fit", body(SMALL, count=1_000_000, last_delta=2_000_000)),
+        ("fewer records announced", body(SMALL, b"\x0c\x00\x00\x02\x01\x01\x00", count=1)),
+        ("negative length", body(b"\x01" + SMALL)),
+        ("length past the end", body(b"\x0e\x00\x00\x00\x01\x01\x00")),
+        ("length 2^31 - 1", body(b"\xfe\xff\xff\xff\x0f\x00\x00\x00\x01\x01\x00")),
+        ("length of six bytes", body(b"\x80\x80\x80\x80\x80\x00\x00\x00\x00\x01\x01\x00")),
+        ("key past the record", body(b"\x0c\x00\x00\x00\x10\x01\x00")),
+        ("key length -2", body(b"\x0c\x00\x00\x00\x03\x01\x00")),
+        ("value length 2^31 - 1", body(b"\x14\x00\x00\x00\x01\xfe\xff\xff\xff\x0f\x00")),
+        ("2^31 - 1 headers", body(b"\x14\x00\x00\x00\x01\x01\xfe\xff\xff\xff\x0f")),
+        ("-1 headers", body(b"\x0c\x00\x00\x00\x01\x01\x01")),
+        ("header without a name", body(b"\x10\x00\x00\x00\x01\x01\x02\x01\x01")),
+        ("byte left in the record", body(b"\x0e\x00\x00\x00\x01\x01\x00\x00")),
+        ("offset delta repeated", body(SMALL, SMALL)),
+        ("offset delta past the last", body(b"\x0c\x00\x00\x02\x01\x01\x00")),
+        ("negative offset delta", body(b"\x0c\x00\x00\x01\x01\x01\x00")),
+        ("empty record", body(b"\x00" * 7)),
+    ],
+)
+def test_malformed_records_are_refused(implementation: Any, what: str, batch: bytes) -> None:
+    for decode in (r.decode_batch, r.decode_records, r.decode_columns, r.check_records):
+        with pytest.raises(InvalidRecordError):
+            decode(batch)
+
+
+def test_the_hand_written_batch_is_right(implementation: Any) -> None:
+    assert r.decode_batch(body(SMALL)) == [r.Record(0, 0, None, None, ())]
+
+
+def test_a_torn_or_damaged_batch_is_corrupt(implementation: Any) -> None:
+    batch = r.encode_batch([(1, b"k", b"v", ())])
+    for bad in (batch[:-1], batch[:30], b"", batch[:-1] + b"\x01"):
+        with pytest.raises(CorruptRecordError):
+            r.decode_batch(bad)
+    with pytest.raises(CorruptRecordError):
+        r.decode_records(batch[:-1] + b"\x01")
+    with pytest.raises(CorruptRecordError):
+        r.decode_batch(batch, -1)

@@ -1,0 +1,53 @@
+"""Which codec is loaded, and that both exist where a compiler does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from replog import records as r
+from replog.records import _codec_py
+from tests.records_codecs import compiled, needs_compiled
+
+SHOW = "from replog import records as r; print(r.IMPLEMENTATION, r.BatchBuilder.__module__)"
+
+
+def loaded(pure: str) -> list[str]:
+    environment = {**os.environ, "REPLOG_PURE": pure, "PYTHONPATH": os.pathsep.join(sys.path)}
+    out = subprocess.run([sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=True)
+    return out.stdout.split()
+
+
+def test_the_switch_forces_the_twin() -> None:
+    assert loaded("1") == ["python", "replog.records._codec_py"]
+
+
+@needs_compiled
+def test_the_compiled_codec_is_the_default() -> None:
+    assert loaded("0") == ["cython", "replog.records._codec"]
+
+
+def test_this_process_says_what_it_uses() -> None:
+    pure = compiled is None or os.environ.get("REPLOG_PURE") == "1"
+    assert ("python" if pure else "cython") == r.IMPLEMENTATION
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    "name",
+    ["BatchBuilder", "IMPLEMENTATION", "check_records", "decode_batch", "decode_columns", "decode_records"],
+)
+def test_both_offer_the_same_names(name: str) -> None:
+    assert hasattr(_codec_py, name)
+    assert hasattr(compiled, name)
+
+
+@needs_compiled
+@pytest.mark.parametrize("name", ["append", "extend", "build", "size_bytes", "records_count"])
+def test_both_builders_offer_the_same_names(name: str) -> None:
+    assert hasattr(_codec_py.BatchBuilder, name)
+    assert compiled is not None
+    assert hasattr(compiled.BatchBuilder, name)
