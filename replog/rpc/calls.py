@@ -1,0 +1,152 @@
+"""Unary calls: requests to any node (`ClientRequest`) and to the active controller (`ControllerRequest`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from replog.controller import messages as controller
+from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.errors import ErrorCode, MalformedFrameError, NotLeaderOrFollowerError, ReplogError
+from replog.pb.v1 import controller_pb2, data_pb2
+from replog.rpc import messages
+from replog.rpc.convert import from_proto, to_proto
+from replog.rpc.error_codes import error_code_of, error_from_code
+from replog.rpc.messages import ClientRequest, ClientResponse
+
+T = TypeVar("T")
+
+_CONTROLLER_KINDS = {
+    "register_broker": (controller.RegisterBroker, controller.RegisterBrokerResponse),
+    "heartbeat": (controller.Heartbeat, controller.HeartbeatResponse),
+    "alter_partition": (controller.AlterPartition, controller.AlterPartitionResponse),
+    "create_topics": (controller.CreateTopics, controller.CreateTopicsResponse),
+    "delete_topics": (controller.DeleteTopics, controller.DeleteTopicsResponse),
+    "alter_configs": (controller.AlterConfigs, controller.AlterConfigsResponse),
+    "allocate_producer_ids": (controller.AllocateProducerIds, controller.AllocateProducerIdsResponse),
+    "report_replicas": (controller.ReportReplicas, controller.ReportReplicasResponse),
+}
+_CLIENT_KINDS = {
+    "metadata": (messages.MetadataRequest, messages.ClusterMetadata),
+    "list_offsets": (messages.ListOffsetsRequest, messages.ListOffsetsResponse),
+    "init_producer_id": (messages.InitProducerIdRequest, messages.InitProducerIdResponse),
+    "describe_node": (messages.DescribeNodeRequest, messages.DescribeNodeResponse),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingCall(Generic[T]):
+    """A request as it arrived: which cluster the caller thinks it talks to ("": any), and its time-out.
+
+    `forwarded`: a broker passes on a client's request; it is not passed on again.
+    """
+
+    request: T
+    cluster_id: str
+    timeout_ms: int
+    forwarded: bool = False
+
+
+def encode_client_request(request: ClientRequest, *, cluster_id: str, timeout_ms: int) -> bytes:
+    message = data_pb2.ClientRequest(cluster_id=cluster_id, timeout_ms=timeout_ms)
+    return _encode(request, message, _CLIENT_KINDS, 0)
+
+
+def decode_client_request(data: bytes) -> IncomingCall[ClientRequest]:
+    message = _parse(data_pb2.ClientRequest(), data)
+    return IncomingCall(_decode(message, "request", _CLIENT_KINDS, 0), message.cluster_id, message.timeout_ms)
+
+
+def encode_client_response(response: ClientResponse | BaseException) -> bytes:
+    return _encode_response(response, data_pb2.ClientResponse(), _CLIENT_KINDS)
+
+
+def decode_client_response(data: bytes) -> ClientResponse:
+    """Raises the error that the other side answered with, as its own class."""
+    message = _parse(data_pb2.ClientResponse(), data)
+    _raise_error(message)
+    response: ClientResponse = _decode(message, "response", _CLIENT_KINDS, 1)
+    return response
+
+
+def encode_controller_request(
+    request: ControllerRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False
+) -> bytes:
+    message = controller_pb2.ControllerRequest(cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded)
+    return _encode(request, message, _CONTROLLER_KINDS, 0)
+
+
+def decode_controller_request(data: bytes) -> IncomingCall[ControllerRequest]:
+    message = _parse(controller_pb2.ControllerRequest(), data)
+    request = _decode(message, "request", _CONTROLLER_KINDS, 0)
+    return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
+
+
+def encode_controller_response(response: ControllerResponse | BaseException) -> bytes:
+    return _encode_response(response, controller_pb2.ControllerResponse(), _CONTROLLER_KINDS)
+
+
+def decode_controller_response(data: bytes) -> ControllerResponse:
+    """Raises the error that the controller answered with, as its own class."""
+    message = _parse(controller_pb2.ControllerResponse(), data)
+    _raise_error(message)
+    response: ControllerResponse = _decode(message, "response", _CONTROLLER_KINDS, 1)
+    return response
+
+
+_Kinds = Mapping[str, tuple[type, type]]
+
+
+def _encode(value: object, message: Message, kinds: _Kinds, side: int) -> bytes:
+    for name, classes in kinds.items():
+        if type(value) is classes[side]:
+            target = getattr(message, name)
+            target.SetInParent()
+            to_proto(value, target)
+            return message.SerializeToString()
+    raise TypeError(f"{type(value).__name__} is not a message of this call")
+
+
+def _decode(message: Any, oneof: str, kinds: _Kinds, side: int) -> Any:
+    name = message.WhichOneof(oneof)
+    if name is None:
+        raise MalformedFrameError(
+            f"a {type(message).__name__} of a kind this version does not know. Use the same replog version on both sides."
+        )
+    return from_proto(kinds[name][side], getattr(message, name))
+
+
+def _encode_response(response: object, message: Any, kinds: _Kinds) -> bytes:
+    if not isinstance(response, BaseException):
+        return _encode(response, message, kinds, 1)
+    message.error.code = error_code_of(response)
+    message.error.message = str(response)
+    if isinstance(response, NotLeaderOrFollowerError):
+        message.error.leader_id = response.leader_id
+        message.error.leader_epoch = response.leader_epoch
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _raise_error(message: Any) -> None:
+    if not message.HasField("error"):
+        return
+    detail = message.error
+    try:
+        code = ErrorCode(detail.code)
+    except ValueError:
+        raise ReplogError(f"error {detail.code}: {detail.message}") from None
+    leader_id = detail.leader_id if detail.HasField("leader_id") else -1
+    leader_epoch = detail.leader_epoch if detail.HasField("leader_epoch") else -1
+    raise error_from_code(code, detail.message, leader_id=leader_id, leader_epoch=leader_epoch)
+
+
+def _parse(message: Any, data: bytes) -> Any:
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise MalformedFrameError(f"not a {type(message).__name__}: {error}") from error
+    return message

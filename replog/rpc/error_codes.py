@@ -1,0 +1,50 @@
+"""Errors across the wire: an exception becomes (code, message), a code becomes the exception again."""
+
+from __future__ import annotations
+
+from replog import errors
+from replog.errors import ErrorCode, ReplogError
+
+
+def error_code_of(error: BaseException) -> ErrorCode:
+    """Kafka's code for an exception; UNKNOWN_SERVER_ERROR for what is not ours."""
+    return error.code if isinstance(error, ReplogError) else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def error_from_code(code: ErrorCode, message: str, *, leader_id: int = -1, leader_epoch: int = -1) -> ReplogError:
+    """The exception a client raises for an answer with this code.
+
+    Args:
+        code: not NONE.
+        message: what the other side said; kept as it is.
+        leader_id: where the other side believes the leader is, -1 when it does not know.
+        leader_epoch: the leader epoch it knows.
+    """
+    text = message or code.name
+    match code:
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return errors.NotLeaderOrFollowerError(text, leader_id, leader_epoch)
+        case ErrorCode.CORRUPT_MESSAGE:
+            return errors.CorruptRecordError("", 0, text)
+        case ErrorCode.INVALID_CONFIG:
+            return errors.ConfigError("", "", text)
+        case _:
+            return _BY_CODE.get(code, ReplogError)(text)
+
+
+def _classes(base: type[ReplogError]) -> list[type[ReplogError]]:
+    found = [base]
+    for child in base.__subclasses__():
+        found.extend(_classes(child))
+    return found
+
+
+def _by_code() -> dict[ErrorCode, type[ReplogError]]:
+    """The most general class of each code: a subclass that inherits its parent's code does not replace it."""
+    table: dict[ErrorCode, type[ReplogError]] = {}
+    for cls in _classes(ReplogError):
+        table.setdefault(cls.code, cls)
+    return table
+
+
+_BY_CODE = _by_code()

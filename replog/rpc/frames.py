@@ -1,0 +1,327 @@
+"""Frames with record bytes: a small protobuf header, then the bytes themselves, never copied by protobuf.
+
+Shape of a `ProduceRequestFrame` and a `FetchResponseFrame` (``data.proto``)::
+
+    0a <varint length> <header>          field 1: ProduceRequest or FetchResponse, its sizes listing the record bytes
+    7a <varint length> <record bytes>    field 15, last: the batches of all partitions in header order
+
+That is valid protobuf, so any protobuf library reads it; this module reads it without copying the records: the
+buffers handed out are views of the received message (owned by the message; they live as long as it does).
+
+Every size that arrives is checked against what is really there before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from google.protobuf.message import DecodeError
+
+from replog.errors import ErrorCode, MalformedFrameError
+from replog.pb.v1 import data_pb2, quorum_pb2
+from replog.rpc.convert import from_proto, to_proto
+from replog.rpc.messages import (
+    Buffer,
+    EpochEnd,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchResult,
+    Hello,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceResult,
+)
+
+_HEADER_TAG = 0x0A
+_HELLO_TAG = 0x12
+_PAYLOAD_TAG = 0x7A
+
+
+# ---- produce requests: client to broker ----------------------------------------------------------------------------
+
+
+def encode_produce_request(message: Hello | ProduceRequest) -> bytes:
+    if isinstance(message, Hello):
+        return _encode_hello(message)
+    header = data_pb2.ProduceRequest(
+        correlation_id=message.correlation_id, timeout_ms=message.timeout_ms, acks=message.acks
+    )
+    for partition, batch in zip(message.partitions, message.batches, strict=True):
+        header.partitions.add(
+            topic_id=partition.topic_id.bytes,
+            partition_id=partition.partition_id,
+            size_bytes=len(batch),
+            leader_epoch=partition.leader_epoch,
+        )
+    return _join(header.SerializeToString(), message.batches)
+
+
+def decode_produce_request(data: bytes) -> Hello | ProduceRequest:
+    kind, head, payload = _split(data)
+    if kind == _HELLO_TAG:
+        return _decode_hello(head)
+    header = _parse(data_pb2.ProduceRequest(), head)
+    return ProduceRequest(
+        correlation_id=header.correlation_id,
+        timeout_ms=header.timeout_ms,
+        acks=header.acks,
+        partitions=tuple(
+            ProducePartition(_uuid(p.topic_id), p.partition_id, p.leader_epoch) for p in header.partitions
+        ),
+        batches=_cut(payload, [p.size_bytes for p in header.partitions]),
+    )
+
+
+def encode_produce_responses(message: Hello | Sequence[ProduceResponse]) -> bytes:
+    out = data_pb2.ProduceResponses()
+    if isinstance(message, Hello):
+        to_proto(message, out.hello)
+        return out.SerializeToString()
+    for response in message:
+        target = out.responses.add(correlation_id=response.correlation_id)
+        for r in response.results:
+            target.results.add(
+                topic_id=r.topic_id.bytes,
+                partition_id=r.partition_id,
+                error=r.error,
+                message=r.message,
+                base_offset=r.base_offset,
+                log_start_offset=r.log_start_offset,
+                append_time_ms=r.append_time_ms,
+                leader_id=r.leader_id,
+                leader_epoch=r.leader_epoch,
+            )
+    return out.SerializeToString()
+
+
+def decode_produce_responses(data: bytes) -> Hello | tuple[ProduceResponse, ...]:
+    message = _parse(data_pb2.ProduceResponses(), data)
+    if message.HasField("hello"):
+        return from_proto(Hello, message.hello)
+    return tuple(
+        ProduceResponse(
+            response.correlation_id,
+            tuple(
+                ProduceResult(
+                    topic_id=_uuid(r.topic_id),
+                    partition_id=r.partition_id,
+                    error=_error_code(r.error),
+                    message=r.message,
+                    base_offset=r.base_offset,
+                    log_start_offset=r.log_start_offset,
+                    append_time_ms=r.append_time_ms,
+                    leader_id=r.leader_id,
+                    leader_epoch=r.leader_epoch,
+                )
+                for r in response.results
+            ),
+        )
+        for response in message.responses
+    )
+
+
+# ---- fetch requests: client or follower to broker -------------------------------------------------------------------
+
+
+def encode_fetch_request(message: Hello | FetchRequest) -> bytes:
+    out = data_pb2.FetchRequests()
+    if isinstance(message, Hello):
+        to_proto(message, out.hello)
+        return out.SerializeToString()
+    target = out.requests.add(
+        correlation_id=message.correlation_id,
+        timeout_ms=message.timeout_ms,
+        replica_id=message.replica_id,
+        broker_epoch=message.broker_epoch,
+        max_wait_ms=message.max_wait_ms,
+        min_bytes=message.min_bytes,
+        max_bytes=message.max_bytes,
+    )
+    for p in message.partitions:
+        target.partitions.add(
+            topic_id=p.topic_id.bytes,
+            partition_id=p.partition_id,
+            fetch_offset=p.fetch_offset,
+            flushed_offset=p.flushed_offset,
+            log_start_offset=p.log_start_offset,
+            leader_epoch=p.leader_epoch,
+            last_fetched_epoch=p.last_fetched_epoch,
+            max_bytes=p.max_bytes,
+        )
+    return out.SerializeToString()
+
+
+def decode_fetch_request(data: bytes) -> Hello | FetchRequest:
+    message = _parse(data_pb2.FetchRequests(), data)
+    if message.HasField("hello"):
+        return from_proto(Hello, message.hello)
+    if len(message.requests) != 1:
+        raise MalformedFrameError(f"a fetch frame carries {len(message.requests)} requests, expected one")
+    request = message.requests[0]
+    return FetchRequest(
+        correlation_id=request.correlation_id,
+        timeout_ms=request.timeout_ms,
+        replica_id=request.replica_id,
+        broker_epoch=request.broker_epoch,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        partitions=tuple(
+            FetchPartition(
+                topic_id=_uuid(p.topic_id),
+                partition_id=p.partition_id,
+                fetch_offset=p.fetch_offset,
+                flushed_offset=p.flushed_offset,
+                log_start_offset=p.log_start_offset,
+                leader_epoch=p.leader_epoch,
+                last_fetched_epoch=p.last_fetched_epoch,
+                max_bytes=p.max_bytes,
+            )
+            for p in request.partitions
+        ),
+    )
+
+
+def encode_fetch_response(message: Hello | FetchResponse) -> bytes:
+    if isinstance(message, Hello):
+        return _encode_hello(message)
+    header = data_pb2.FetchResponse(correlation_id=message.correlation_id)
+    for r, batches in zip(message.results, message.batches, strict=True):
+        target = header.results.add(
+            topic_id=r.topic_id.bytes,
+            partition_id=r.partition_id,
+            error=r.error,
+            message=r.message,
+            high_watermark=r.high_watermark,
+            log_start_offset=r.log_start_offset,
+            log_end_offset=r.log_end_offset,
+            size_bytes=len(batches),
+            leader_id=r.leader_id,
+            leader_epoch=r.leader_epoch,
+            fetch_offset=r.fetch_offset,
+        )
+        if r.diverging is not None:
+            target.diverging.epoch = r.diverging.epoch
+            target.diverging.end_offset = r.diverging.end_offset
+    return _join(header.SerializeToString(), message.batches)
+
+
+def decode_fetch_response(data: bytes) -> Hello | FetchResponse:
+    kind, head, payload = _split(data)
+    if kind == _HELLO_TAG:
+        return _decode_hello(head)
+    header = _parse(data_pb2.FetchResponse(), head)
+    return FetchResponse(
+        correlation_id=header.correlation_id,
+        results=tuple(
+            FetchResult(
+                topic_id=_uuid(r.topic_id),
+                partition_id=r.partition_id,
+                error=_error_code(r.error),
+                fetch_offset=r.fetch_offset,
+                high_watermark=r.high_watermark,
+                log_start_offset=r.log_start_offset,
+                log_end_offset=r.log_end_offset,
+                diverging=EpochEnd(r.diverging.epoch, r.diverging.end_offset) if r.HasField("diverging") else None,
+                leader_id=r.leader_id,
+                leader_epoch=r.leader_epoch,
+                message=r.message,
+            )
+            for r in header.results
+        ),
+        batches=_cut(payload, [r.size_bytes for r in header.results]),
+    )
+
+
+# ---- shared -----------------------------------------------------------------------------------------------------------
+
+
+def _join(header: bytes, buffers: Sequence[Buffer]) -> bytes:
+    size = sum(map(len, buffers))
+    return b"".join((bytes((_HEADER_TAG,)), _varint(len(header)), header, b"\x7a", _varint(size), *buffers))
+
+
+def _split(data: bytes) -> tuple[int, memoryview, memoryview]:
+    """(tag of the first field, its bytes, payload); no copy."""
+    view = memoryview(data)
+    kind, head, position = _field(view, 0)
+    if kind not in {_HEADER_TAG, _HELLO_TAG}:
+        raise MalformedFrameError(f"a frame starts with tag {kind:#x}, expected a header or a hello")
+    if position == len(view):
+        return kind, head, view[:0]
+    tag, payload, position = _field(view, position)
+    if tag != _PAYLOAD_TAG or position != len(view):
+        raise MalformedFrameError(f"a frame has {len(view) - position} bytes after its payload")
+    return kind, head, payload
+
+
+def _field(view: memoryview, position: int) -> tuple[int, memoryview, int]:
+    if position >= len(view):
+        raise MalformedFrameError("an empty frame")
+    tag = view[position]
+    size = shift = 0
+    for at in range(position + 1, min(position + 6, len(view))):
+        size |= (view[at] & 0x7F) << shift
+        shift += 7
+        if view[at] < 0x80:
+            end = at + 1 + size
+            if end > len(view):
+                raise MalformedFrameError(f"a field of {size} bytes in a frame of {len(view)}")
+            return tag, view[at + 1 : end], end
+    raise MalformedFrameError("a length that does not end")
+
+
+def _cut(payload: memoryview, sizes: Sequence[int]) -> tuple[memoryview, ...]:
+    if sum(sizes) != len(payload) or any(size < 0 for size in sizes):
+        raise MalformedFrameError(f"the header lists {sum(sizes)} bytes of records, the frame has {len(payload)}")
+    cuts = []
+    position = 0
+    for size in sizes:
+        cuts.append(payload[position : position + size])
+        position += size
+    return tuple(cuts)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _parse(message: Any, data: bytes | memoryview) -> Any:
+    try:
+        message.ParseFromString(bytes(data))
+    except DecodeError as error:
+        raise MalformedFrameError(f"not a {type(message).__name__}: {error}") from error
+    return message
+
+
+def _uuid(value: bytes) -> UUID:
+    if len(value) != 16:
+        raise MalformedFrameError(f"an id of {len(value)} bytes, expected 16")
+    return UUID(bytes=value)
+
+
+def _error_code(value: int) -> ErrorCode:
+    try:
+        return ErrorCode(value)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _encode_hello(hello: Hello) -> bytes:
+    message = quorum_pb2.Hello()
+    to_proto(hello, message)
+    data = message.SerializeToString()
+    return b"".join((bytes((_HELLO_TAG,)), _varint(len(data)), data))
+
+
+def _decode_hello(data: memoryview) -> Hello:
+    return from_proto(Hello, _parse(quorum_pb2.Hello(), data))

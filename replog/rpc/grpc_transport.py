@@ -1,0 +1,397 @@
+"""The gRPC side of the transport seam: channels, streams, and a server of generic handlers.
+
+gRPC is used with identity serializers: the codecs of this package turn messages into bytes, so that record bytes pass
+without a protobuf copy.  The settings below were measured to matter (architecture 7):
+
+- ``grpc.so_reuseport=0``: otherwise two brokers bind one port silently;
+- ``grpc.use_local_subchannel_pool=1``: metadata traffic never shares a TCP connection with data;
+- reconnect backoff 100 to 500 ms: the default took seconds to notice that a broker is back;
+- ``grpc.enable_http_proxy=0``: a proxy set for the web must not see loopback traffic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+import grpc
+import grpc.aio
+
+from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.errors import ConfigError, InvariantViolationError, MalformedFrameError, ReplogError
+from replog.rpc import calls, frames, quorum_codec, watch_codec
+from replog.rpc.error_codes import error_code_of, error_from_code
+from replog.rpc.messages import (
+    ClientRequest,
+    ClientResponse,
+    ClusterMetadata,
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    MetadataRequest,
+    ProduceRequest,
+    ProduceResponse,
+)
+from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext, Stream
+
+Out = TypeVar("Out")
+In = TypeVar("In")
+
+MAX_MESSAGE_BYTES = 64 << 20
+"""Bound of one message either way.  A batch (message.max.bytes) and a fetch response must fit."""
+
+HELLO_TIMEOUT_S = 5.0
+SERVICE = "replog.v1.Node"
+_ERROR_CODE_KEY = "replog-error-code"
+
+_log = logging.getLogger(__name__)
+
+_COMMON_OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+_CLIENT_OPTIONS = [
+    *_COMMON_OPTIONS,
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+]
+_SERVER_OPTIONS = [
+    *_COMMON_OPTIONS,
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.max_connection_age_ms", 0x7FFFFFFF),
+]
+
+
+def _identity(data: bytes) -> bytes:
+    return data
+
+
+class _GrpcStream(Generic[Out, In]):
+    """One end of a stream over anything with gRPC's ``read`` and ``write`` (a client call or a server context)."""
+
+    def __init__(
+        self,
+        channel: Any,
+        encode: Callable[[Any], bytes],
+        decode: Callable[[bytes], Any],
+        *,
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._channel = channel
+        self._encode = encode
+        self._decode = decode
+        self._close = close
+
+    async def send(self, message: Out) -> None:
+        try:
+            await self._channel.write(self._encode(message))
+        except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+            raise await self._lost(error) from error
+
+    async def receive(self) -> In:
+        try:
+            data = await self._channel.read()
+        except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+            raise await self._lost(error) from error
+        if data is grpc.aio.EOF:
+            raise await self._lost(None)
+        message: In = self._decode(data)
+        return message
+
+    async def close(self) -> None:
+        if self._close is not None:
+            await self._close()
+
+    async def _lost(self, error: BaseException | None) -> ReplogError:
+        """Why the stream ended: the other side's own error if it gave one."""
+        if isinstance(error, grpc.aio.AioRpcError):
+            return _reason_of(error.code(), error.details(), error.trailing_metadata())
+        channel = self._channel
+        if isinstance(channel, grpc.aio.Call):
+            code = await channel.code()
+            return _reason_of(code, await channel.details(), await channel.trailing_metadata())
+        return ConnectionLostError("the other side closed the stream")
+
+
+def _reason_of(code: Any, details: str | None, trailing: Any) -> ReplogError:
+    for key, value in trailing or ():
+        if key == _ERROR_CODE_KEY:
+            from replog.errors import ErrorCode
+
+            return error_from_code(ErrorCode(int(value)), details or "")
+    refused = code is grpc.StatusCode.UNAVAILABLE and "refused" in (details or "").lower()
+    return ConnectionLostError(details or f"connection ended with {code}", refused=refused)
+
+
+class GrpcConnection:
+    """Connection to one address; see `replog.rpc.transport.Connection`."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._channel = grpc.aio.insecure_channel(address, options=_CLIENT_OPTIONS)
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse:
+        data = calls.encode_client_request(request, cluster_id=cluster_id, timeout_ms=timeout_ms)
+        return calls.decode_client_response(await self._unary("Call", data, timeout_ms))
+
+    async def controller_call(
+        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
+    ) -> ControllerResponse:
+        data = calls.encode_controller_request(
+            request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded
+        )
+        return calls.decode_controller_response(await self._unary("ControllerCall", data, timeout_ms))
+
+    async def watch_metadata(self, request: MetadataRequest) -> AsyncIterator[ClusterMetadata]:
+        method = self._channel.unary_stream(f"/{SERVICE}/WatchMetadata", _identity, _identity)
+        call = method(watch_codec.encode_metadata_request(request))
+        try:
+            while (data := await call.read()) is not grpc.aio.EOF:
+                yield watch_codec.decode_metadata(data)
+            raise ConnectionLostError(f"{self._address} ended the metadata watch")
+        except grpc.aio.AioRpcError as error:
+            raise _reason_of(error.code(), error.details(), error.trailing_metadata()) from error
+        finally:
+            call.cancel()
+
+    async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
+        return await self._open("Produce", frames.encode_produce_request, frames.decode_produce_responses, hello)
+
+    async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:
+        return await self._open("Fetch", frames.encode_fetch_request, frames.decode_fetch_response, hello)
+
+    async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]:
+        encode, decode = quorum_codec.encode_quorum_message, quorum_codec.decode_quorum_message
+        return await self._open("Quorum", encode, decode, hello)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
+        call = self._channel.unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
+        try:
+            answer: bytes = await call(data, timeout=timeout_ms / 1000)
+        except grpc.aio.AioRpcError as error:
+            raise _unary_failure(self._address, error) from error
+        return answer
+
+    async def _open(
+        self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
+    ) -> _GrpcStream[Any, Any]:
+        call = self._channel.stream_stream(f"/{SERVICE}/{method}", _identity, _identity)()
+
+        async def close() -> None:
+            call.cancel()
+
+        stream: _GrpcStream[Any, Any] = _GrpcStream(call, encode, decode, close=close)
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                await stream.send(hello)
+                answer = await stream.receive()
+        except TimeoutError:
+            call.cancel()
+            raise ConnectionLostError(f"{self._address} did not answer hello in {HELLO_TIMEOUT_S:g} s") from None
+        except BaseException:
+            call.cancel()
+            raise
+        if not isinstance(answer, Hello):
+            call.cancel()
+            raise MalformedFrameError(f"{self._address} answered hello with {type(answer).__name__}")
+        return stream
+
+
+def _unary_failure(address: str, error: grpc.aio.AioRpcError) -> ReplogError:
+    details = error.details() or ""
+    match error.code():
+        case grpc.StatusCode.UNIMPLEMENTED | grpc.StatusCode.UNKNOWN | grpc.StatusCode.INTERNAL:
+            return MalformedFrameError(
+                f"{address} does not speak replog's protocol ({details}). Is this the port of a replog broker?"
+            )
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return MalformedFrameError(f"{address}: a message over {MAX_MESSAGE_BYTES} bytes was refused ({details})")
+        case _:
+            return ConnectionLostError(f"{address}: {details}", refused="refused" in details.lower())
+
+
+class GrpcTransport:
+    """Connections over gRPC, one TCP connection per (address, purpose)."""
+
+    def connect(self, address: str, *, purpose: str) -> GrpcConnection:  # noqa: ARG002 -- the seam's shape
+        return GrpcConnection(address)
+
+
+class GrpcServer:
+    """A listening gRPC server; made by `serve`."""
+
+    def __init__(self, server: Any, port: int) -> None:
+        self._server = server
+        self._port = port
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def stop(self, grace_s: float) -> None:
+        await self._server.stop(grace_s)
+
+
+async def serve(handlers: NodeHandlers, host: str, port: int) -> GrpcServer:
+    """Starts to listen.
+
+    Args:
+        handlers: what to do with requests.
+        host: address to bind.
+        port: 0 picks a free port; see `GrpcServer.port`.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    server = grpc.aio.server(options=_SERVER_OPTIONS)
+    server.add_generic_rpc_handlers((_Service(handlers, listener=f"{host}:{port}").generic_handler(),))
+    try:
+        bound = server.add_insecure_port(f"{host}:{port}")
+    except RuntimeError as error:
+        bound = 0
+        cause = str(error)
+    else:
+        cause = "no port was bound"
+    if not bound:
+        await server.stop(None)
+        raise ConfigError(
+            "listeners",
+            f"{host}:{port}",
+            f"cannot listen on {host}:{port}: another process may use the port ({cause}). "
+            "Choose another port, or port 0 for a free one.",
+        )
+    await server.start()
+    return GrpcServer(server, bound)
+
+
+class _Service:
+    """Generic handlers: bytes in, bytes out, errors of ours as answers."""
+
+    def __init__(self, handlers: NodeHandlers, listener: str) -> None:
+        self._handlers = handlers
+        self._listener = listener
+
+    def generic_handler(self) -> Any:
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Call": grpc.unary_unary_rpc_method_handler(self._call),
+                "ControllerCall": grpc.unary_unary_rpc_method_handler(self._controller_call),
+                "WatchMetadata": grpc.unary_stream_rpc_method_handler(self._watch_metadata),
+                "Produce": grpc.stream_stream_rpc_method_handler(self._produce),
+                "Fetch": grpc.stream_stream_rpc_method_handler(self._fetch),
+                "Quorum": grpc.stream_stream_rpc_method_handler(self._quorum),
+            },
+        )
+
+    async def _call(self, data: bytes, context: Any) -> bytes:
+        async def answer() -> ClientResponse:
+            call = calls.decode_client_request(data)
+            return await self._handlers.handle_client_call(call, self._context(context, call.timeout_ms))
+
+        return calls.encode_client_response(await _outcome(answer))
+
+    async def _controller_call(self, data: bytes, context: Any) -> bytes:
+        async def answer() -> ControllerResponse:
+            call = calls.decode_controller_request(data)
+            return await self._handlers.handle_controller_call(call, self._context(context, call.timeout_ms))
+
+        return calls.encode_controller_response(await _outcome(answer))
+
+    async def _watch_metadata(self, data: bytes, context: Any) -> None:
+        try:
+            request = watch_codec.decode_metadata_request(data)
+            async for metadata in self._handlers.watch_metadata(request, self._context(context, 0)):
+                await context.write(watch_codec.encode_metadata(metadata))
+        except ReplogError as error:
+            await _abort(context, error)
+
+    async def _produce(self, _requests: Any, context: Any) -> None:
+        handle = self._handlers.handle_produce_stream
+        await self._stream(context, frames.encode_produce_responses, frames.decode_produce_request, handle)
+
+    async def _fetch(self, _requests: Any, context: Any) -> None:
+        handle = self._handlers.handle_fetch_stream
+        await self._stream(context, frames.encode_fetch_response, frames.decode_fetch_request, handle)
+
+    async def _quorum(self, _requests: Any, context: Any) -> None:
+        handle = self._handlers.handle_quorum_stream
+        encode, decode = quorum_codec.encode_quorum_message, quorum_codec.decode_quorum_message
+        await self._stream(context, encode, decode, handle)
+
+    async def _stream(
+        self,
+        context: Any,
+        encode: Callable[[Any], bytes],
+        decode: Callable[[bytes], Any],
+        handle: Callable[[Hello, Any, RequestContext], Awaitable[None]],
+    ) -> None:
+        stream: _GrpcStream[Any, Any] = _GrpcStream(context, encode, decode)
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                hello = await stream.receive()
+            if not isinstance(hello, Hello):
+                raise MalformedFrameError("the first message of a stream must be hello")
+            await stream.send(self._handlers.check_hello(hello))
+            await handle(hello, stream, self._context(context, 0, hello))
+        except ConnectionLostError:
+            return
+        except TimeoutError:
+            await _abort(context, MalformedFrameError(f"no hello within {HELLO_TIMEOUT_S:g} s"))
+        except ReplogError as error:
+            await _abort(context, error)
+
+    def _context(self, context: Any, timeout_ms: int, hello: Hello | None = None) -> RequestContext:
+        now_ms = time.monotonic_ns() // 1_000_000
+        return RequestContext(
+            principal="anonymous",
+            client_id=hello.client_id if hello else "",
+            listener=self._listener,
+            peer=context.peer(),
+            deadline_ms=now_ms + timeout_ms if timeout_ms > 0 else 0,
+        )
+
+
+async def _outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
+    """The answer, or our error as one.  A bug is logged here; the driver loops stop the node for theirs."""
+    try:
+        return await answer()
+    except ReplogError as error:
+        return error
+    except InvariantViolationError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- the caller gets an answer whatever happens
+        _log.exception("request failed")
+        return ReplogError(f"internal error: {error!r}")
+
+
+async def _abort(context: Any, error: ReplogError) -> None:
+    """Ends a stream with our error, readable by our client."""
+    trailing = ((_ERROR_CODE_KEY, str(int(error_code_of(error)))),)
+    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error), trailing)
+
+
+def client_hello(cluster_id: str, client_id: str) -> Hello:
+    """The hello of a client: no node id, no incarnation."""
+    return Hello(cluster_id=cluster_id, node_id=-1, incarnation_id=UUID(int=0), client_id=client_id)

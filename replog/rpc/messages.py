@@ -1,0 +1,290 @@
+"""Messages of the data plane and of client calls, as dataclasses.
+
+Field names equal those of ``proto/replog/pb/v1/data.proto``.  A message with records carries them as `batches`, one
+buffer per partition in the order of `partitions` (or `results`); on the wire they follow the header as raw bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from uuid import UUID
+
+from replog.errors import ErrorCode
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MIN_API_VERSION = 1
+MAX_API_VERSION = 1
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+CONSUMER_REPLICA_ID = -1
+ACKS_ALL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of every stream, both ways.  `node_id` -1 is a client."""
+
+    cluster_id: str
+    node_id: int
+    incarnation_id: UUID
+    client_id: str = ""
+    min_api_version: int = MIN_API_VERSION
+    max_api_version: int = MAX_API_VERSION
+
+
+# ---- produce ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePartition:
+    """Where one batch goes.  `leader_epoch` -1: not checked."""
+
+    topic_id: UUID
+    partition_id: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRequest:
+    """`batches[i]` is exactly one record batch for `partitions[i]`.  acks: 0, 1 or -1 (all)."""
+
+    correlation_id: int
+    timeout_ms: int
+    acks: int
+    partitions: tuple[ProducePartition, ...]
+    batches: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceResult:
+    topic_id: UUID
+    partition_id: int
+    error: ErrorCode
+    message: str = ""
+    base_offset: int = -1
+    log_start_offset: int = -1
+    append_time_ms: int = -1
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceResponse:
+    correlation_id: int
+    results: tuple[ProduceResult, ...]
+
+
+# ---- fetch -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPartition:
+    """What a follower (all fields) or a consumer (the first three and `leader_epoch`) asks of one partition."""
+
+    topic_id: UUID
+    partition_id: int
+    fetch_offset: int
+    flushed_offset: int = -1
+    log_start_offset: int = -1
+    leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    max_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    correlation_id: int
+    timeout_ms: int
+    replica_id: int
+    broker_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: tuple[FetchPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """One partition's answer.  `log_end_offset` is filled for followers only."""
+
+    topic_id: UUID
+    partition_id: int
+    error: ErrorCode
+    fetch_offset: int
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    diverging: EpochEnd | None = None
+    leader_id: int = -1
+    leader_epoch: int = -1
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """`batches[i]` are whole record batches of `results[i]`, possibly empty."""
+
+    correlation_id: int
+    results: tuple[FetchResult, ...]
+    batches: tuple[Buffer, ...]
+
+
+# ---- client calls ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    broker_id: int
+    host: str
+    port: int
+    broker_epoch: int
+    fenced: bool
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    partition_id: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionInfo, ...]
+    configs: tuple[ConfigEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A broker's view of the cluster.  `controller_id` -1: unknown."""
+
+    cluster_id: str
+    metadata_offset: int
+    controller_id: int
+    controller_epoch: int
+    brokers: tuple[BrokerInfo, ...]
+    topics: tuple[TopicInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRequest:
+    """`topics` empty: all of them.  `watch`: on the stream, answer again at every change."""
+
+    topics: tuple[str, ...] = ()
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsPartition:
+    """`timestamp`: ms since 1970, or LATEST_TIMESTAMP (the high watermark), EARLIEST_TIMESTAMP."""
+
+    topic_id: UUID
+    partition_id: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsRequest:
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsResult:
+    topic_id: UUID
+    partition_id: int
+    error: ErrorCode
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+    leader_id: int = -1
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsResponse:
+    results: tuple[ListOffsetsResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdRequest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdResponse:
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNodeRequest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    topic: str
+    partition_id: int
+    is_leader: bool
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    flushed_offset: int
+    high_watermark: int
+    isr: tuple[int, ...]
+    state: str
+    reason: str = ""
+    truncated_to: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    node_id: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNodeResponse:
+    """What one process says about itself; served by every node, also before it is unfenced."""
+
+    node_id: int
+    incarnation_id: UUID
+    state: str
+    broker_epoch: int
+    quorum_role: str
+    quorum_epoch: int
+    quorum_leader_id: int
+    quorum_high_watermark: int
+    quorum_end_offset: int
+    quorum_replicas: tuple[QuorumReplica, ...] = ()
+    replicas: tuple[ReplicaStatus, ...] = field(default=())
+    rss_bytes: int = 0
+    version: str = ""
+
+
+ClientRequest: TypeAlias = MetadataRequest | ListOffsetsRequest | InitProducerIdRequest | DescribeNodeRequest
+ClientResponse: TypeAlias = ClusterMetadata | ListOffsetsResponse | InitProducerIdResponse | DescribeNodeResponse

@@ -1,0 +1,142 @@
+"""The transport seam: how a node or client reaches another, and what a node serves.
+
+gRPC is the one transport today (``grpc_transport``); another (plain TCP frames, a simulated network) implements the
+same protocols, and no core and no shell changes.
+
+Streams carry messages in order, both ways, and end with `ConnectionLostError`; replies name the request they answer
+and may overtake one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.errors import RetriableError
+from replog.rpc.calls import IncomingCall
+from replog.rpc.messages import (
+    ClientRequest,
+    ClientResponse,
+    ClusterMetadata,
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    MetadataRequest,
+    ProduceRequest,
+    ProduceResponse,
+)
+from replog.rpc.quorum_codec import QuorumFrame
+
+Out_contra = TypeVar("Out_contra", contravariant=True)
+In_co = TypeVar("In_co", covariant=True)
+
+
+class ConnectionLostError(RetriableError):
+    """The other side cannot be reached, closed the connection, or did not answer in time.
+
+    Attributes:
+        refused: nobody listens at the address (a dead process), as opposed to silence.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class Stream(Protocol[Out_contra, In_co]):
+    """One end of a bidirectional stream.  One task sends, one task receives."""
+
+    async def send(self, message: Out_contra) -> None:
+        """Raises `ConnectionLostError`; returns when the transport took the message (backpressure)."""
+        ...
+
+    async def receive(self) -> In_co:
+        """The next message; raises `ConnectionLostError` at the end of the stream."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Connection(Protocol):
+    """A way to one node.  Opening is lazy: nothing happens before the first call."""
+
+    @property
+    def address(self) -> str: ...
+
+    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse: ...
+
+    async def controller_call(
+        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
+    ) -> ControllerResponse: ...
+
+    def watch_metadata(self, request: MetadataRequest) -> AsyncIterator[ClusterMetadata]:
+        """The metadata now, and again at each change, until the connection is lost."""
+        ...
+
+    async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
+        """Sends `hello`, waits for the other side's; raises InconsistentClusterIdError, UnsupportedVersionError."""
+        ...
+
+    async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]: ...
+
+    async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]: ...
+
+    async def close(self) -> None: ...
+
+
+class Transport(Protocol):
+    """Makes connections.  `purpose` keeps kinds of traffic on connections of their own ("data", "quorum")."""
+
+    def connect(self, address: str, *, purpose: str) -> Connection: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who asks: comes with every request, so that authentication and quotas need no new arguments."""
+
+    principal: str
+    client_id: str
+    listener: str
+    peer: str
+    deadline_ms: int  # monotonic; 0: none
+
+
+class NodeHandlers(Protocol):
+    """What a node does with what arrives.  An exception of ours becomes the answer."""
+
+    async def handle_client_call(
+        self, call: IncomingCall[ClientRequest], context: RequestContext
+    ) -> ClientResponse: ...
+
+    async def handle_controller_call(
+        self, call: IncomingCall[ControllerRequest], context: RequestContext
+    ) -> ControllerResponse: ...
+
+    def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]: ...
+
+    def check_hello(self, hello: Hello) -> Hello:
+        """The node's own hello; raises when the two cannot talk (InconsistentClusterId, UnsupportedVersion)."""
+        ...
+
+    async def handle_produce_stream(
+        self, hello: Hello, stream: Stream[Sequence[ProduceResponse], ProduceRequest], context: RequestContext
+    ) -> None: ...
+
+    async def handle_fetch_stream(
+        self, hello: Hello, stream: Stream[FetchResponse, FetchRequest], context: RequestContext
+    ) -> None: ...
+
+    async def handle_quorum_stream(
+        self, hello: Hello, stream: Stream[QuorumFrame, QuorumFrame], context: RequestContext
+    ) -> None: ...
+
+
+class Server(Protocol):
+    """A listening node."""
+
+    @property
+    def port(self) -> int: ...
+
+    async def stop(self, grace_s: float) -> None: ...
