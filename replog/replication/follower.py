@@ -1,0 +1,319 @@
+"""A follower of one partition: what to fetch next, what to do with the answer, where to cut.
+
+Duties of the driver:
+
+1. Make a new `Follower` for every leader epoch; step `Tick` right after construction and when `next_deadline_ms()` has
+   come (the first step may cut a log that has no epochs).
+2. Perform effects in order.  After `AppendFetched` always step `Appended` with the log's end, even if nothing was
+   appended; after an fsync step `Flushed`.
+3. Ask `fetch_position()` for every request; hand each partition's answer back with the position it was asked for.
+
+Truncation follows leader epochs, not the high watermark (KIP-101): a high watermark reaches a follower one round trip
+late, so cutting there loses acknowledged records, and two replicas that never compare epochs can keep different
+records at one offset.  Rules: kafka-reference 4.5.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from replog.errors import ErrorCode
+from replog.metadata.config_keys import FlushPolicy
+from replog.replication.follower_status import FollowerState, FollowerStatus
+from replog.replication.messages import (
+    Appended,
+    AppendFetched,
+    EpochEnd,
+    FetchAnswered,
+    FetchFailed,
+    FetchPosition,
+    Flushed,
+    FollowerEffect,
+    FollowerMessage,
+    ReplicaLogView,
+    RequestFlush,
+    SetHighWatermark,
+    SetLogStartOffset,
+    Tick,
+    TruncateFullyAndStartAt,
+    TruncateTo,
+)
+
+CONNECTION_BACKOFF_MIN_MS: Final = 100
+
+
+class Follower:
+    """Decides for one partition this broker follows, in one leader epoch.  Driven by one task; owns no clock.
+
+    Invariants:
+        - the fetch offset is the local log end offset;
+        - no fetch while an answer is being appended, the log is being cut, or (`flush.policy=always`) flushed: the
+          fetch itself is the acknowledgement of what lies below its offset;
+        - `log start <= high watermark <= log end`.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_partition: str,
+        broker_id: int,
+        leader_id: int,
+        leader_epoch: int,
+        log: ReplicaLogView,
+        high_watermark: int,
+        fetch_backoff_ms: int = 1_000,
+        flush_policy: FlushPolicy = FlushPolicy.AUTO,
+        now_ms: int,
+    ) -> None:
+        """Starts to follow.
+
+        Args:
+            topic_partition: for messages to people.
+            broker_id: this broker.
+            leader_id: whom to fetch from.
+            leader_epoch: of that leadership; answers of another epoch are dropped.
+            log: read-only view of the local log, live: it shows each effect once performed.
+            high_watermark: last known here, from the former role or the checkpoint.
+            fetch_backoff_ms: pause after an answer that cannot be used now, and the longest after a lost connection.
+            flush_policy: of the topic.
+            now_ms: monotonic.
+        """
+        self._topic_partition = topic_partition
+        self._broker_id = broker_id
+        self._leader_id = leader_id
+        self._leader_epoch = leader_epoch
+        self._log = log
+        self._high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
+        self._fetch_backoff_ms = fetch_backoff_ms
+        self._flush_policy = flush_policy
+        self._started = False
+        self._start_at_ms = now_ms
+        self._appending: FetchAnswered | None = None
+        self._cut: TruncateTo | TruncateFullyAndStartAt | None = None
+        self._flush_requested_to = log.flushed_offset
+        self._backoff_until_ms: int | None = None
+        self._failures = 0
+        self._failed_reason = ""
+
+    # ---- queries ----------------------------------------------------------------------------------------------------
+
+    @property
+    def leader_id(self) -> int:
+        return self._leader_id
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._leader_epoch
+
+    @property
+    def high_watermark(self) -> int:
+        """Exclusive; what this replica knows, one fetch behind the leader."""
+        return self._high_watermark
+
+    def fetch_position(self, now_ms: int) -> FetchPosition | None:
+        """What to ask the leader for; None while there is nothing to ask (see the invariants) or a pause lasts."""
+        if self._backoff_until_ms is not None and now_ms < self._backoff_until_ms:
+            return None
+        if self._failed_reason or self._is_writing():
+            return None
+        last_epoch = self._log.last_epoch
+        return FetchPosition(
+            fetch_offset=self._log.log_end_offset,
+            flushed_offset=self._log.flushed_offset,
+            last_fetched_epoch=-1 if last_epoch is None else last_epoch,
+            leader_epoch=self._leader_epoch,
+            log_start_offset=self._log.log_start_offset,
+        )
+
+    def next_deadline_ms(self) -> int | None:
+        """When a pause ends and `fetch_position` has an answer again; None when only a message can change anything."""
+        if not self._started:
+            return self._start_at_ms
+        return self._backoff_until_ms
+
+    def status(self) -> FollowerStatus:
+        """The follower at this moment."""
+        return FollowerStatus(
+            topic_partition=self._topic_partition,
+            leader_id=self._leader_id,
+            leader_epoch=self._leader_epoch,
+            state=self._state(),
+            log_start_offset=self._log.log_start_offset,
+            log_end_offset=self._log.log_end_offset,
+            flushed_offset=self._log.flushed_offset,
+            high_watermark=self._high_watermark,
+            failed_reason=self._failed_reason,
+        )
+
+    def _state(self) -> FollowerState:
+        if self._failed_reason:
+            return FollowerState.FAILED
+        if self._backoff_until_ms is not None:
+            return FollowerState.BACKING_OFF
+        return FollowerState.WRITING if self._is_writing() else FollowerState.FETCHING
+
+    def _is_writing(self) -> bool:
+        return not self._started or self._appending is not None or self._is_cutting() or self._waits_for_flush()
+
+    def _is_cutting(self) -> bool:
+        """Whether the last cut is still to be performed, by what the log shows."""
+        match self._cut:
+            case None:
+                return False
+            case TruncateTo():
+                return self._log.log_end_offset > self._cut.offset
+            case TruncateFullyAndStartAt():
+                return self._log.log_start_offset != self._cut.offset
+
+    def _waits_for_flush(self) -> bool:
+        return self._flush_policy is FlushPolicy.ALWAYS and self._log.flushed_offset < self._log.log_end_offset
+
+    # ---- messages ---------------------------------------------------------------------------------------------------
+
+    def step(self, message: FollowerMessage, now_ms: int) -> tuple[FollowerEffect, ...]:
+        """Takes in one message; the effects are to be performed in order."""
+        effects = self._start()
+        match message:
+            case Tick():
+                if self._backoff_until_ms is not None and now_ms >= self._backoff_until_ms:
+                    self._backoff_until_ms = None
+            case Flushed():
+                pass  # the log view shows it
+            case Appended():
+                effects = (*effects, *self._handle_appended(message, now_ms))
+            case FetchAnswered():
+                effects = (*effects, *self._handle_answer(message, now_ms))
+            case FetchFailed():
+                self._back_off_connection(now_ms)
+            case _ as unreachable:
+                assert_never(unreachable)
+        return (*effects, *self._maybe_request_flush())
+
+    def _start(self) -> tuple[FollowerEffect, ...]:
+        """Without epochs there is nothing to compare with the leader: only what was committed is kept."""
+        if self._started:
+            return ()
+        self._started = True
+        if self._log.last_epoch is None and self._log.log_end_offset > self._high_watermark:
+            return self._truncate_to(self._high_watermark, "the log has no leader epochs: cut to the high watermark")
+        return ()
+
+    def _handle_appended(self, message: Appended, now_ms: int) -> tuple[FollowerEffect, ...]:
+        answer, self._appending = self._appending, None
+        if answer is None:
+            return ()
+        if message.log_end_offset <= answer.fetch_offset:
+            self._back_off(now_ms)  # all of it is from a later epoch: wait for the metadata that tells of it
+        return self._adopt(answer, message.log_end_offset)
+
+    def _handle_answer(self, answer: FetchAnswered, now_ms: int) -> tuple[FollowerEffect, ...]:
+        if not self._is_current(answer):
+            return ()
+        self._failures = 0
+        self._backoff_until_ms = None
+        self._cut = None  # performed, or this answer would not be current
+        match answer.error:
+            case ErrorCode.NONE:
+                return self._handle_fetched(answer)
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                return self._handle_out_of_range(answer, now_ms)
+            case ErrorCode.FENCED_LEADER_EPOCH:
+                self._failed_reason = (
+                    f"broker {self._leader_id} knows a later leader epoch than {self._leader_epoch}: "
+                    "waiting for the metadata that tells of it"
+                )
+            case _:
+                self._back_off(now_ms)
+        return ()
+
+    def _is_current(self, answer: FetchAnswered) -> bool:
+        return (
+            not self._failed_reason
+            and self._appending is None
+            and not self._is_cutting()
+            and answer.leader_epoch == self._leader_epoch
+            and answer.fetch_offset == self._log.log_end_offset
+        )
+
+    def _handle_fetched(self, answer: FetchAnswered) -> tuple[FollowerEffect, ...]:
+        if answer.diverging is not None:  # its data and offsets are about another log than ours: not looked at
+            return self._cut_divergence(answer.diverging)
+        if answer.size_bytes > 0:
+            self._appending = answer
+            return (AppendFetched(self._leader_epoch),)
+        return self._adopt(answer, self._log.log_end_offset)
+
+    def _adopt(self, answer: FetchAnswered, log_end_offset: int) -> tuple[FollowerEffect, ...]:
+        """The leader's high watermark as far as our log goes; then its log start, as far as that is committed."""
+        log_start_offset = self._log.log_start_offset
+        effects = self._set_high_watermark(max(log_start_offset, min(answer.high_watermark, log_end_offset)))
+        new_start_offset = min(answer.log_start_offset, self._high_watermark)
+        if new_start_offset > log_start_offset:
+            effects = (*effects, SetLogStartOffset(new_start_offset))
+        return effects
+
+    # ---- cutting ----------------------------------------------------------------------------------------------------
+
+    def _cut_divergence(self, leader_end: EpochEnd) -> tuple[FollowerEffect, ...]:
+        """Cuts to the end of the latest epoch both logs share, or one step nearer to it.
+
+        Where this log does not know the epoch the leader named, its own latest earlier epoch is kept and the next
+        fetch compares again.
+        """
+        log_end_offset = self._log.log_end_offset
+        facts = f"epoch {leader_end.epoch} ends at {leader_end.end_offset} on leader {self._leader_id}"
+        if leader_end.end_offset < 0:
+            return self._truncate_to(min(self._high_watermark, log_end_offset), "the leader knows none of our epochs")
+        local_end = self._log.end_offset_for_epoch(leader_end.epoch)
+        if local_end is None:
+            return self._truncate_to(min(leader_end.end_offset, log_end_offset), facts)
+        if local_end.epoch != leader_end.epoch:
+            reason = f"{facts}, which is unknown here: cut to the end of epoch {local_end.epoch}"
+            return self._truncate_to(min(local_end.end_offset, log_end_offset), reason)
+        offset = min(local_end.end_offset, leader_end.end_offset, log_end_offset)
+        return self._truncate_to(offset, f"{facts}, at {local_end.end_offset} here")
+
+    def _handle_out_of_range(self, answer: FetchAnswered, now_ms: int) -> tuple[FollowerEffect, ...]:
+        log_end_offset = self._log.log_end_offset
+        if 0 <= answer.leader_end_offset < log_end_offset:
+            reason = f"leader {self._leader_id} ends at {answer.leader_end_offset}, before our {log_end_offset}"
+            return self._truncate_to(answer.leader_end_offset, reason)
+        if answer.log_start_offset > log_end_offset:
+            reason = f"leader {self._leader_id} starts at {answer.log_start_offset}, after our end {log_end_offset}"
+            return self._restart_at(answer.log_start_offset, reason)
+        self._back_off(now_ms)  # in range after all: go on from here, but not in a tight circle
+        return ()
+
+    def _truncate_to(self, offset: int, reason: str) -> tuple[FollowerEffect, ...]:
+        """Also with nothing to cut: an epoch without records at the log's end must go from the epoch cache."""
+        if offset < self._log.log_start_offset:
+            return self._restart_at(offset, reason)
+        self._cut = TruncateTo(offset, f"{self._topic_partition}: {reason}")
+        return (self._cut, *self._set_high_watermark(min(self._high_watermark, offset)))
+
+    def _restart_at(self, offset: int, reason: str) -> tuple[FollowerEffect, ...]:
+        self._cut = TruncateFullyAndStartAt(offset, f"{self._topic_partition}: {reason}")
+        return (self._cut, *self._set_high_watermark(offset))
+
+    # ---- small things -----------------------------------------------------------------------------------------------
+
+    def _set_high_watermark(self, high_watermark: int) -> tuple[FollowerEffect, ...]:
+        if high_watermark == self._high_watermark:
+            return ()
+        self._high_watermark = high_watermark
+        return (SetHighWatermark(high_watermark),)
+
+    def _maybe_request_flush(self) -> tuple[FollowerEffect, ...]:
+        if not self._waits_for_flush() or self._log.flushed_offset < self._flush_requested_to:
+            return ()
+        self._flush_requested_to = self._log.log_end_offset
+        return (RequestFlush(),)
+
+    def _back_off(self, now_ms: int) -> None:
+        self._backoff_until_ms = now_ms + self._fetch_backoff_ms
+
+    def _back_off_connection(self, now_ms: int) -> None:
+        """Short at first (a restarting leader is back soon), doubling up to the full pause."""
+        pause_ms = min(CONNECTION_BACKOFF_MIN_MS << min(self._failures, 16), self._fetch_backoff_ms)
+        self._failures += 1
+        self._backoff_until_ms = now_ms + pause_ms

@@ -1,0 +1,219 @@
+"""The in-sync replicas of one partition as its leader sees them: committed, or one change under way.
+
+The controller owns the ISR; a leader proposes changes (AlterPartition) and learns the outcome from the answer or from
+the metadata log, whichever comes first.  Until it knows, it must be careful in both directions: the high watermark
+waits for the *maximal* ISR, which contains a member being added (the controller may have committed it, so it may be
+elected) and a member being removed (the controller may refuse).
+
+::
+
+    Committed --propose--> PendingExpand | PendingShrink | PendingRecovery
+        ^                        |
+        |  success, refused,     |  other errors: the same proposal again after 50 ms
+        +--or newer metadata ----+  out-of-date errors: wait for the metadata that explains them
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from replog.errors import ErrorCode, InvariantViolationError
+from replog.replication.messages import AlterPartitionAnswered, PartitionState, ProposeIsr
+
+ALTER_PARTITION_RETRY_MS: Final = 50
+
+# The controller looked at the proposal and said no: the committed ISR stands (kafka-reference 4.4).
+_REFUSED: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+
+# The proposal rests on old facts: stay careful until the metadata log brings the new ones.
+_OUT_OF_DATE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """No change under way."""
+
+    isr: tuple[int, ...]
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.isr
+
+
+@dataclass(frozen=True, slots=True)
+class PendingExpand:
+    """`added` caught up and is being added to the committed `isr`."""
+
+    isr: tuple[int, ...]
+    added: int
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return (*self.isr, self.added)
+
+    @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return self.maximal_isr
+
+
+@dataclass(frozen=True, slots=True)
+class PendingShrink:
+    """`removed` fell behind and are being taken out of the committed `isr`; until then they count."""
+
+    isr: tuple[int, ...]
+    removed: tuple[int, ...]
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.isr
+
+    @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return tuple(replica_id for replica_id in self.isr if replica_id not in self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRecovery:
+    """The ISR stays; an uncleanly elected leader reports that its recovery is done (kafka-reference 4.10)."""
+
+    isr: tuple[int, ...]
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.isr
+
+    @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return self.isr
+
+
+PendingIsr: TypeAlias = PendingExpand | PendingShrink | PendingRecovery
+IsrState: TypeAlias = Committed | PendingIsr
+
+
+class InSyncReplicas:
+    """The ISR of one partition under one leader, and its one proposal in flight.
+
+    Invariants:
+        - at most one proposal waits for an answer, and only its own answer is listened to;
+        - the partition epoch never falls within one leader epoch.
+    """
+
+    def __init__(self, state: PartitionState) -> None:
+        self._state: IsrState = Committed(state.isr)
+        self._leader_epoch = state.leader_epoch
+        self._partition_epoch = state.partition_epoch
+        self._last_proposal_id = 0
+        self._proposal: ProposeIsr | None = None
+        self._retry_at_ms: int | None = None
+
+    @property
+    def state(self) -> IsrState:
+        return self._state
+
+    @property
+    def committed_isr(self) -> tuple[int, ...]:
+        return self._state.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self._state.maximal_isr
+
+    @property
+    def partition_epoch(self) -> int:
+        return self._partition_epoch
+
+    @property
+    def change_pending(self) -> bool:
+        """Whether a proposal is in flight, waits for its retry, or waits for metadata."""
+        return not isinstance(self._state, Committed)
+
+    def next_deadline_ms(self) -> int | None:
+        """When the proposal is due again; None when none waits for a retry."""
+        return self._retry_at_ms
+
+    def propose(self, pending: PendingIsr, broker_epochs: tuple[int, ...], reason: str) -> ProposeIsr:
+        """Starts a change.
+
+        Args:
+            pending: the change; its `isr` is the committed one.
+            broker_epochs: for each member of `pending.proposed_isr`, in its order.
+            reason: one line for people.
+
+        Raises:
+            InvariantViolationError: a change is pending already.
+        """
+        if self.change_pending:
+            raise InvariantViolationError(f"proposed {pending} while {self._state} is pending")
+        self._state = pending
+        return self._send(
+            ProposeIsr(
+                proposal_id=0,
+                leader_epoch=self._leader_epoch,
+                partition_epoch=self._partition_epoch,
+                isr=tuple(zip(pending.proposed_isr, broker_epochs, strict=True)),
+                reason=reason,
+            )
+        )
+
+    def retry_if_due(self, now_ms: int) -> ProposeIsr | None:
+        """The pending proposal again, when its retry time has come."""
+        if self._proposal is None or self._retry_at_ms is None or now_ms < self._retry_at_ms:
+            return None
+        return self._send(self._proposal)
+
+    def handle_answer(self, answer: AlterPartitionAnswered, now_ms: int) -> bool:
+        """Takes in the controller's answer; drops it unless it answers the proposal in flight.
+
+        Returns:
+            Whether the change was committed.
+        """
+        if self._proposal is None or self._retry_at_ms is not None or answer.proposal_id != self._proposal.proposal_id:
+            return False
+        if answer.error is ErrorCode.NONE:
+            return self._accept(answer)
+        if answer.error in _REFUSED:
+            self._commit(self._state.isr, self._partition_epoch)
+        elif answer.error not in _OUT_OF_DATE:
+            self._retry_at_ms = now_ms + ALTER_PARTITION_RETRY_MS
+        return False
+
+    def handle_metadata(self, state: PartitionState) -> None:
+        """Takes in committed metadata that is not older than what is known.
+
+        With the same leader and partition epoch the ISR cannot have changed: a pending change stays pending.
+        """
+        if (state.leader_epoch, state.partition_epoch) == (self._leader_epoch, self._partition_epoch):
+            return
+        self._leader_epoch = state.leader_epoch
+        self._commit(state.isr, state.partition_epoch)
+
+    def _accept(self, answer: AlterPartitionAnswered) -> bool:
+        """Facts of another leader epoch or from before what is known are not taken: metadata will settle it."""
+        if answer.leader_epoch != self._leader_epoch or answer.partition_epoch < self._partition_epoch:
+            return False
+        self._commit(answer.isr, answer.partition_epoch)
+        return True
+
+    def _commit(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        self._state = Committed(isr)
+        self._partition_epoch = partition_epoch
+        self._proposal = None
+        self._retry_at_ms = None
+
+    def _send(self, proposal: ProposeIsr) -> ProposeIsr:
+        """Every attempt has an id of its own: a late answer to an earlier attempt says nothing about this one."""
+        self._last_proposal_id += 1
+        self._proposal = replace(proposal, proposal_id=self._last_proposal_id)
+        self._retry_at_ms = None
+        return self._proposal

@@ -1,0 +1,350 @@
+"""The leader of one partition: when records become visible, who is in sync, when produces are answered.
+
+Duties of the driver:
+
+1. Before the first step of a leader epoch, write the epoch's start into the log (`assign_epoch_start`), even if nothing
+   is appended in it; do it again before a `StateChanged` with a higher leader epoch.
+2. Step `Tick` right after construction and whenever `next_deadline_ms()` has come.
+3. Append first, then step `Appended`; fsync on `RequestFlush`, then step `Flushed`.
+4. Before an append ask `check_produce`; before a fetch `check_fetch_epoch` and `check_follower`, then `check_fetch`;
+   step `FollowerFetched` only for a fetch that is ok.
+5. Answer every `ProposeIsr` with one `AlterPartitionAnswered`; step `Resigned` when the metadata names another leader.
+
+Rules: kafka-reference 4.2 to 4.6, KIP-966 (min ISR, eligibility), KIP-207 (latest offset); architecture 5 (flush).
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from replog.errors import ErrorCode, InvariantViolationError
+from replog.metadata.config_keys import FlushPolicy
+from replog.replication import high_watermark as arithmetic
+from replog.replication.isr import InSyncReplicas, PendingExpand, PendingIsr, PendingRecovery, PendingShrink
+from replog.replication.leader_status import LeaderStatus, ReplicaStatus
+from replog.replication.messages import (
+    AlterPartitionAnswered,
+    Appended,
+    AwaitProduce,
+    Flushed,
+    FollowerFetched,
+    HighWatermarkAdvanced,
+    LeaderEffect,
+    LeaderMessage,
+    PartitionState,
+    ProduceCompleted,
+    ProposeIsr,
+    RequestFlush,
+    Resigned,
+    StateChanged,
+    Tick,
+)
+from replog.replication.remote_replicas import RemoteReplicas
+from replog.replication.replica_state import ReplicaState
+from replog.replication.waiting_produces import WaitingProduces
+
+_ACKS_ALL = -1
+
+
+class Leader:
+    """Decides for one partition this broker leads.  Driven by one task; owns no clock and no log.
+
+    Invariants:
+        - the high watermark never falls within one leader epoch and never passes the log end;
+        - it waits for every member of the maximal ISR, and does not move below min ISR;
+        - at most one ISR proposal in flight;
+        - every `AwaitProduce` is answered by exactly one `ProduceCompleted`.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_partition: str,
+        broker_id: int,
+        state: PartitionState,
+        log_end_offset: int,
+        flushed_offset: int,
+        high_watermark: int,
+        replica_lag_time_max_ms: int = 10_000,
+        flush_policy: FlushPolicy,
+        now_ms: int,
+    ) -> None:
+        """Takes over leadership.
+
+        Args:
+            topic_partition: for messages to people.
+            broker_id: this broker, the leader in `state`.
+            state: what the metadata log says.
+            log_end_offset: of the local log, exclusive; the start of this leader epoch.
+            flushed_offset: of the local log, exclusive.
+            high_watermark: last known here, as a follower or from the checkpoint.
+            replica_lag_time_max_ms: how long a member of the ISR may go without having caught up.
+            flush_policy: of the topic.
+            now_ms: monotonic.
+
+        Raises:
+            InvariantViolationError: `state` names another leader.
+        """
+        self._topic_partition = topic_partition
+        self._broker_id = broker_id
+        self._metadata = self._own_state_or_raise(state)
+        self._log_end_offset = log_end_offset
+        self._flushed_offset = flushed_offset
+        self._epoch_start_offset = log_end_offset
+        self._high_watermark = min(high_watermark, log_end_offset)
+        self._flush_policy = flush_policy
+        self._flush_requested_to = flushed_offset
+        self._isr = InSyncReplicas(state)
+        self._replicas = RemoteReplicas(broker_id, state, replica_lag_time_max_ms, now_ms)
+        self._produces = WaitingProduces()
+        self._check_interval_ms = max(1, replica_lag_time_max_ms // 2)
+        self._next_check_ms = now_ms
+        self._recovering = state.recovering
+        self._resigned = False
+
+    # ---- queries ----------------------------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        """Exclusive: consumers may read below it."""
+        return self._high_watermark
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._metadata.leader_epoch
+
+    def latest_offset_available(self) -> bool:
+        """Whether the high watermark may be told to clients as the end of the partition (KIP-207).
+
+        A new leader's high watermark may be lower than its predecessor's for a moment: records that were acknowledged
+        and visible would seem to be gone.
+        """
+        return self._high_watermark >= self._epoch_start_offset
+
+    def check_produce(self, acks: int) -> ErrorCode:
+        """Whether a produce may be appended (kafka-reference 4.6)."""
+        if acks not in {-1, 0, 1}:
+            return ErrorCode.INVALID_REQUIRED_ACKS
+        if self._resigned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if acks == _ACKS_ALL and len(self._isr.committed_isr) < self._min_isr():
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return ErrorCode.NONE
+
+    def check_fetch_epoch(self, current_leader_epoch: int | None) -> ErrorCode:
+        """Compares the leader epoch a request was made for with this one's; None is not checked."""
+        if self._resigned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if current_leader_epoch is None or current_leader_epoch == self.leader_epoch:
+            return ErrorCode.NONE
+        if current_leader_epoch < self.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def check_follower(self, replica_id: int, broker_epoch: int) -> ErrorCode:
+        """Whether a fetch comes from a replica of this partition, in its latest incarnation."""
+        if self._resigned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if replica_id not in self._replicas:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH  # retried: the assignment may not have arrived here yet
+        if self._replicas.is_stale(replica_id, broker_epoch):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next `Tick` is due; None after `Resigned`."""
+        if self._resigned:
+            return None
+        deadlines = (self._next_check_ms, self._isr.next_deadline_ms(), self._produces.next_deadline_ms())
+        return min(deadline for deadline in deadlines if deadline is not None)
+
+    def status(self) -> LeaderStatus:
+        """The leader at this moment."""
+        replicas = tuple(self._replica_status(replica_id) for replica_id in self._metadata.replicas)
+        return LeaderStatus(
+            topic_partition=self._topic_partition,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self._isr.partition_epoch,
+            epoch_start_offset=self._epoch_start_offset,
+            high_watermark=self._high_watermark,
+            log_end_offset=self._log_end_offset,
+            flushed_offset=self._flushed_offset,
+            isr=self._isr.committed_isr,
+            maximal_isr=self._isr.maximal_isr,
+            replicas=replicas,
+            lag=max((r.lag for r in replicas if r.replica_id in self._isr.committed_isr), default=0),
+            waiting_produces=len(self._produces),
+            recovering=self._recovering,
+        )
+
+    # ---- messages ---------------------------------------------------------------------------------------------------
+
+    def step(self, message: LeaderMessage, now_ms: int) -> tuple[LeaderEffect, ...]:
+        """Takes in one message; the effects are to be performed in order."""
+        if self._resigned:
+            return self._refuse(message)
+        proposals: tuple[ProposeIsr, ...] = ()
+        match message:
+            case Tick():
+                proposals = self._handle_tick(now_ms)
+            case Appended():
+                self._log_end_offset = message.log_end_offset
+            case Flushed():
+                self._flushed_offset = max(self._flushed_offset, message.flushed_offset)
+            case FollowerFetched():
+                proposals = self._handle_fetch(message, now_ms)
+            case AwaitProduce():
+                self._produces.add(message.request_id, message.end_offset, message.deadline_ms)
+            case StateChanged():
+                proposals = self._handle_state(message.state, now_ms)
+            case AlterPartitionAnswered():
+                self._handle_answer(message, now_ms)
+            case Resigned():
+                return self._resign()
+            case _ as unreachable:
+                assert_never(unreachable)
+        return (*proposals, *self._advance(now_ms))
+
+    def _handle_tick(self, now_ms: int) -> tuple[ProposeIsr, ...]:
+        retry = self._isr.retry_if_due(now_ms)
+        if retry is not None:
+            return (retry,)
+        if now_ms < self._next_check_ms:
+            return ()
+        self._next_check_ms = now_ms + self._check_interval_ms
+        return self._maybe_propose_recovery() or self._maybe_shrink(now_ms)
+
+    def _handle_fetch(self, fetch: FollowerFetched, now_ms: int) -> tuple[ProposeIsr, ...]:
+        if self.check_follower(fetch.replica_id, fetch.broker_epoch) is not ErrorCode.NONE:
+            return ()
+        self._replicas.record_fetch(fetch, now_ms)
+        return self._maybe_expand(self._replicas[fetch.replica_id])
+
+    def _handle_state(self, state: PartitionState, now_ms: int) -> tuple[ProposeIsr, ...]:
+        if (state.leader_epoch, state.partition_epoch) < (self.leader_epoch, self._isr.partition_epoch):
+            return ()
+        if state.leader_epoch > self.leader_epoch:  # elected again: this epoch starts at our log end
+            self._epoch_start_offset = self._log_end_offset
+        self._metadata = self._own_state_or_raise(state)
+        self._replicas.update(state, leader_end_offset=self._log_end_offset, now_ms=now_ms)
+        self._isr.handle_metadata(state)
+        self._recovering = state.recovering
+        return self._maybe_propose_recovery()
+
+    def _handle_answer(self, answer: AlterPartitionAnswered, now_ms: int) -> None:
+        if self._isr.handle_answer(answer, now_ms):
+            self._recovering = False  # every proposal says that recovery is done
+
+    def _resign(self) -> tuple[LeaderEffect, ...]:
+        self._resigned = True
+        return self._complete(self._produces.pop_all(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _refuse(self, message: LeaderMessage) -> tuple[LeaderEffect, ...]:
+        if isinstance(message, AwaitProduce):
+            return self._complete([message.request_id], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return ()
+
+    # ---- ISR --------------------------------------------------------------------------------------------------------
+
+    def _maybe_propose_recovery(self) -> tuple[ProposeIsr, ...]:
+        if not self._recovering or self._isr.change_pending:
+            return ()
+        return self._propose(PendingRecovery(self._isr.committed_isr), "recovered after an unclean election")
+
+    def _maybe_shrink(self, now_ms: int) -> tuple[ProposeIsr, ...]:
+        if self._isr.change_pending:
+            return ()
+        isr = self._isr.committed_isr
+        behind = self._replicas.fallen_behind(isr, self._log_end_offset, now_ms)
+        if not behind:
+            return ()
+        return self._propose(PendingShrink(isr, behind), f"replicas {list(behind)} have not caught up in time")
+
+    def _maybe_expand(self, replica: ReplicaState) -> tuple[ProposeIsr, ...]:
+        """A replica that holds everything acknowledged, of this epoch too, may join (kafka-reference 4.2)."""
+        if self._isr.change_pending or replica.replica_id in self._isr.committed_isr:
+            return ()
+        end_offset = self._counted_end(replica)
+        if end_offset < max(self._high_watermark, self._epoch_start_offset) or not self._replicas.is_eligible(replica):
+            return ()
+        pending = PendingExpand(self._isr.committed_isr, replica.replica_id)
+        return self._propose(pending, f"replica {replica.replica_id} caught up at offset {end_offset}")
+
+    def _propose(self, pending: PendingIsr, reason: str) -> tuple[ProposeIsr, ...]:
+        epochs = self._replicas.broker_epochs(pending.proposed_isr)
+        return (self._isr.propose(pending, epochs, f"{self._topic_partition}: {reason}"),)
+
+    # ---- high watermark and what waits for it -----------------------------------------------------------------------
+
+    def _advance(self, now_ms: int) -> tuple[LeaderEffect, ...]:
+        """What follows from any change: the high watermark, then the answers, then the next flush."""
+        before = self._high_watermark
+        self._high_watermark = self._compute_high_watermark(now_ms)
+        advanced = (HighWatermarkAdvanced(self._high_watermark),) if self._high_watermark > before else ()
+        reached = self._complete(self._produces.pop_reached(self._high_watermark), self._error_when_reached())
+        expired = self._complete(self._produces.pop_expired(now_ms), ErrorCode.REQUEST_TIMED_OUT)
+        return (*advanced, *reached, *expired, *self._maybe_request_flush())
+
+    def _compute_high_watermark(self, now_ms: int) -> int:
+        isr_size = len(self._isr.committed_isr)
+        own_end = arithmetic.counted_end_offset(
+            log_end_offset=self._log_end_offset,
+            flushed_offset=self._flushed_offset,
+            waits_for_flush=arithmetic.leader_waits_for_flush(self._flush_policy, isr_size),
+        )
+        counting = self._replicas.counting(self._isr.maximal_isr, self._log_end_offset, now_ms)
+        ends = [own_end, *(self._counted_end(replica) for replica in counting)]
+        return arithmetic.high_watermark(
+            self._high_watermark, ends, committed_isr_size=isr_size, min_isr=self._min_isr()
+        )
+
+    def _counted_end(self, replica: ReplicaState) -> int:
+        return arithmetic.counted_end_offset(
+            log_end_offset=replica.log_end_offset,
+            flushed_offset=replica.flushed_offset,
+            waits_for_flush=arithmetic.follower_waits_for_flush(self._flush_policy),
+        )
+
+    def _error_when_reached(self) -> ErrorCode:
+        if len(self._isr.maximal_isr) < self._min_isr():
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    def _maybe_request_flush(self) -> tuple[RequestFlush, ...]:
+        """One fsync at a time: what is appended while it runs is covered by the next (group commit)."""
+        isr_size = len(self._isr.committed_isr)
+        if not arithmetic.leader_waits_for_flush(self._flush_policy, isr_size) or isr_size < self._min_isr():
+            return ()
+        if self._flushed_offset >= self._log_end_offset or self._flushed_offset < self._flush_requested_to:
+            return ()
+        self._flush_requested_to = self._log_end_offset
+        return (RequestFlush(),)
+
+    @staticmethod
+    def _complete(request_ids: list[int], error: ErrorCode) -> tuple[ProduceCompleted, ...]:
+        return tuple(ProduceCompleted(request_id, error) for request_id in request_ids)
+
+    # ---- small things -----------------------------------------------------------------------------------------------
+
+    def _min_isr(self) -> int:
+        return arithmetic.effective_min_isr(self._metadata.min_insync_replicas, len(self._metadata.replicas))
+
+    def _own_state_or_raise(self, state: PartitionState) -> PartitionState:
+        if state.leader != self._broker_id:
+            raise InvariantViolationError(
+                f"{self._topic_partition}: broker {self._broker_id} was told to lead a partition of leader {state.leader}"
+            )
+        return state
+
+    def _replica_status(self, replica_id: int) -> ReplicaStatus:
+        if replica_id not in self._replicas:
+            return ReplicaStatus(replica_id, self._log_end_offset, self._flushed_offset, 0, None, None)
+        replica = self._replicas[replica_id]
+        return ReplicaStatus(
+            replica_id=replica_id,
+            log_end_offset=replica.log_end_offset,
+            flushed_offset=replica.flushed_offset,
+            lag=self._log_end_offset - max(0, replica.log_end_offset),
+            broker_epoch=replica.broker_epoch,
+            last_caught_up_time_ms=replica.last_caught_up_time_ms,
+        )

@@ -1,0 +1,251 @@
+"""Messages and effects of a partition's leader and follower: plain data, both ways.
+
+The driver appends to the log first and tells the core afterwards (`Appended`, `Flushed`): a core never holds a log
+(architecture rule 1).  Offsets are half-open: `log_end_offset` and `high_watermark` are exclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from replog.errors import ErrorCode
+from replog.metadata.config_keys import FlushPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """The largest leader epoch not above the one asked for, and where it ends (exclusive)."""
+
+    epoch: int
+    end_offset: int
+
+
+class ReplicaLogView(Protocol):
+    """What a follower's decisions read of its log."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def flushed_offset(self) -> int: ...
+
+    @property
+    def last_epoch(self) -> int | None:
+        """Latest epoch of the leader-epoch cache; None when it is empty."""
+        ...
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
+        """kafka-reference 3.5; None where Kafka answers (-1, -1)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What the metadata log says about a partition.
+
+    `eligible`: broker id -> broker epoch of every replica that is unfenced and not shutting down.
+    """
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    min_insync_replicas: int
+    eligible: Mapping[int, int]
+    recovering: bool = False
+
+
+# ---- leader: messages ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; look at the deadlines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The local log now ends here (page cache)."""
+
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """Everything below is on stable storage."""
+
+    flushed_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetched:
+    """A follower's fetch passed the checks and was not diverging.
+
+    `leader_end_offset` is the leader's log end sampled before the read (kafka-reference 4.2).
+    """
+
+    replica_id: int
+    broker_epoch: int
+    fetch_offset: int
+    flushed_offset: int
+    log_start_offset: int
+    leader_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitProduce:
+    """Answer with `ProduceCompleted(request_id)` when `end_offset` is below or at the high watermark."""
+
+    request_id: int
+    end_offset: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The metadata log says something new about the partition, or about brokers that hold it."""
+
+    state: PartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionAnswered:
+    """The controller's answer to `ProposeIsr`; on success the committed facts.
+
+    Every proposal gets exactly one: a request that was lost is answered with REQUEST_TIMED_OUT.
+    `proposal_id` is that of the proposal: answers to an earlier one are dropped.
+    """
+
+    proposal_id: int
+    error: ErrorCode
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """This node no longer leads: everything that waits is answered with NOT_LEADER_OR_FOLLOWER."""
+
+
+LeaderMessage: TypeAlias = (
+    Tick | Appended | Flushed | FollowerFetched | AwaitProduce | StateChanged | AlterPartitionAnswered | Resigned
+)
+
+# ---- leader: effects ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarkAdvanced:
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeIsr:
+    """Ask the controller for this ISR, recovery done.
+
+    Members carry the broker epoch of their fetches (-1: the leader itself, or a member that has not fetched yet).
+    """
+
+    proposal_id: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceCompleted:
+    request_id: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFlush:
+    """An acknowledgement waits for the disk: fsync (group commit) and answer with `Flushed`."""
+
+
+LeaderEffect: TypeAlias = HighWatermarkAdvanced | ProposeIsr | ProduceCompleted | RequestFlush
+
+# ---- follower: messages -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswered:
+    """One partition's part of a fetch response.
+
+    `fetch_offset` and `leader_epoch` are those of the request it answers.
+    """
+
+    fetch_offset: int
+    leader_epoch: int
+    error: ErrorCode
+    high_watermark: int
+    log_start_offset: int
+    leader_end_offset: int
+    size_bytes: int
+    diverging: EpochEnd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    """The request was not answered: connection lost or timed out."""
+
+
+FollowerMessage: TypeAlias = Tick | Appended | Flushed | FetchAnswered | FetchFailed
+
+# ---- follower: effects --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFetched:
+    """Append the answer's batches, skipping those above `leader_epoch`; then `Appended`."""
+
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTo:
+    """Cut the log here; the lowered recovery point is durable before the next append."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateFullyAndStartAt:
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetHighWatermark:
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetLogStartOffset:
+    log_start_offset: int
+
+
+FollowerEffect: TypeAlias = (
+    AppendFetched | TruncateTo | TruncateFullyAndStartAt | SetHighWatermark | SetLogStartOffset | RequestFlush
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPosition:
+    """What the follower asks for next; made by `Follower.fetch_position()`."""
+
+    fetch_offset: int
+    flushed_offset: int
+    last_fetched_epoch: int  # -1: the epoch cache is empty
+    leader_epoch: int
+    log_start_offset: int

@@ -1,0 +1,97 @@
+"""The other replicas of a partition as its leader tracks them, and the questions the leader asks about all of them.
+
+Whether a replica may join the ISR is decided here with what both sides know: the leader's view (it fetched, it caught
+up) and the metadata's (its broker is unfenced, not shutting down, and is the same incarnation that fetched).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replog.replication.messages import FollowerFetched, PartitionState
+from replog.replication.replica_state import ReplicaState
+
+
+class RemoteReplicas:
+    """`ReplicaState` of every assigned replica but the leader itself."""
+
+    def __init__(self, leader_id: int, state: PartitionState, lag_time_max_ms: int, now_ms: int) -> None:
+        self._leader_id = leader_id
+        self._lag_time_max_ms = lag_time_max_ms
+        self._metadata = state
+        self._states: dict[int, ReplicaState] = {}
+        self._assign()
+        for replica in self:
+            replica.last_caught_up_time_ms = now_ms if replica.replica_id in state.isr else None
+
+    def __iter__(self) -> Iterator[ReplicaState]:
+        return iter(self._states.values())
+
+    def __contains__(self, replica_id: int) -> bool:
+        return replica_id in self._states
+
+    def __getitem__(self, replica_id: int) -> ReplicaState:
+        return self._states[replica_id]
+
+    def update(self, state: PartitionState, *, leader_end_offset: int, now_ms: int) -> None:
+        """Follows the metadata: added and removed replicas, and a fresh start of the times in a new leader epoch."""
+        new_epoch = state.leader_epoch > self._metadata.leader_epoch
+        self._metadata = state
+        self._assign()
+        if new_epoch:
+            for replica in self:
+                in_isr = replica.replica_id in state.isr
+                replica.reset_for_new_epoch(in_isr=in_isr, leader_end_offset=leader_end_offset, now_ms=now_ms)
+
+    def record_fetch(self, fetch: FollowerFetched, now_ms: int) -> None:
+        """Takes in a fetch of a known replica."""
+        self._states[fetch.replica_id].record_fetch(
+            fetch_offset=fetch.fetch_offset,
+            flushed_offset=fetch.flushed_offset,
+            log_start_offset=fetch.log_start_offset,
+            broker_epoch=fetch.broker_epoch,
+            leader_end_offset=fetch.leader_end_offset,
+            now_ms=now_ms,
+        )
+
+    def is_stale(self, replica_id: int, broker_epoch: int) -> bool:
+        """Whether a newer incarnation of this broker is known; -1 (not told) is never stale."""
+        return broker_epoch >= 0 and self._metadata.eligible.get(replica_id, -1) > broker_epoch
+
+    def is_eligible(self, replica: ReplicaState) -> bool:
+        """Whether the controller would take it into the ISR: alive, and the incarnation that fetched.
+
+        An epoch of -1 in its fetches means that it does not tell; then the metadata's word is enough.
+        """
+        known_epoch = self._metadata.eligible.get(replica.replica_id)
+        return known_epoch is not None and replica.broker_epoch in {-1, known_epoch}
+
+    def counting(self, maximal_isr: tuple[int, ...], leader_end_offset: int, now_ms: int) -> Iterator[ReplicaState]:
+        """The replicas the high watermark waits for: the maximal ISR, and who is about to ask to join it."""
+        for replica in self:
+            if replica.replica_id in maximal_isr or (
+                replica.is_caught_up(leader_end_offset, now_ms, self._lag_time_max_ms) and self.is_eligible(replica)
+            ):
+                yield replica
+
+    def fallen_behind(self, isr: tuple[int, ...], leader_end_offset: int, now_ms: int) -> tuple[int, ...]:
+        """The members of `isr`, in its order, that have not been caught up for longer than the lag time."""
+        return tuple(
+            replica_id
+            for replica_id in isr
+            if replica_id in self._states
+            and not self._states[replica_id].is_caught_up(leader_end_offset, now_ms, self._lag_time_max_ms)
+        )
+
+    def broker_epochs(self, replica_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """What an ISR proposal says of each: the epoch of its fetches, -1 for the leader and for who never fetched."""
+        epochs = (self._states[replica_id].broker_epoch if replica_id in self else None for replica_id in replica_ids)
+        return tuple(-1 if epoch is None else epoch for epoch in epochs)
+
+    def _assign(self) -> None:
+        """Keeps what is known of replicas that stay; in assignment order."""
+        self._states = {
+            replica_id: self._states.get(replica_id) or ReplicaState(replica_id)
+            for replica_id in self._metadata.replicas
+            if replica_id != self._leader_id
+        }
