@@ -1,0 +1,290 @@
+"""`LocalCluster`: several broker processes on loopback, each combined broker and controller, with free ports.
+
+A cluster directory::
+
+    cluster.json        which nodes, ports and process ids; how a later command finds them again
+    node-1/server.toml  configuration of one node
+    node-1/server.log   what it printed
+    node-1/data/        its log directory
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from replog.client import Admin
+from replog.cluster.processes import ProcessId, free_ports, last_lines, spawn_node, wait_until_gone
+from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
+
+STATE_FILE = "cluster.json"
+STOP_TIMEOUT_S = 15.0
+READY_TIMEOUT_S = 30.0
+
+ConfigValue = str | int | bool | list[str]
+
+
+@dataclass(slots=True)
+class NodeSpec:
+    """One node of a local cluster."""
+
+    node_id: int
+    port: int
+    directory: Path
+    process: ProcessId | None = None
+    popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def config_file(self) -> Path:
+        return self.directory / "server.toml"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "server.log"
+
+    @property
+    def is_alive(self) -> bool:
+        if self.popen is not None:
+            return self.popen.poll() is None
+        return self.process is not None and self.process.is_alive()
+
+
+class LocalCluster:
+    """Processes of one cluster directory.
+
+    Use it as an async context manager (`async with await LocalCluster.start(...)`) to have them stopped at the end;
+    with `die_with_parent` the kernel ends them in any case.
+    """
+
+    def __init__(
+        self, directory: Path, cluster_id: str, nodes: Mapping[int, NodeSpec], *, die_with_parent: bool
+    ) -> None:
+        self.directory = directory
+        self.cluster_id = cluster_id
+        self.nodes = dict(nodes)
+        self._die_with_parent = die_with_parent
+
+    @classmethod
+    async def start(
+        cls,
+        directory: Path,
+        *,
+        nodes: int = 3,
+        config: Mapping[str, ConfigValue] | None = None,
+        die_with_parent: bool = True,
+        wait: bool = True,
+    ) -> LocalCluster:
+        """Creates a cluster in `directory` and starts it.
+
+        Args:
+            directory: empty or absent.
+            nodes: how many, from 1 to 9.
+            config: keys for every node, over the defaults of a local cluster.
+            die_with_parent: the processes end with this one.
+            wait: return only when every broker is unfenced.
+
+        Raises:
+            ConfigError: a cluster exists there, or a key is wrong.
+            BrokerNotAvailableError: a node did not come up; the message holds the end of its log.
+        """
+        if not 1 <= nodes <= 9:
+            raise ConfigError("nodes", nodes, f"a local cluster has 1 to 9 nodes, not {nodes}")
+        if (directory / STATE_FILE).exists():
+            raise ConfigError(
+                "directory",
+                str(directory),
+                f"{directory} holds a cluster already. Use `restart`, or another directory.",
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        specs = {
+            node_id: NodeSpec(node_id, port, directory / f"node-{node_id}")
+            for node_id, port in enumerate(free_ports(nodes), start=1)
+        }
+        cluster = cls(directory, cluster_id, specs, die_with_parent=die_with_parent)
+        for spec in specs.values():
+            cluster._write_config(spec, config or {})
+        try:
+            for spec in specs.values():
+                cluster.start_node(spec.node_id)
+            if wait:
+                await cluster.wait_until_ready()
+        except BaseException:
+            await cluster.kill_all()
+            raise
+        return cluster
+
+    @classmethod
+    def load(cls, directory: Path) -> LocalCluster:
+        """The cluster that an earlier command started in `directory`.
+
+        Raises:
+            ConfigError: there is none, or its file cannot be read.
+        """
+        file = directory / STATE_FILE
+        try:
+            state = json.loads(file.read_text(encoding="utf-8"))
+            specs = {
+                entry["node_id"]: NodeSpec(
+                    entry["node_id"],
+                    entry["port"],
+                    directory / f"node-{entry['node_id']}",
+                    ProcessId(**entry["process"]) if entry["process"] else None,
+                )
+                for entry in state["nodes"]
+            }
+            return cls(directory, state["cluster_id"], specs, die_with_parent=False)
+        except FileNotFoundError:
+            raise ConfigError(
+                "directory",
+                str(directory),
+                f"no cluster in {directory}. `replog cluster start --dir {directory}` makes one.",
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError("directory", str(directory), f"{file} is damaged: {error!r}") from error
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(spec.address for spec in self.nodes.values())
+
+    # ---- one node ------------------------------------------------------------------------------------------------------
+
+    def start_node(self, node_id: int) -> None:
+        """Starts a node that is not running."""
+        spec = self.nodes[node_id]
+        if spec.is_alive:
+            raise ConfigError("node_id", node_id, f"node {node_id} is running already")
+        spec.popen = spawn_node(spec.config_file, spec.log_file, die_with_parent=self._die_with_parent)
+        spec.process = ProcessId.of(spec.popen.pid)
+        self._save()
+
+    async def kill(self, node_id: int) -> None:
+        """Ends a node with SIGKILL and waits until it is gone."""
+        await self._end(self.nodes[node_id], signal.SIGKILL, STOP_TIMEOUT_S)
+
+    async def stop(self, node_id: int) -> None:
+        """Stops a node in order (SIGTERM); with SIGKILL if it does not within 15 s."""
+        spec = self.nodes[node_id]
+        if not await self._end(spec, signal.SIGTERM, STOP_TIMEOUT_S):
+            await self._end(spec, signal.SIGKILL, STOP_TIMEOUT_S)
+
+    def pause(self, node_id: int) -> None:
+        """Stops the node's process from running (SIGSTOP) without ending it."""
+        self._signal(node_id, signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        self._signal(node_id, signal.SIGCONT)
+
+    def _signal(self, node_id: int, number: signal.Signals) -> None:
+        process = self.nodes[node_id].process
+        if process is None or not process.signal(number):
+            raise ConfigError("node_id", node_id, f"node {node_id} is not running")
+
+    async def _end(self, spec: NodeSpec, number: signal.Signals, timeout_s: float) -> bool:
+        if spec.process is None:
+            return True
+        spec.process.signal(number)
+        gone = await wait_until_gone(spec.process, spec.popen, timeout_s)
+        if gone:
+            spec.process = None
+            spec.popen = None
+            self._save()
+        return gone
+
+    # ---- all nodes -----------------------------------------------------------------------------------------------------
+
+    async def wait_until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Returns when every broker is registered and unfenced.
+
+        Raises:
+            BrokerNotAvailableError: a process ended, or the time is over; holds the end of the node's log.
+        """
+        deadline = time.monotonic() + timeout_s
+        async with Admin(self.bootstrap_servers) as admin:
+            while True:
+                for spec in self.nodes.values():
+                    if not spec.is_alive:
+                        raise BrokerNotAvailableError(
+                            f"node {spec.node_id} ended while starting:\n{last_lines(spec.log_file, 8)}"
+                        )
+                if await self._is_ready(admin):
+                    return
+                if time.monotonic() > deadline:
+                    raise BrokerNotAvailableError(f"the cluster was not ready within {timeout_s:g} s; {self._logs()}")
+                await asyncio.sleep(0.05)
+
+    async def _is_ready(self, admin: Admin) -> bool:
+        try:
+            metadata = await admin.describe_cluster()
+        except ReplogError:
+            return False
+        active = {broker.broker_id for broker in metadata.brokers if not broker.fenced}
+        return active >= set(self.nodes)
+
+    async def stop_all(self) -> None:
+        """Stops every node in order, at the same time."""
+        await asyncio.gather(*(self.stop(node_id) for node_id in self.nodes))
+
+    async def kill_all(self) -> None:
+        await asyncio.gather(*(self.kill(node_id) for node_id in self.nodes))
+
+    def remove_files(self) -> None:
+        """Deletes the cluster directory."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    async def __aenter__(self) -> LocalCluster:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop_all()
+
+    # ---- files -----------------------------------------------------------------------------------------------------------
+
+    def _write_config(self, spec: NodeSpec, config: Mapping[str, ConfigValue]) -> None:
+        values: dict[str, ConfigValue] = {
+            "node.id": spec.node_id,
+            "cluster.id": self.cluster_id,
+            "process.roles": ["broker", "controller"],
+            "listeners": [spec.address],
+            "controller.quorum.voters": [f"{node.node_id}@{node.address}" for node in self.nodes.values()],
+            "log.dirs": [str(spec.directory / "data")],
+            **config,
+        }
+        spec.directory.mkdir(parents=True, exist_ok=True)
+        lines = [f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in values.items()]
+        spec.config_file.write_text("".join(lines), encoding="utf-8")
+
+    def _save(self) -> None:
+        state = {
+            "cluster_id": self.cluster_id,
+            "nodes": [
+                {
+                    "node_id": spec.node_id,
+                    "port": spec.port,
+                    "process": asdict(spec.process) if spec.process else None,
+                }
+                for spec in self.nodes.values()
+            ],
+        }
+        temporary = self.directory / f"{STATE_FILE}.tmp"
+        temporary.write_text(json.dumps(state, indent=2), encoding="utf-8")
+        temporary.replace(self.directory / STATE_FILE)
+
+    def _logs(self) -> str:
+        return "\n".join(f"node {s.node_id}: {last_lines(s.log_file, 3)}" for s in self.nodes.values())

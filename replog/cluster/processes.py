@@ -1,0 +1,119 @@
+"""Processes of ours: started with `subprocess`, recognised again by pid and start time, ended by id only."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process that cannot be mistaken for a later one with the same pid.
+
+    `started`: start time in clock ticks since boot (Linux ``/proc``); 0 where the system does not tell.
+    """
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        return cls(pid, _start_time(pid))
+
+    def is_alive(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return False  # somebody else's process has this pid now
+        return _start_time(self.pid) == self.started and not _is_zombie(self.pid)
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Sends a signal if the process is still ours; whether it was."""
+        if not self.is_alive():
+            return False
+        os.kill(self.pid, number)
+        return True
+
+
+def spawn_node(config_file: Path, log_file: Path, *, die_with_parent: bool) -> subprocess.Popen[bytes]:
+    """Starts one node process.
+
+    Args:
+        config_file: its TOML file.
+        log_file: gets what it prints; appended to.
+        die_with_parent: the kernel ends it when this process ends, whatever ended it; otherwise it gets a session of
+            its own and outlives the terminal.
+    """
+    command = [sys.executable, "-m", "replog.broker", "--config", str(config_file)]
+    if die_with_parent:
+        command += ["--parent-pid", str(os.getpid())]
+    with log_file.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603 -- our own interpreter and module
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=not die_with_parent
+        )
+
+
+async def wait_until_gone(process: ProcessId, popen: subprocess.Popen[bytes] | None, timeout_s: float) -> bool:
+    """Whether the process ended in time; reaps it if it is our child."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        if popen is not None and popen.poll() is not None:
+            return True
+        if popen is None and not process.is_alive():
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(POLL_S)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody uses at this moment, all different."""
+    sockets: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            sockets.append(probe)
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in sockets]
+    finally:
+        for probe in sockets:
+            probe.close()
+
+
+def last_lines(file: Path, count: int) -> str:
+    """The end of a log file, for error messages."""
+    try:
+        lines: Sequence[str] = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(lines[-count:])
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on; the command name before may hold anything."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def _start_time(pid: int) -> int:
+    fields = _stat_fields(pid)
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
+def _is_zombie(pid: int) -> bool:
+    return _stat_fields(pid)[:1] == ["Z"]
