@@ -1,0 +1,84 @@
+"""Small files that must survive a crash, and the seam to the disk they are written through.
+
+Every reader returns None for a file that is absent and raises `CorruptCheckpointError` for one that is damaged; every
+writer replaces the whole file durably before it returns.  See the module of each kind of file for its bytes.
+"""
+
+from replog_checkpoints.atomic_file import make_durable_dirs, parent_of, read_file, replace_file
+from replog_checkpoints.clean_shutdown import (
+    CLEAN_SHUTDOWN_FILE,
+    CleanShutdown,
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+)
+from replog_checkpoints.errors import CheckpointError, CorruptCheckpointError
+from replog_checkpoints.filesystem import Buffer, File, FileSystem, Lock, OpenMode
+from replog_checkpoints.leader_epochs import LEADER_EPOCH_FILE, EpochStart, read_leader_epochs, write_leader_epochs
+from replog_checkpoints.meta_properties import (
+    META_PROPERTIES_FILE,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from replog_checkpoints.offset_checkpoint import (
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    REPLICATION_OFFSET_FILE,
+    TopicPartition,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
+from replog_checkpoints.os_filesystem import OsFileSystem
+from replog_checkpoints.partition_metadata import (
+    PARTITION_METADATA_FILE,
+    PartitionMetadata,
+    read_partition_metadata,
+    write_partition_metadata,
+)
+from replog_checkpoints.quorum_state import QUORUM_STATE_FILE, QuorumState, read_quorum_state, write_quorum_state
+from replog_checkpoints.uuid_text import uuid_from_text, uuid_to_text
+
+__all__ = [
+    "CLEAN_SHUTDOWN_FILE",
+    "LEADER_EPOCH_FILE",
+    "LOG_START_OFFSET_FILE",
+    "META_PROPERTIES_FILE",
+    "PARTITION_METADATA_FILE",
+    "QUORUM_STATE_FILE",
+    "RECOVERY_POINT_FILE",
+    "REPLICATION_OFFSET_FILE",
+    "Buffer",
+    "CheckpointError",
+    "CleanShutdown",
+    "CorruptCheckpointError",
+    "EpochStart",
+    "File",
+    "FileSystem",
+    "Lock",
+    "MetaProperties",
+    "OpenMode",
+    "OsFileSystem",
+    "PartitionMetadata",
+    "QuorumState",
+    "TopicPartition",
+    "make_durable_dirs",
+    "parent_of",
+    "read_clean_shutdown",
+    "read_file",
+    "read_leader_epochs",
+    "read_meta_properties",
+    "read_offset_checkpoint",
+    "read_partition_metadata",
+    "read_quorum_state",
+    "remove_clean_shutdown",
+    "replace_file",
+    "uuid_from_text",
+    "uuid_to_text",
+    "write_clean_shutdown",
+    "write_leader_epochs",
+    "write_meta_properties",
+    "write_offset_checkpoint",
+    "write_partition_metadata",
+    "write_quorum_state",
+]

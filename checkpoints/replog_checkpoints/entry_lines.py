@@ -1,0 +1,85 @@
+"""The frame that all text checkpoints share: a version, a count, one entry per line.
+
+    0            version
+    2            number of entries
+    0 0          an entry: fields separated by white space
+    3 120
+    (every line, the last one too, ends with a newline)
+
+Why stricter than Kafka's reader: it takes an empty file as an empty list and does not miss the last newline.  After a
+crash an empty file is what a lost write looks like, and `t 0 42` may be the beginning of `t 0 4200`; taken at their word
+both would make a log start over at an older offset.  Source: kafka-reference 1.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from replog_checkpoints.errors import CorruptCheckpointError
+
+CHECKPOINT_VERSION: Final = 0
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+CHECKPOINT_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""About four million partitions; a larger file is not a checkpoint."""
+
+
+def format_entries(entries: Sequence[str]) -> bytes:
+    """The complete file for these entry lines (without newlines of their own)."""
+    return "\n".join([str(CHECKPOINT_VERSION), str(len(entries)), *entries, ""]).encode("utf-8")
+
+
+def parse_entries(path: str, data: bytes, field_count: int) -> Iterator[tuple[int, list[str]]]:
+    """Line number and fields of each entry.
+
+    Args:
+        path: for error messages only.
+        data: the complete file.
+        field_count: how many fields every entry has.
+
+    Raises:
+        CorruptCheckpointError: empty, not UTF-8, another version, a count that does not fit, a wrong number of fields
+            or a last line without its newline.  May be raised after some entries were yielded.
+    """
+    lines = _split_lines(path, data)
+    version = parse_number(path, 1, lines[0], "version", INT32_MAX)
+    if version != CHECKPOINT_VERSION:
+        raise CorruptCheckpointError(path, 1, f"version {version} is not supported, only {CHECKPOINT_VERSION}")
+    if len(lines) < 2:
+        raise CorruptCheckpointError(path, 2, "the number of entries is missing")
+    count = parse_number(path, 2, lines[1], "number of entries", INT32_MAX)
+    if count != len(lines) - 2:
+        raise CorruptCheckpointError(path, 2, f"{count} entries announced, {len(lines) - 2} found")
+    for line, text in enumerate(lines[2:], start=3):
+        fields = text.split()
+        if len(fields) != field_count:
+            raise CorruptCheckpointError(path, line, f"{len(fields)} fields instead of {field_count}: {text[:80]!r}")
+        yield line, fields
+
+
+def parse_number(path: str, line: int, text: str, name: str, value_max: int) -> int:
+    """A decimal number from 0 to `value_max`, inclusive.
+
+    Raises:
+        CorruptCheckpointError: a sign, other digits than 0 to 9, or out of range.
+    """
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(value_max)) and int(digits) <= value_max):
+        raise CorruptCheckpointError(path, line, f"{name} {text[:80]!r} is not a number from 0 to {value_max}")
+    return int(digits)
+
+
+def _split_lines(path: str, data: bytes) -> list[str]:
+    """At least one line, newlines removed."""
+    if not data:
+        raise CorruptCheckpointError(path, 1, "the file is empty")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CorruptCheckpointError(path, line, f"not UTF-8 at byte {error.start}") from error
+    lines = text.split("\n")
+    if lines.pop():
+        raise CorruptCheckpointError(path, len(lines) + 1, "the last line has no newline: the file was cut")
+    return lines

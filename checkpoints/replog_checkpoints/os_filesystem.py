@@ -1,0 +1,201 @@
+"""The real disk behind the `FileSystem` seam, on Linux.
+
+The only module of this library that touches the operating system.  It adds nothing to the system calls but what the
+protocol promises: partial reads and writes are continued, and a lock is one that Kafka's own processes respect.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from replog_checkpoints.filesystem import Buffer, OpenMode
+
+_OPEN_FLAGS: Final = {
+    OpenMode.READ: os.O_RDONLY,
+    OpenMode.WRITE: os.O_RDWR,
+    OpenMode.CREATE: os.O_RDWR | os.O_CREAT | os.O_EXCL,
+    OpenMode.REPLACE: os.O_RDWR | os.O_CREAT | os.O_TRUNC,
+}
+_FILE_PERMISSIONS: Final = 0o644
+_BUFFERS_PER_CALL_MAX: Final = 1024  # IOV_MAX on Linux
+_CLOSED: Final = -1
+
+
+class OsFile:
+    """An open file descriptor.  Reads, writes and `sync` may run in any thread; `close` may not run beside them."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def fileno(self) -> int:
+        """The descriptor, for calls that are not part of the seam (sendfile, fadvise); -1 once closed."""
+        return self._fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = os.pread(self._fd, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        done = len(data)
+        while done < length and (data := os.pread(self._fd, length - done, position + done)):
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            done = 0
+            while done < len(view):
+                count = os.preadv(self._fd, [view[done:]], position + done)
+                if count == 0:
+                    break
+                done += count
+            return done
+
+    def pwrite(self, buffers: Sequence[Buffer], position: int) -> int:
+        length = sum(_size_bytes(buffer) for buffer in buffers)
+        if len(buffers) <= _BUFFERS_PER_CALL_MAX:
+            written = os.pwritev(self._fd, buffers, position)
+            if written == length:
+                return length
+        else:
+            written = 0
+        return self._continue_write(buffers, position, written, length)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        if self._fd == _CLOSED:  # os.fdatasync answers a negative descriptor with ValueError
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, _CLOSED
+        if fd != _CLOSED:
+            os.close(fd)
+
+    def _continue_write(self, buffers: Sequence[Buffer], position: int, written: int, length: int) -> int:
+        """The rare way: a signal, a full disk or too many buffers ended a write early."""
+        views = [memoryview(buffer).cast("B") for buffer in buffers]
+        start = 0  # of the first view, counted in bytes from `position`
+        while written < length:
+            while start + len(views[0]) <= written:
+                start += len(views.pop(0))
+            rest = [views[0][written - start :], *views[1:_BUFFERS_PER_CALL_MAX]]
+            count = os.pwritev(self._fd, rest, position + written)
+            if count == 0:  # does not happen on regular files; without this it would be an endless loop
+                raise OSError(errno.EIO, "write made no progress", self._path)
+            written += count
+        return length
+
+
+class OsLock:
+    """A lock that ends with `release` or with the process, whichever comes first."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, _CLOSED
+        if fd != _CLOSED:
+            os.close(fd)  # the file stays: removing it would let two processes lock two files of one name
+
+
+class OsFileSystem:
+    """The file system of this machine."""
+
+    __slots__ = ()
+
+    def open(self, path: str, mode: OpenMode) -> OsFile:
+        fd = os.open(path, _OPEN_FLAGS[mode] | os.O_CLOEXEC, _FILE_PERMISSIONS)
+        if mode is OpenMode.READ and stat.S_ISDIR(os.fstat(fd).st_mode):  # the other modes fail on their own
+            os.close(fd)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return OsFile(path, fd)
+
+    def exists(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def is_dir(self, path: str) -> bool:
+        return Path(path).is_dir()
+
+    def size(self, path: str) -> int:
+        return Path(path).stat().st_size
+
+    def modified_ms(self, path: str) -> int:
+        return Path(path).stat().st_mtime_ns // 1_000_000
+
+    def list_dir(self, path: str) -> list[str]:
+        return sorted(entry.name for entry in Path(path).iterdir())
+
+    def make_dirs(self, path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        Path(source).replace(target)
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink()
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> OsLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_PERMISSIONS)
+        try:
+            _lock_descriptor(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return OsLock(fd)
+
+
+def _size_bytes(buffer: Buffer) -> int:
+    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
+
+
+def _lock_descriptor(fd: int) -> None:
+    """Locks the whole file for this open descriptor, without waiting.
+
+    An open-file-description lock, because it is refused where a Java process holds its `FileChannel` lock (and the
+    other way round), yet belongs to the descriptor: closing another descriptor of the file, as with plain POSIX locks,
+    does not silently drop it.
+
+    Raises:
+        BlockingIOError: held by another descriptor, here or in another process.
+    """
+    whole_file = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole_file)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # sandboxes without them: still excludes ourselves

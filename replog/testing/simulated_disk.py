@@ -1,0 +1,207 @@
+"""Two images of everything on a simulated disk: what was written, and what a power cut leaves.
+
+A file has its written bytes, its durable bytes, and the changes in between, oldest first.  A directory has its written and
+durable entries; the changes in between stand in one journal for the whole disk, because a rename between two directories
+changes both or neither.
+
+What a power cut leaves, as far as POSIX allows and ext4, XFS and their like do:
+
+- of each file, the durable bytes plus a random prefix of the later changes; the first change that is lost may be torn at
+  a sector boundary (512 bytes);
+- of each directory, the durable entries plus a random prefix of the later changes: fsync of a file does not save its name;
+- after a failed fsync the changes it covered are gone for good, although reads still show them and the next fsync
+  succeeds (what Linux does with dirty pages it could not write).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+SECTOR_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    position: int
+    data: bytes
+
+    def apply(self, content: bytearray) -> None:
+        if len(content) < self.position:
+            content.extend(bytes(self.position - len(content)))
+        content[self.position : self.position + len(self.data)] = self.data
+
+    def torn(self, rng: random.Random) -> _Write:
+        """A part of it: everything before a random sector boundary, which may be nothing."""
+        first = self.position // SECTOR_BYTES + 1
+        last = (self.position + len(self.data) - 1) // SECTOR_BYTES
+        cut = rng.randint(first - 1, last) * SECTOR_BYTES
+        return _Write(self.position, self.data[: max(0, cut - self.position)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Truncate:
+    size: int
+
+    def apply(self, content: bytearray) -> None:
+        if self.size < len(content):
+            del content[self.size :]
+        else:
+            content.extend(bytes(self.size - len(content)))
+
+
+class FileNode:
+    """A file's content, whatever names it has."""
+
+    __slots__ = ("_pending", "durable", "modified_ms", "written")
+
+    def __init__(self, modified_ms: int) -> None:
+        self.written = bytearray()
+        self.durable = bytearray()
+        self.modified_ms = modified_ms
+        self._pending: list[_Write | _Truncate] = []
+
+    def write(self, position: int, data: bytes) -> None:
+        if data:
+            self._change(_Write(position, data))
+
+    def truncate(self, size: int) -> None:
+        if size != len(self.written):
+            self._change(_Truncate(size))
+
+    def sync(self) -> None:
+        """Makes every change so far durable."""
+        pending, self._pending = self._pending, []
+        for change in pending:
+            change.apply(self.durable)
+
+    def forget_pending(self) -> None:
+        """What a failed fsync does: the changes stay visible and are never written."""
+        self._pending = []
+
+    def flip_bit(self, position: int, bit: int) -> None:
+        """Bit rot: changes what is read now and, where it is already there, what is on the disk."""
+        self.written[position] ^= 1 << bit
+        if position < len(self.durable):
+            self.durable[position] ^= 1 << bit
+
+    def crash(self, rng: random.Random) -> None:
+        kept = _prefix_length(rng, len(self._pending))
+        for change in self._pending[:kept]:
+            change.apply(self.durable)
+        if kept < len(self._pending) and rng.random() < 0.5:
+            lost = self._pending[kept]
+            if isinstance(lost, _Write) and (torn := lost.torn(rng)).data:
+                torn.apply(self.durable)
+        self._pending = []
+        self.written = bytearray(self.durable)
+
+    def _change(self, change: _Write | _Truncate) -> None:
+        change.apply(self.written)
+        self._pending.append(change)
+
+
+@dataclass(eq=False, slots=True)
+class DirectoryNode:
+    """A directory's names.  Compared by identity."""
+
+    written: dict[str, Node] = field(default_factory=dict)
+    durable: dict[str, Node] = field(default_factory=dict)
+
+
+Node: TypeAlias = FileNode | DirectoryNode
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """One name in one directory gets a new meaning, or none."""
+
+    directory: DirectoryNode
+    name: str
+    node: Node | None
+
+    def apply(self, entries: dict[str, Node]) -> None:
+        if self.node is None:
+            entries.pop(self.name, None)
+        else:
+            entries[self.name] = self.node
+
+
+class Disk:
+    """The tree of a file system in both images, and the journal between them."""
+
+    def __init__(self) -> None:
+        self.root = DirectoryNode()
+        self._journal: list[tuple[EntryChange, ...]] = []  # each item: all or nothing
+
+    def change(self, *changes: EntryChange) -> None:
+        """Changes the written image; durable after `sync_directory` of any directory it names."""
+        for change in changes:
+            change.apply(change.directory.written)
+        self._journal.append(changes)
+
+    def sync_directory(self, directory: DirectoryNode) -> None:
+        """Makes all changes of this directory durable, with what they depend on in others."""
+        needed = {directory}
+        selected: list[tuple[EntryChange, ...]] = []
+        rest: list[tuple[EntryChange, ...]] = []
+        for changes in reversed(self._journal):
+            touched = {change.directory for change in changes}
+            if needed.isdisjoint(touched):
+                rest.append(changes)
+            else:
+                needed |= touched
+                selected.append(changes)
+        for changes in reversed(selected):
+            _make_durable(changes)
+        self._journal = rest[::-1]
+
+    def crash(self, rng: random.Random) -> None:
+        """Replaces the written image by what a power cut leaves."""
+        keep_chance = rng.choice((0.0, 0.5, 0.9, 1.0))
+        ended: set[DirectoryNode] = set()  # directories whose prefix is over
+        for changes in self._journal:
+            touched = {change.directory for change in changes}
+            if ended.isdisjoint(touched) and rng.random() < keep_chance:
+                _make_durable(changes)
+            else:
+                ended |= touched
+        self._journal = []
+        _restart_from_durable(self.root, rng)
+
+    def files(self) -> Iterator[FileNode]:
+        """Every file that has a name in the written image."""
+        directories = [self.root]
+        while directories:
+            for node in directories.pop().written.values():
+                if isinstance(node, DirectoryNode):
+                    directories.append(node)
+                else:
+                    yield node
+
+
+def _make_durable(changes: tuple[EntryChange, ...]) -> None:
+    for change in changes:
+        change.apply(change.directory.durable)
+
+
+def _restart_from_durable(directory: DirectoryNode, rng: random.Random) -> None:
+    directory.written = dict(directory.durable)
+    for _, node in sorted(directory.durable.items()):  # sorted: the same seed gives the same crash
+        if isinstance(node, DirectoryNode):
+            _restart_from_durable(node, rng)
+        else:
+            node.crash(rng)
+
+
+def _prefix_length(rng: random.Random, length: int) -> int:
+    """0 to `length`; nothing and everything come up often, however long it is."""
+    match rng.randrange(4):
+        case 0:
+            return 0
+        case 1:
+            return length
+        case _:
+            return rng.randint(0, length)

@@ -1,0 +1,364 @@
+"""A disk in memory behind the `FileSystem` seam, which can lose power, fill up, fail and rot.
+
+Why: the log on top is the one implementation there is; what tests replace is the disk.  Every step at which a real
+machine could stop can be tried in microseconds, and the same seed gives the same outcome.
+
+::
+
+    disk = SimulatedFileSystem()
+    disk.make_dirs("/logs")
+    replace_file(disk, "/logs/a", b"old")
+    disk.faults.cut_power_after(2)  # the third change never happens
+    with pytest.raises(PowerCutError):
+        replace_file(disk, "/logs/a", b"new")
+    disk.crash(random.Random(4711))  # power is back; locks and open files are gone
+
+What a crash leaves is described in `simulated_disk`.  The same contract tests run on this and on `OsFileSystem`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+
+from replog.testing.simulated_disk import DirectoryNode, Disk, EntryChange, FileNode, Node
+from replog.testing.simulated_faults import Faults, Operation
+from replog_checkpoints import Buffer, OpenMode
+
+
+class SimulatedFileSystem:
+    """One machine's disk.  Relative paths start at the root; ".." is not understood.
+
+    Attributes:
+        capacity_bytes: sum of all file sizes above which writes fail with ENOSPC; None means endless.
+        faults: what goes wrong next.
+    """
+
+    def __init__(self, *, capacity_bytes: int | None = None, now_ms: Callable[[], int] = lambda: 0) -> None:
+        """An empty disk.
+
+        Args:
+            capacity_bytes: see above; may be changed at any time.
+            now_ms: wall clock for `modified_ms`, in ms since 1970.
+        """
+        self.capacity_bytes = capacity_bytes
+        self.faults = Faults()
+        self._now_ms = now_ms
+        self._disk = Disk()
+        self._files: dict[int, _SimulatedFile] = {}  # open ones, by handle number
+        self._locks: dict[FileNode, _SimulatedLock] = {}
+        self._handle_count = 0
+        self._mutex = threading.RLock()  # a flush may sync in a thread of its own
+
+    # Crashes and damage
+
+    def crash(self, rng: random.Random) -> None:
+        """A power cut and the restart after it: see `simulated_disk`.  Faults are cleared."""
+        with self._mutex:
+            self.kill()
+            self._disk.crash(rng)
+            self.faults.clear()
+
+    def kill(self) -> None:
+        """The process dies (kill -9), the machine lives: open files and locks are gone, every byte is kept."""
+        with self._mutex:
+            for file in list(self._files.values()):
+                file.close()
+            self._locks.clear()
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """Bit rot in one byte of a file, unseen by whoever has it open."""
+        self._file_node(path).flip_bit(position, bit)
+
+    def used_bytes(self) -> int:
+        """Sum of all file sizes, removed files that are still open included."""
+        nodes = {*self._disk.files(), *(file.node for file in self._files.values())}
+        return sum(len(node.written) for node in nodes)
+
+    # FileSystem
+
+    def open(self, path: str, mode: OpenMode) -> _SimulatedFile:
+        with self._mutex:
+            node = self._find(path)
+            creates = mode is OpenMode.REPLACE or mode is OpenMode.CREATE
+            self.faults.check(Operation.CREATE if creates else Operation.OPEN, path)
+            if node is None and creates:
+                directory, name = self._parent(path)
+                node = FileNode(self._now_ms())
+                self._disk.change(EntryChange(directory, name, node))
+            elif node is None:
+                raise _error(errno.ENOENT, path)
+            elif mode is OpenMode.CREATE:
+                raise _error(errno.EEXIST, path)
+            elif isinstance(node, DirectoryNode):
+                raise _error(errno.EISDIR, path)
+            elif mode is OpenMode.REPLACE:
+                node.truncate(0)
+            self._handle_count += 1
+            file = _SimulatedFile(self, path, node, self._handle_count, writable=mode is not OpenMode.READ)
+            self._files[self._handle_count] = file
+            return file
+
+    def exists(self, path: str) -> bool:
+        return self._find_or_none(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        return isinstance(self._find_or_none(path), DirectoryNode)
+
+    def size(self, path: str) -> int:
+        return len(self._file_node(path).written)
+
+    def modified_ms(self, path: str) -> int:
+        return self._file_node(path).modified_ms
+
+    def list_dir(self, path: str) -> list[str]:
+        return sorted(self._directory(path).written)
+
+    def make_dirs(self, path: str) -> None:
+        with self._mutex:
+            directory = self._disk.root
+            for name in _parts(path):
+                node = directory.written.get(name)
+                if node is None:
+                    self.faults.check(Operation.CREATE, path)
+                    node = DirectoryNode()
+                    self._disk.change(EntryChange(directory, name, node))
+                if not isinstance(node, DirectoryNode):
+                    raise _error(errno.EEXIST, path)
+                directory = node
+
+    def rename(self, source: str, target: str) -> None:
+        with self._mutex:
+            node = self._existing(source)
+            replaced = self._find(target)
+            self.faults.check(Operation.RENAME, target)
+            _check_replaceable(node, replaced, target)
+            if node is replaced:
+                return
+            source_directory, source_name = self._parent(source)
+            target_directory, target_name = self._parent(target)
+            self._disk.change(
+                EntryChange(source_directory, source_name, None), EntryChange(target_directory, target_name, node)
+            )
+
+    def remove(self, path: str) -> None:
+        with self._mutex:
+            self._file_node(path)
+            self._unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        with self._mutex:
+            for name, node in sorted(self._directory(path).written.items()):
+                child = f"{path}/{name}"
+                if isinstance(node, DirectoryNode):
+                    self.remove_tree(child)
+                else:
+                    self._unlink(child)
+            self._unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        with self._mutex:
+            directory = self._directory(path)
+            self.faults.check(Operation.SYNC_DIR, path)
+            if not self.faults.syncs_lie:
+                self._disk.sync_directory(directory)
+
+    def lock(self, path: str) -> _SimulatedLock:
+        with self._mutex:
+            if self._find(path) is None:
+                self.open(path, OpenMode.CREATE).close()
+            node = self._file_node(path)
+            if node in self._locks:
+                raise _error(errno.EAGAIN, path)
+            lock = _SimulatedLock(self._locks, node)
+            self._locks[node] = lock
+            return lock
+
+    # For the open files
+
+    def read_file_bytes(self, file: _SimulatedFile, length: int, position: int) -> bytes:
+        with self._mutex:
+            self.faults.check(Operation.READ, file.path)
+            return bytes(memoryview(file.node.written)[position : position + length])
+
+    def write_file_bytes(self, file: _SimulatedFile, data: bytes, position: int) -> None:
+        """Writes what fits; the rest of a full disk is an error, as on a real one."""
+        with self._mutex:
+            self.faults.check(Operation.WRITE, file.path)
+            room = self._room_bytes(file.node, position, len(data))
+            file.node.write(position, data[:room])
+            file.node.modified_ms = self._now_ms()
+            if room < len(data):
+                raise _error(errno.ENOSPC, file.path)
+
+    def truncate_file(self, file: _SimulatedFile, size: int) -> None:
+        with self._mutex:
+            self.faults.check(Operation.TRUNCATE, file.path)
+            file.node.truncate(size)
+            file.node.modified_ms = self._now_ms()
+
+    def sync_file(self, file: _SimulatedFile) -> None:
+        with self._mutex:
+            try:
+                self.faults.check(Operation.SYNC, file.path)
+            except OSError:
+                file.node.forget_pending()
+                raise
+            if not self.faults.syncs_lie:
+                file.node.sync()
+
+    def forget_file(self, handle: int) -> None:
+        self._files.pop(handle, None)
+
+    # Names
+
+    def _find(self, path: str) -> Node | None:
+        """The node at `path`; None if only its last part is missing."""
+        parts = _parts(path)
+        node: Node | None = self._disk.root
+        for position, name in enumerate(parts):
+            if node is None:
+                raise _error(errno.ENOENT, path)
+            if not isinstance(node, DirectoryNode):
+                raise _error(errno.ENOTDIR, path)
+            node = node.written.get(name)
+            if node is None and position == len(parts) - 1:
+                return None
+        return node
+
+    def _find_or_none(self, path: str) -> Node | None:
+        try:
+            return self._find(path)
+        except OSError:
+            return None
+
+    def _existing(self, path: str) -> Node:
+        node = self._find(path)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        return node
+
+    def _file_node(self, path: str) -> FileNode:
+        node = self._existing(path)
+        if isinstance(node, DirectoryNode):
+            raise _error(errno.EISDIR, path)
+        return node
+
+    def _directory(self, path: str) -> DirectoryNode:
+        node = self._existing(path)
+        if not isinstance(node, DirectoryNode):
+            raise _error(errno.ENOTDIR, path)
+        return node
+
+    def _parent(self, path: str) -> tuple[DirectoryNode, str]:
+        parts = _parts(path)
+        if not parts:
+            raise _error(errno.EBUSY, path)
+        return self._directory("/".join(parts[:-1])), parts[-1]
+
+    def _unlink(self, path: str) -> None:
+        self.faults.check(Operation.REMOVE, path)
+        directory, name = self._parent(path)
+        self._disk.change(EntryChange(directory, name, None))
+
+    def _room_bytes(self, node: FileNode, position: int, length: int) -> int:
+        """How many of `length` bytes can be written at `position`."""
+        if self.capacity_bytes is None:
+            return length
+        free = self.capacity_bytes - self.used_bytes()
+        return max(0, min(length, len(node.written) + free - position))
+
+
+class _SimulatedFile:
+    """An open file; every use after `close`, `kill` or `crash` is EBADF."""
+
+    def __init__(self, fs: SimulatedFileSystem, path: str, node: FileNode, handle: int, *, writable: bool) -> None:
+        self.node = node
+        self._fs = fs
+        self._path = path
+        self._handle = handle
+        self._writable = writable
+        self._open = True
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        self._check_open(self._open)
+        return len(self.node.written)
+
+    def pread(self, length: int, position: int) -> bytes:
+        self._check_open(self._open)
+        return self._fs.read_file_bytes(self, length, position)
+
+    def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        with memoryview(buffer) as whole, whole.cast("B") as view:
+            data = self.pread(len(view), position)
+            view[: len(data)] = data
+        return len(data)
+
+    def pwrite(self, buffers: Sequence[Buffer], position: int) -> int:
+        self._check_open(self._open and self._writable)
+        data = b"".join(buffers)
+        self._fs.write_file_bytes(self, data, position)
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._check_open(self._open)
+        if not self._writable:
+            raise _error(errno.EINVAL, self._path)
+        self._fs.truncate_file(self, size)
+
+    def sync(self) -> None:
+        self._check_open(self._open)
+        self._fs.sync_file(self)
+
+    def close(self) -> None:
+        self._open = False
+        self._fs.forget_file(self._handle)
+
+    def _check_open(self, usable: bool) -> None:
+        if not usable:
+            raise _error(errno.EBADF, self._path)
+
+
+class _SimulatedLock:
+    """A lock that ends with `release`, `kill` or `crash`."""
+
+    def __init__(self, locks: dict[FileNode, _SimulatedLock], node: FileNode) -> None:
+        self._locks = locks
+        self._node = node
+
+    def release(self) -> None:
+        if self._locks.get(self._node) is self:
+            del self._locks[self._node]
+
+
+def _error(error_number: int, path: str) -> OSError:
+    """Python makes it the fitting subclass, such as `FileNotFoundError`."""
+    return OSError(error_number, os.strerror(error_number), path)
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    parts = PurePosixPath(path.lstrip("/")).parts
+    if ".." in parts:
+        raise ValueError(f"{path}: '..' is not understood")
+    return parts
+
+
+def _check_replaceable(node: Node, replaced: Node | None, target: str) -> None:
+    """What rename(2) refuses."""
+    if replaced is None or node is replaced:
+        return
+    if isinstance(node, DirectoryNode):
+        if not isinstance(replaced, DirectoryNode):
+            raise _error(errno.ENOTDIR, target)
+        if replaced.written:
+            raise _error(errno.ENOTEMPTY, target)
+    elif isinstance(replaced, DirectoryNode):
+        raise _error(errno.EISDIR, target)

@@ -1,0 +1,91 @@
+"""What only the real file system does: locks between processes, writes that the kernel ends early."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replog_checkpoints import FileSystem, OpenMode, OsFileSystem
+
+LOCK_LIKE_JAVA = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    sys.exit(7)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_it_is_a_file_system() -> None:
+    fs: FileSystem = OsFileSystem()
+    assert fs.exists("/")
+
+
+def test_a_lock_excludes_processes_that_lock_as_java_does(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    lock = OsFileSystem().lock(path)
+    command = [sys.executable, "-c", LOCK_LIKE_JAVA, path]
+    assert subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == 7
+    with pytest.raises(BlockingIOError):
+        OsFileSystem().lock(path)
+    assert subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == 7
+    lock.release()
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    path.touch()
+    command = [sys.executable, "-c", LOCK_LIKE_JAVA, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(BlockingIOError):
+            OsFileSystem().lock(str(path))
+        holder.kill()
+        holder.wait()
+    OsFileSystem().lock(str(path)).release()
+
+
+def test_writes_that_end_early_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole_write = os.pwritev
+
+    def three_bytes(fd: int, buffers: Sequence[Any], position: int) -> int:
+        return whole_write(fd, [b"".join(buffers)[:3]], position)
+
+    file = OsFileSystem().open(str(tmp_path / "file"), OpenMode.CREATE)
+    monkeypatch.setattr(os, "pwritev", three_bytes)
+    assert file.pwrite([b"ab", b"", b"cdefg", b"hijk"], 5) == 11
+    assert file.pread(100, 5) == b"abcdefghijk"
+    file.close()
+
+
+def test_reads_that_end_early_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdefghijk")
+    whole_read, whole_read_into = os.pread, os.preadv
+    monkeypatch.setattr(os, "pread", lambda fd, length, position: whole_read(fd, min(3, length), position))
+    monkeypatch.setattr(os, "preadv", lambda fd, views, position: whole_read_into(fd, [views[0][:3]], position))
+    file = OsFileSystem().open(str(path), OpenMode.READ)
+    assert file.pread(8, 1) == b"bcdefghi"
+    assert file.pread(100, 1) == b"bcdefghijk"
+    buffer = bytearray(20)
+    assert file.pread_into(buffer, 0) == 11
+    assert buffer[:11] == b"abcdefghijk"
+    file.close()
+
+
+def test_a_full_disk_reaches_the_caller(tmp_path: Path) -> None:
+    full = OsFileSystem().open("/dev/full", OpenMode.WRITE)
+    with pytest.raises(OSError) as caught:
+        full.pwrite([b"x"], 0)
+    assert caught.value.errno == 28
+    full.close()
