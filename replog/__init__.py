@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from replog._version import __version__
+
 if TYPE_CHECKING:
     from replog.client import Admin, Consumer, Producer
 
-__version__ = "0.1.0"
 __all__ = ["Admin", "Consumer", "Producer", "__version__"]
 
 

@@ -1,0 +1,69 @@
+"""A node as a process: ``python -m replog.broker --config FILE``.
+
+The lean way in, without the command line's libraries; ``replog server start`` and local clusters use it.
+Exit status: 0 after an orderly stop (SIGTERM, SIGINT), 1 after a failure, 2 for a configuration or directory that
+cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from replog.broker.config import ServerConfig
+from replog.broker.node import Node
+from replog.broker.process import die_with_parent, tune_process
+from replog.errors import ReplogError
+
+_log = logging.getLogger("replog")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs a node until it is told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m replog.broker", description="Run one replog node.")
+    parser.add_argument("--config", required=True, type=Path, help="TOML file with Kafka's dotted keys")
+    parser.add_argument("--parent-pid", type=int, help="end when this process ends")
+    arguments = parser.parse_args(argv)
+    if arguments.parent_pid is not None:
+        die_with_parent(arguments.parent_pid)
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    tune_process()
+    try:
+        config = ServerConfig.from_toml(arguments.config)
+        return asyncio.run(run_node(config))
+    except (ReplogError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+
+
+async def run_node(config: ServerConfig) -> int:
+    """Starts the node, prints one line when it is ready, waits for a signal or a failure."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    node = await Node.start(config)
+    _log.info("node %d of cluster %s listens on %s", config.node_id, node.cluster_id, node.address)
+    closed = asyncio.ensure_future(node.wait_closed())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({closed, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if closed.done():
+        error = closed.exception()
+        await node.abort()
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    closed.cancel()
+    await node.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,348 @@
+"""Server configuration: every key once, with Kafka's name, type, unit, range, default and meaning.
+
+Why here: reading a file, command-line overrides, error messages and `docs/CONFIGURATION.md` are all made from the
+fields of `ServerConfig`.  A key's name is the field's name with dots for underscores.  `Differs` marks a default that
+is not Kafka's and says why (Kafka's defaults: kafka-reference 2).
+
+A file is TOML; quoted names and tables mean the same::
+
+    "node.id" = 1                                  [node]
+    "log.dirs" = ["/var/lib/replog"]               id = 1
+    "listeners" = ["127.0.0.1:9092"]
+    "replica.lag.time.max.ms" = 10000              [replica.lag]
+                                                   time.max.ms = 10000
+
+Nothing here opens a socket or a data directory.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+from replog.broker.config_checks import check_together
+from replog.broker.config_keys import Differs, Key, flatten, keys_of, unknown_key
+from replog.broker.config_kinds import (
+    Choice,
+    Choices,
+    Endpoint,
+    Endpoints,
+    Flag,
+    Number,
+    Paths,
+    Text,
+    Voter,
+    Voters,
+    milliseconds,
+    size_bytes,
+)
+from replog.errors import ConfigError
+from replog.metadata.config_keys import FlushPolicy
+
+__all__ = ["KEYS", "Differs", "Endpoint", "FlushPolicy", "Key", "ProcessRole", "ServerConfig", "Voter"]
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+YEAR_MS = 365 * DAY_MS
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+
+class ProcessRole(Enum):
+    """What a node does: keep partitions, take part in the metadata quorum, or both."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """All settings of one node, typed and checked.  Build it in code, or with `from_toml` or `from_mapping`.
+
+    Invariants:
+        - every value is of its kind and in its range;
+        - values that contradict each other do not exist together (`config_checks`).
+
+    Raises:
+        ConfigError: names the key, what is wrong with it, its unit, range and default.
+    """
+
+    # ---- who and where ----------------------------------------------------------------------------------------------
+
+    node_id: Annotated[int, Number(0, INT_MAX)]
+    """Number of this node, unique in the cluster and the same after every restart.  It is written into the data
+    directory; a directory of another node is refused."""
+
+    log_dirs: Annotated[
+        tuple[str, ...],
+        Paths("one folder", count_max=1),
+        Differs('"/tmp/kafka-logs"', "what lies under /tmp does not survive a reboot, so the folder is never guessed"),
+    ]
+    """Folder of this node's data; one for now.  It is locked while the node runs and never shared between nodes."""
+
+    process_roles: Annotated[
+        tuple[ProcessRole, ...],
+        Choices(ProcessRole, '"broker", "controller" or both'),
+        Differs("required", "one node alone runs without further settings"),
+    ] = (ProcessRole.BROKER, ProcessRole.CONTROLLER)
+    """What this node does: keep partitions (broker), vote on metadata (controller), or both."""
+
+    cluster_id: Annotated[str | None, Text("[A-Za-z0-9_-]{1,64}", "1 to 64 of A-Z a-z 0-9 _ -")] = None
+    """Identity of the cluster.  Not set: taken from meta.properties in the data directory.  Set: a directory of another
+    cluster is refused, so that two clusters never mix."""
+
+    listeners: Annotated[
+        tuple[Endpoint, ...],
+        Endpoints("list of host:port, port 0 to 65,535", count_max=16),
+        Differs('"PLAINTEXT://:9092"', "until there is TLS and authentication, only this machine may connect"),
+    ] = (Endpoint("127.0.0.1", 9092),)
+    """Addresses to bind.  Port 0 takes a free port, which suits tests and single nodes; a quorum voter needs a fixed one.
+    Anything but loopback needs allow.insecure."""
+
+    advertised_listeners: Annotated[
+        tuple[Endpoint, ...],
+        Endpoints("list of host:port, port 1 to 65,535", may_be_empty=True, count_max=16),
+    ] = ()
+    """Addresses told to clients and other nodes.  Not set: the bound listeners.  Needed where those cannot be connected
+    to (0.0.0.0, address translation)."""
+
+    broker_rack: Annotated[str | None, Text(r"[^\x00-\x1f]{1,255}", "1 to 255 printable characters")] = None
+    """Rack or zone of this broker.  Replicas of a partition are spread over racks."""
+
+    allow_insecure: Annotated[bool, Flag(), Differs("no such key", "a safety catch of ours")] = False
+    """true: listeners may be reachable from other machines, in plain text and without authentication.  Whoever can
+    connect can then read, write and delete everything."""
+
+    # ---- topics -----------------------------------------------------------------------------------------------------
+
+    num_partitions: Annotated[int, Number(1, 10_000)] = 1
+    """Partitions of a topic created without a number.  More spread the work and order less: order holds per partition."""
+
+    default_replication_factor: Annotated[int, Number(1, 32_767)] = 1
+    """Replicas of a topic created without a number.  1 loses the data with the machine; 3 survives one loss while
+    writing goes on."""
+
+    min_insync_replicas: Annotated[int, Number(1, 32_767)] = 1
+    """In-sync replicas without which acks=all writes are refused and nothing new becomes visible.  2 with 3 replicas
+    is usual; equal to the replication factor means that any stopped broker stops writes."""
+
+    message_max_bytes: Annotated[int, size_bytes(256, 512 * MIB)] = MIB + 12
+    """Largest record batch that is accepted.  Larger batches cost memory on every broker that holds one."""
+
+    unclean_leader_election_enable: Annotated[bool, Flag()] = False
+    """true: a replica that misses acknowledged records may lead when no other is left.  Available again, with loss."""
+
+    # ---- log --------------------------------------------------------------------------------------------------------
+
+    log_segment_bytes: Annotated[int, size_bytes(KIB, INT_MAX)] = GIB
+    """Size at which a segment file is closed and the next begun.  Retention deletes whole segments, so large ones keep
+    data longer; small ones mean many files.  Kafka's least is 1 MiB."""
+
+    log_roll_ms: Annotated[int, milliseconds(1, LONG_MAX)] = 7 * DAY_MS
+    """Age at which a segment is closed even if it is small, so that retention can reach it."""
+
+    log_index_interval_bytes: Annotated[int, size_bytes(0, INT_MAX)] = 4 * KIB
+    """Record bytes between two index entries.  Smaller finds offsets faster and makes larger indexes."""
+
+    log_index_size_max_bytes: Annotated[int, size_bytes(KIB, GIB)] = 10 * MIB
+    """Largest offset index of a segment; a full index closes the segment."""
+
+    log_retention_ms: Annotated[int, milliseconds(-1, LONG_MAX, (-1, "for ever"))] = 7 * DAY_MS
+    """Age after which closed segments are deleted, by their newest timestamp."""
+
+    log_retention_bytes: Annotated[int, size_bytes(-1, LONG_MAX, (-1, "no limit"))] = -1
+    """Size of a partition above which its oldest closed segments are deleted."""
+
+    log_retention_check_interval_ms: Annotated[int, milliseconds(1, DAY_MS)] = 300_000
+    """How often segments are checked for retention."""
+
+    producer_id_expiration_ms: Annotated[int, milliseconds(1, YEAR_MS)] = DAY_MS
+    """How long a silent idempotent producer is remembered.  Too short: its retry after a pause is refused."""
+
+    # ---- flushing ---------------------------------------------------------------------------------------------------
+
+    flush_policy: Annotated[
+        FlushPolicy,
+        Choice(FlushPolicy),
+        Differs("no such key; Kafka acts as os", "an acknowledgement should survive the loss of any one machine"),
+    ] = FlushPolicy.AUTO
+    """When an acks=all acknowledgement waits for fsync.  auto: only while one replica is in sync, since nobody else has
+    the record then.  always: on every in-sync replica; survives a power loss of all.  os: never."""
+
+    log_flush_interval_messages: Annotated[int, Number(1, LONG_MAX)] = LONG_MAX
+    """Records after which a partition is flushed whatever the policy.  The default is never."""
+
+    log_flush_interval_ms: Annotated[int | None, milliseconds(1, LONG_MAX)] = None
+    """Age of unflushed records at which a partition is flushed whatever the policy.  Not set: never."""
+
+    log_flush_offset_checkpoint_interval_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 60_000
+    """How often recovery points are written.  Longer means that more of the log is checked after a crash."""
+
+    log_flush_start_offset_checkpoint_interval_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 60_000
+    """How often log start offsets are written.  Longer means that more deleted records may reappear after a crash."""
+
+    # ---- replication ------------------------------------------------------------------------------------------------
+
+    replica_high_watermark_checkpoint_interval_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 5_000
+    """How often high watermarks are written."""
+
+    replica_lag_time_max_ms: Annotated[
+        int,
+        milliseconds(1, DAY_MS),
+        Differs("30,000", "a stuck follower holds back acks=all for this long, and 10 s is ample on a healthy network"),
+    ] = 10_000
+    """A follower that has not caught up with its leader for this long leaves the ISR.  Too small: it comes and goes with
+    every pause.  Too large: acks=all waits long for a dead follower."""
+
+    replica_fetch_wait_max_ms: Annotated[int, milliseconds(1, 60_000)] = 500
+    """How long a leader holds a follower's fetch open when there is nothing new.  At most replica.lag.time.max.ms."""
+
+    replica_fetch_min_bytes: Annotated[int, size_bytes(1, INT_MAX)] = 1
+    """Bytes for which a leader waits, at most replica.fetch.wait.max.ms, before it answers a follower's fetch.  Above 1
+    it delays acks=all."""
+
+    replica_fetch_max_bytes: Annotated[int, size_bytes(KIB, 512 * MIB)] = MIB
+    """Bytes of one partition in one fetch answer.  A larger single batch is still sent whole."""
+
+    replica_fetch_response_max_bytes: Annotated[int, size_bytes(KIB, 512 * MIB)] = 10 * MIB
+    """Bytes of all partitions in one fetch answer.  Each connected follower can hold this much memory."""
+
+    replica_fetch_backoff_ms: Annotated[int, milliseconds(1, 60_000)] = 1_000
+    """Pause of a follower after an error of a partition before it fetches that partition again."""
+
+    # ---- brokers and controller -------------------------------------------------------------------------------------
+
+    broker_heartbeat_interval_ms: Annotated[int, milliseconds(1, 600_000)] = 2_000
+    """How often a broker reports to the controller."""
+
+    broker_session_timeout_ms: Annotated[int, milliseconds(2, 3_600_000)] = 9_000
+    """Silence after which the controller fences a broker and moves its leaderships, and after which that broker itself
+    refuses requests.  Too small: a pause is a failover.  Too large: a dead leader stops its partitions for long."""
+
+    initial_broker_registration_timeout_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 60_000
+    """How long a starting broker tries to register before it gives up and stops."""
+
+    controller_quorum_voters: Annotated[
+        tuple[Voter, ...],
+        Voters("list of id@host:port", may_be_empty=True, count_max=9),
+    ] = ()
+    """The voters of the metadata quorum, the same list on every node; 3 survive the loss of one.  Not set: this node is
+    the only voter."""
+
+    controller_quorum_election_timeout_ms: Annotated[int, milliseconds(1, 600_000)] = 1_000
+    """How long a voter waits in an election before it tries again; a random part up to the same length is added."""
+
+    controller_quorum_fetch_timeout_ms: Annotated[int, milliseconds(1, 600_000)] = 2_000
+    """How long a voter goes without an answer of the quorum leader before it starts an election.  Too small: elections
+    under load.  Too large: metadata stands still for long after a loss."""
+
+    controller_quorum_request_timeout_ms: Annotated[int, milliseconds(1, 600_000)] = 2_000
+    """How long a quorum request waits for its answer before the connection is given up."""
+
+    controller_quorum_retry_backoff_ms: Annotated[int, milliseconds(1, 60_000)] = 20
+    """Pause before a failed quorum request is sent again."""
+
+    controller_quorum_election_backoff_max_ms: Annotated[int, milliseconds(1, 600_000)] = 1_000
+    """Most that a loser of an election waits, at random, before the next try."""
+
+    # ---- requests ---------------------------------------------------------------------------------------------------
+
+    queued_max_request_bytes: Annotated[
+        int,
+        size_bytes(MIB, 64 * GIB),
+        Differs(
+            "-1 (no limit)", "every queue has a bound; a full one makes clients wait instead of killing the broker"
+        ),
+    ] = 64 * MIB
+    """Bytes of received requests that may wait to be handled.  When full, the broker stops reading from its clients."""
+
+    request_timeout_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 30_000
+    """How long this node waits for an answer of another node, and at most lets an acks=all write wait for followers."""
+
+    # ---- making one -------------------------------------------------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        for key in KEYS.values():
+            object.__setattr__(self, key.field_name, key.parse(getattr(self, key.field_name)))
+        check_together(self)
+
+    @classmethod
+    def from_mapping(
+        cls, values: Mapping[str, object], *, overrides: Mapping[str, object] | None = None
+    ) -> ServerConfig:
+        """A configuration from dotted names, or tables of tables, to values as TOML has them.
+
+        Args:
+            values: as parsed from a file.
+            overrides: dotted name -> value, stronger than `values`.  Texts are read as on a command line: "10" is a
+                number for a key that is one.
+
+        Raises:
+            ConfigError: unknown or repeated key, wrong type, out of range, missing, or contradicting another.
+        """
+        given = flatten(values)
+        for name, value in (overrides or {}).items():
+            key = KEYS.get(name)
+            given[name] = key.kind.from_text(value) if key is not None and isinstance(value, str) else value
+        for name, value in given.items():
+            if name not in KEYS:
+                raise unknown_key(name, value, KEYS)
+        for key in KEYS.values():
+            if key.is_required and key.name not in given:
+                raise ConfigError(key.name, None, f"{key.name} is missing ({key.describe()})")
+        arguments: dict[str, Any] = {KEYS[name].field_name: value for name, value in given.items()}
+        return cls(**arguments)
+
+    @classmethod
+    def from_toml(cls, path: str | Path, *, overrides: Mapping[str, object] | None = None) -> ServerConfig:
+        """A configuration from a TOML file; see `from_mapping`.
+
+        Raises:
+            ConfigError: as `from_mapping`, with the file's name in front; or the file cannot be read or is not TOML.
+        """
+        try:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError("config", str(path), f"{path}: cannot be read: {error.strerror}") from error
+        except ValueError as error:  # not TOML, or not UTF-8
+            raise ConfigError("config", str(path), f"{path}: is not TOML: {error}") from error
+        try:
+            return cls.from_mapping(values, overrides=overrides)
+        except ConfigError as error:
+            raise ConfigError(error.field, error.value, f"{path}: {error.reason}") from None
+
+    def to_toml(self) -> str:
+        """A file that gives this configuration again; keys at their default are left out."""
+        given = ((key, getattr(self, key.field_name)) for key in KEYS.values())
+        return "".join(f'"{key.name}" = {key.kind.to_toml(value)}\n' for key, value in given if value != key.default)
+
+    # ---- what follows from it ---------------------------------------------------------------------------------------
+
+    @property
+    def is_broker(self) -> bool:
+        return ProcessRole.BROKER in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return ProcessRole.CONTROLLER in self.process_roles
+
+    @property
+    def log_dir(self) -> str:
+        """The one folder of `log_dirs`."""
+        return self.log_dirs[0]
+
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        """Node ids of the quorum's voters, ascending; this node's alone where none are configured."""
+        return tuple(sorted(voter.voter_id for voter in self.controller_quorum_voters)) or (self.node_id,)
+
+
+KEYS: Mapping[str, Key] = keys_of(ServerConfig)
+"""Every key by its dotted name, in the order of `ServerConfig`."""

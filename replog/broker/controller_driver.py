@@ -1,0 +1,143 @@
+"""Drives the controller's state machine: requests in, records to the quorum, answers out.
+
+The controller lives on every voter: it replays what commits (standby) and answers requests while its node leads the
+quorum.  Requests of one node's clients and brokers arrive here through `submit`, wherever they came from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from replog.broker.clock import Clock
+from replog.broker.driver import Driver
+from replog.broker.quorum_driver import QuorumDriver
+from replog.controller import Controller, ControllerStatus
+from replog.controller.messages import (
+    AppendRecords,
+    Claim,
+    CommittedRecords,
+    ControllerRequest,
+    ControllerResponse,
+    Effect,
+    Message,
+    Renounce,
+    Reply,
+    ReplyError,
+    ResignLeadership,
+    Submit,
+    Tick,
+)
+from replog.errors import BrokerClosedError, InvariantViolationError, ThrottledError
+
+MAX_OPEN_REQUESTS = 20_000
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerDriver:
+    """One node's controller, active or standby.
+
+    Args:
+        core: the state machine; nobody else steps it.
+        on_failure: told about a bug; the node stops.
+    """
+
+    def __init__(self, core: Controller, clock: Clock, on_failure: Callable[[BaseException], None]) -> None:
+        self._core = core
+        self._clock = clock
+        self._quorum: QuorumDriver | None = None
+        self._futures: dict[int, asyncio.Future[ControllerResponse]] = {}
+        self._next_request_id = 0
+        self._driver = Driver(
+            "controller-driver",
+            clock,
+            tick=lambda: self._step(Tick()),
+            next_deadline_ms=core.next_deadline_ms,
+            on_failure=on_failure,
+        )
+
+    def start(self, quorum: QuorumDriver) -> None:
+        self._quorum = quorum
+        self._driver.start()
+
+    async def stop(self) -> None:
+        await self._driver.stop()
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(BrokerClosedError("the controller is stopping"))
+        self._futures.clear()
+
+    def status(self) -> ControllerStatus:
+        return self._core.status()
+
+    async def submit(self, request: ControllerRequest, *, timeout_ms: int) -> ControllerResponse:
+        """Answers when the request's records are committed.
+
+        Raises:
+            NotControllerError: this node is not the active controller, or stopped being it before the commit.
+            RequestTimedOutError: not committed in time; it may still take effect.
+            ThrottledError: too many open requests.
+        """
+        if len(self._futures) >= MAX_OPEN_REQUESTS:
+            raise ThrottledError(f"the controller has {MAX_OPEN_REQUESTS} open requests; try again later")
+        self._next_request_id += 1
+        request_id = self._next_request_id
+        future: asyncio.Future[ControllerResponse] = asyncio.get_running_loop().create_future()
+        self._futures[request_id] = future
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        self._driver.submit(lambda: self._step(Submit(request_id, request, deadline_ms)))
+        try:
+            return await future
+        finally:
+            self._futures.pop(request_id, None)
+
+    # ---- called by the quorum, on the loop: order matters more than batching, so they step the core at once -----------
+
+    def on_committed(self, batch: CommittedRecords) -> None:
+        self._step(batch)
+
+    def on_became_leader(self, epoch: int, next_offset: int) -> None:
+        _log.info("active controller in epoch %d", epoch)
+        self._step(Claim(epoch, next_offset))
+
+    def on_lost_leadership(self, epoch: int) -> None:
+        _log.info("no longer the active controller (epoch %d)", epoch)
+        self._step(Renounce())
+
+    # ---- effects --------------------------------------------------------------------------------------------------------
+
+    def _step(self, message: Message) -> None:
+        self._perform(self._core.step(message, self._clock.now_ms()))
+        self._driver.wake()
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case AppendRecords():
+                    self._leading().append(effect.records, epoch=effect.epoch, base_offset=effect.base_offset)
+                case Reply():
+                    self._answer(effect.request_id, effect.response)
+                case ReplyError():
+                    self._answer(effect.request_id, effect.error)
+                case ResignLeadership():
+                    _log.error("the controller gives up epoch %d: %s", effect.epoch, effect.reason)
+                    self._leading().resign(effect.epoch)
+                case _ as unreachable:
+                    assert_never(unreachable)
+
+    def _answer(self, request_id: int, outcome: ControllerResponse | Exception) -> None:
+        future = self._futures.get(request_id)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def _leading(self) -> QuorumDriver:
+        if self._quorum is None:
+            raise InvariantViolationError("the controller acts before its quorum is there")
+        return self._quorum

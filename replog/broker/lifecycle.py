@@ -1,0 +1,226 @@
+"""A broker's life in the cluster: registers, heartbeats, is unfenced, shuts down in order (kafka-reference 6.5).
+
+Also the lease: a broker that has had no heartbeat answer for the session time-out refuses clients and followers, so a
+process that was paused and wakes up serves nothing stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+from uuid import UUID
+
+from replog.broker.clock import Clock
+from replog.broker.config import ServerConfig
+from replog.broker.controller_channel import ControllerChannel
+from replog.controller.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    RegisterBroker,
+    RegisterBrokerResponse,
+    ReplicaEnd,
+    ReportReplicas,
+    ReportReplicasResponse,
+)
+from replog.errors import (
+    BrokerIdNotRegisteredError,
+    DuplicateBrokerRegistrationError,
+    InconsistentClusterIdError,
+    ReplogError,
+    StaleBrokerEpochError,
+)
+
+CATCH_UP_HEARTBEAT_MS = 10
+SHUTDOWN_HEARTBEAT_MS = 50
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerState(Enum):
+    """Where a broker stands."""
+
+    STARTING = "starting"
+    FENCED = "fenced"
+    RUNNING = "running"
+    SHUTTING_DOWN = "shutting down"
+
+
+class BrokerLifecycle:
+    """Registration and heartbeats of one broker.
+
+    Args:
+        metadata_offset: end (exclusive) of the metadata that this broker has applied.
+        awaited_ends: replicas whose ends the controller waits for.
+        previous_broker_epoch: from the clean-shutdown marker, -1 without one.
+        on_failure: told when this process may not be part of the cluster.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: ServerConfig,
+        cluster_id: str,
+        incarnation_id: UUID,
+        directory_id: UUID,
+        previous_broker_epoch: int,
+        host: str,
+        port: int,
+        channel: ControllerChannel,
+        clock: Clock,
+        metadata_offset: Callable[[], int],
+        awaited_ends: Callable[[], tuple[ReplicaEnd, ...]],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.state = BrokerState.STARTING
+        self.broker_epoch = -1
+        self._config = config
+        self._registration = RegisterBroker(
+            broker_id=config.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=incarnation_id,
+            host=host,
+            port=port,
+            log_dirs=(directory_id,),
+            rack=config.broker_rack,
+            previous_broker_epoch=previous_broker_epoch,
+        )
+        self._channel = channel
+        self._clock = clock
+        self._metadata_offset = metadata_offset
+        self._awaited_ends = awaited_ends
+        self._on_failure = on_failure
+        self._answered_at_ms: int | None = None
+        self._running = asyncio.Event()
+        self._may_stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="broker-lifecycle")
+
+    def refuses_because(self) -> str | None:
+        """Why this broker may not serve clients and followers now; None when it may."""
+        if self._answered_at_ms is None:
+            return "the broker is starting"
+        silent_ms = self._clock.now_ms() - self._answered_at_ms
+        if silent_ms >= self._config.broker_session_timeout_ms:
+            return f"cut off from the controller for {silent_ms} ms"
+        return None
+
+    async def wait_until_running(self) -> None:
+        """Returns once the broker is unfenced."""
+        await self._running.wait()
+
+    def hurry(self) -> None:
+        """Heartbeats now instead of at the end of the interval: there is something to tell."""
+        self._hurry.set()
+
+    async def controlled_shutdown(self, timeout_s: float) -> bool:
+        """Asks the controller to move leadership away; whether it agreed in time."""
+        if self.broker_epoch < 0:
+            return False
+        self.state = BrokerState.SHUTTING_DOWN
+        self.hurry()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._may_stop.wait()
+        except TimeoutError:
+            _log.warning("controlled shutdown was not confirmed within %g s", timeout_s)
+            return False
+        return True
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # ---- the loop -----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            await self._register()
+            while True:
+                interval_ms = await self._heartbeat()
+                self._hurry.clear()
+                try:
+                    async with asyncio.timeout(interval_ms / 1000):
+                        await self._hurry.wait()
+                except TimeoutError:
+                    continue
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 -- without a lifecycle the broker must not go on
+            self._on_failure(error)
+
+    async def _register(self) -> None:
+        """Until the controller has accepted this incarnation."""
+        problem = ""
+        timeout_ms = self._config.initial_broker_registration_timeout_ms
+        while True:
+            try:
+                response = await self._channel.send(self._registration, RegisterBrokerResponse, timeout_ms=timeout_ms)
+            except InconsistentClusterIdError:
+                raise
+            except DuplicateBrokerRegistrationError as error:
+                if str(error) != problem:
+                    _log.warning("%s", error)
+                problem = str(error)
+                await asyncio.sleep(self._config.broker_heartbeat_interval_ms / 1000)
+                continue
+            self.broker_epoch = response.broker_epoch
+            self.state = BrokerState.FENCED
+            _log.info("registered with broker epoch %d", self.broker_epoch)
+            return
+
+    async def _heartbeat(self) -> int:
+        """One heartbeat; returns the pause until the next, in ms."""
+        is_stopping = self.state is BrokerState.SHUTTING_DOWN
+        asked_at_ms = self._clock.now_ms()
+        request = Heartbeat(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            metadata_offset=self._metadata_offset(),
+            want_shut_down=is_stopping,
+        )
+        timeout_ms = self._config.broker_session_timeout_ms
+        try:
+            response = await self._channel.send(request, HeartbeatResponse, timeout_ms=timeout_ms)
+            self._take_in(response, asked_at_ms)
+            await self._report_ends()
+        except (StaleBrokerEpochError, BrokerIdNotRegisteredError) as error:
+            if is_stopping:
+                self._may_stop.set()
+                return self._config.broker_heartbeat_interval_ms
+            _log.warning("%s; registering again", error)
+            await self._register()
+            return 0
+        except ReplogError as error:
+            _log.warning("heartbeat failed: %s", error)
+            return SHUTDOWN_HEARTBEAT_MS
+        if is_stopping:
+            return SHUTDOWN_HEARTBEAT_MS
+        caught_up = self.state is BrokerState.RUNNING
+        return self._config.broker_heartbeat_interval_ms if caught_up else CATCH_UP_HEARTBEAT_MS
+
+    def _take_in(self, response: HeartbeatResponse, asked_at_ms: int) -> None:
+        # counted from when the question left: the controller cannot have given the lease earlier than that
+        self._answered_at_ms = max(asked_at_ms, self._answered_at_ms or asked_at_ms)
+        if response.should_shut_down:
+            self._may_stop.set()
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        state = BrokerState.FENCED if response.is_fenced else BrokerState.RUNNING
+        if state is not self.state:
+            _log.info("broker is %s", state.value)
+        self.state = state
+        if state is BrokerState.RUNNING:
+            self._running.set()
+
+    async def _report_ends(self) -> None:
+        ends = self._awaited_ends()
+        if ends:
+            request = ReportReplicas(self._config.node_id, self.broker_epoch, ends)
+            timeout_ms = self._config.broker_session_timeout_ms
+            await self._channel.send(request, ReportReplicasResponse, timeout_ms=timeout_ms)

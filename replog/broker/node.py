@@ -1,0 +1,546 @@
+"""One node: controller, broker, or both, put together and kept alive.
+
+Start order: log directory (lock, recovery) -> quorum -> server -> registration -> replicas, as the metadata log says.
+Stop order: controlled shutdown -> server -> replicas -> quorum -> logs flushed, checkpoints, clean-shutdown marker.
+A bug or a failed disk stops the node at once without the marker: the next start then recovers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from random import Random
+from typing import assert_never
+from uuid import UUID
+
+from replog._version import __version__
+from replog.broker.alter_partition import AlterPartitionSender
+from replog.broker.clock import Clock, SystemClock
+from replog.broker.config import ServerConfig
+from replog.broker.controller_channel import ControllerChannel
+from replog.broker.controller_driver import ControllerDriver
+from replog.broker.fetch_path import FetchPath
+from replog.broker.fetchers import Fetchers
+from replog.broker.flusher import LogFlusher
+from replog.broker.lifecycle import BrokerLifecycle
+from replog.broker.metadata_publisher import MetadataPublisher, cluster_metadata
+from replog.broker.process import resident_bytes
+from replog.broker.produce_path import ProducePath
+from replog.broker.producer_ids import ProducerIdAllocator
+from replog.broker.quorum_driver import QuorumDriver
+from replog.broker.replica_manager import METADATA_TOPIC_ID, ReplicaManager
+from replog.broker.sessions import ByteCredits, FetchSession, ProduceSession
+from replog.controller import Controller, ControllerConfig
+from replog.controller.messages import (
+    AlterConfigs,
+    AlterConfigsResponse,
+    CommittedRecords,
+    ControllerRequest,
+    ControllerResponse,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeleteTopics,
+    DeleteTopicsResponse,
+)
+from replog.errors import (
+    BrokerClosedError,
+    BrokerNotAvailableError,
+    InconsistentClusterIdError,
+    NotControllerError,
+    StorageError,
+    UnsupportedVersionError,
+)
+from replog.log import LogConfig, LogDirectory
+from replog.metadata.delta import LocalChanges
+from replog.metadata.image import MetadataImage
+from replog.rpc.calls import IncomingCall
+from replog.rpc.grpc_transport import GrpcServer, GrpcTransport, serve
+from replog.rpc.messages import (
+    MAX_API_VERSION,
+    MIN_API_VERSION,
+    ClientRequest,
+    ClientResponse,
+    ClusterMetadata,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    ProduceRequest,
+    ProduceResponse,
+    QuorumReplica,
+)
+from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.transport import RequestContext, Stream
+from replog_checkpoints import FileSystem, OsFileSystem
+from replog_quorum import QuorumConfig
+
+METADATA_TOPIC = "__cluster_metadata"
+CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
+SERVER_STOP_GRACE_S = 0.2
+
+_FORWARDED = {
+    CreateTopics: CreateTopicsResponse,
+    DeleteTopics: DeleteTopicsResponse,
+    AlterConfigs: AlterConfigsResponse,
+}
+
+_log = logging.getLogger(__name__)
+
+
+class Node:
+    """A running node.  Make it with `await Node.start(config)`, end it with `await node.stop()`.
+
+    Invariants:
+        - one incarnation id per process start;
+        - after a failure nothing is acknowledged any more, and `wait_closed` raises the failure.
+    """
+
+    def __init__(self, config: ServerConfig, directory: LogDirectory, fs: FileSystem, clock: Clock) -> None:
+        self.config = config
+        self.incarnation_id = UUID(bytes=secrets.token_bytes(16), version=4)
+        self.cluster_id = directory.meta.cluster_id
+        self._directory = directory
+        self._fs = fs
+        self._clock = clock
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix="replog-disk")
+        self._flusher = LogFlusher(self._executor, self._fail)
+        self._transport = GrpcTransport()
+        self._credits = ByteCredits(config.queued_max_request_bytes)
+        self._leader: tuple[int | None, int] = (None, -1)
+        self._timers: list[asyncio.Task[None]] = []
+        self._server: GrpcServer | None = None
+        self._is_stopping = False
+
+    @classmethod
+    async def start(cls, config: ServerConfig, *, fs: FileSystem | None = None, clock: Clock | None = None) -> Node:
+        """Starts a node; returns when it listens.  `wait_until_ready` waits for its place in the cluster.
+
+        Raises:
+            ConfigError: the port is taken.
+            DirectoryLockedError, InconsistentClusterIdError, CorruptCheckpointError, CorruptRecordError: the data
+                directory cannot be used; nothing in it was changed.
+        """
+        fs = fs or OsFileSystem()
+        clock = clock or SystemClock()
+        loop = asyncio.get_running_loop()
+        directory = await loop.run_in_executor(None, _open_directory, config, fs, clock)
+        node = cls(config, directory, fs, clock)
+        try:
+            await node._start()
+        except BaseException:
+            await node.abort()
+            raise
+        return node
+
+    async def _start(self) -> None:
+        endpoint = self.config.listeners[0]
+        self._server = await serve(self, endpoint.host, endpoint.port)
+        await self._build()
+
+    async def _build(self) -> None:
+        config = self.config
+        self._voters = {v.voter_id: str(v.endpoint) for v in config.controller_quorum_voters}
+        if not self._voters:
+            self._voters = {config.node_id: self.address}
+        self._controller = self._make_controller()
+        self._quorum = self._make_quorum()
+        self._channel = ControllerChannel(
+            node_id=config.node_id,
+            cluster_id=self.cluster_id,
+            voters=self._voters,
+            leader_id=lambda: self._leader[0],
+            local=self._controller,
+            transport=self._transport,
+            clock=self._clock,
+        )
+        self._isr_sender = AlterPartitionSender(
+            broker_id=config.node_id,
+            broker_epoch=lambda: self._lifecycle.broker_epoch,
+            channel=self._channel,
+            on_answer=lambda key, proposal_id, result: self._manager.driver.submit(
+                lambda: self._manager.handle_isr_answer(key, proposal_id, result)
+            ),
+        )
+        self._manager = ReplicaManager(
+            config=config,
+            directory=self._directory,
+            clock=self._clock,
+            flusher=self._flusher,
+            propose_isr=self._isr_sender.propose,
+            on_failure=self._fail,
+        )
+        self._lifecycle = self._make_lifecycle()
+        self._manager.fetchers = Fetchers(
+            config=config,
+            driver=self._manager.driver,
+            clock=self._clock,
+            transport=self._transport,
+            hello=self._hello,
+            broker_epoch=lambda: self._lifecycle.broker_epoch,
+            address_of=self._address_of,
+            step=self._manager.step_follower,
+        )
+        self._produce_path = ProducePath(self._manager, self._lifecycle.refuses_because)
+        self._fetch_path = FetchPath(self._manager, self._lifecycle.refuses_because)
+        self._producer_ids = ProducerIdAllocator(config.node_id, lambda: self._lifecycle.broker_epoch, self._channel)
+        self._publisher = MetadataPublisher(config.node_id, self.incarnation_id, self._apply_metadata)
+        if self._controller is not None:
+            self._controller.start(self._quorum)
+        self._manager.driver.start()
+        self._quorum.start()
+        if config.is_broker:
+            self._isr_sender.start()
+            self._lifecycle.start()
+            self._timers = self._start_timers()
+
+    # ---- what users of a node see -------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """host:port that clients use."""
+        if self._server is None:
+            raise BrokerClosedError("the node does not listen")
+        if self.config.advertised_listeners:
+            return str(self.config.advertised_listeners[0])
+        return str(replace(self.config.listeners[0], port=self._server.port))
+
+    async def wait_until_ready(self) -> None:
+        """Returns when this broker is registered, caught up and unfenced; raises what stopped the node."""
+        ready = asyncio.ensure_future(self._lifecycle.wait_until_running())
+        try:
+            await asyncio.wait({ready, self._closed}, return_when=asyncio.FIRST_COMPLETED)
+            if self._closed.done():
+                self._closed.result()
+        finally:
+            ready.cancel()
+
+    async def wait_closed(self) -> None:
+        """Returns when the node has stopped; raises what stopped it, if that was a failure."""
+        await asyncio.shield(self._closed)
+
+    async def stop(self) -> None:
+        """Stops in order and leaves the clean-shutdown marker."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        if self.config.is_broker:
+            await self._lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_S)
+        await self._stop_tasks()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._close_directory)
+        self._executor.shutdown()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    async def abort(self) -> None:
+        """Stops at once, as a crash would, but frees the lock and the port.  No marker: the next start recovers."""
+        self._is_stopping = True
+        await self._stop_tasks()
+        with contextlib.suppress(StorageError):
+            self._directory.close(now_ms=self._clock.wall_ms(), broker_epoch=None)
+        self._executor.shutdown()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        """A bug or a failed disk: nothing may be acknowledged any more."""
+        if self._closed.done():
+            return
+        _log.critical("the node stops: %s", error, exc_info=error)
+        self._closed.set_exception(error)
+
+    # ---- parts --------------------------------------------------------------------------------------------------------
+
+    def _make_controller(self) -> ControllerDriver | None:
+        config = self.config
+        if not config.is_controller or config.node_id not in self._voters:
+            return None
+        core = Controller(
+            node_id=config.node_id,
+            cluster_id=self.cluster_id,
+            config=ControllerConfig(
+                broker_session_timeout_ms=config.broker_session_timeout_ms,
+                default_replication_factor=config.default_replication_factor,
+                num_partitions=config.num_partitions,
+                min_insync_replicas=config.min_insync_replicas,
+            ),
+            rng=Random(secrets.randbits(128)),
+        )
+        return ControllerDriver(core, self._clock, self._fail)
+
+    def _make_quorum(self) -> QuorumDriver:
+        config = self.config
+        log = self._directory.open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogConfig(), now_ms=self._clock.wall_ms())
+        return QuorumDriver(
+            node_id=config.node_id,
+            voters=self._voters,
+            log=log,
+            fs=self._fs,
+            state_path=f"{log.directory}/quorum-state",
+            config=QuorumConfig(
+                election_timeout_ms=config.controller_quorum_election_timeout_ms,
+                fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+                request_timeout_ms=config.controller_quorum_request_timeout_ms,
+                retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+                election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            ),
+            transport=self._transport,
+            hello=self._hello,
+            clock=self._clock,
+            rng=Random(secrets.randbits(128)),
+            executor=self._executor,
+            flusher=self._flusher,
+            listener=self,
+            on_failure=self._fail,
+        )
+
+    def _make_lifecycle(self) -> BrokerLifecycle:
+        host, _, port = self.address.rpartition(":")
+        return BrokerLifecycle(
+            config=self.config,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.incarnation_id,
+            directory_id=self._directory.meta.directory_id,
+            previous_broker_epoch=self._directory.previous_broker_epoch,
+            host=host,
+            port=int(port),
+            channel=self._channel,
+            clock=self._clock,
+            metadata_offset=lambda: self._publisher.image.end_offset,
+            awaited_ends=self._manager.awaited_ends,
+            on_failure=self._fail,
+        )
+
+    def _start_timers(self) -> list[asyncio.Task[None]]:
+        config, manager = self.config, self._manager
+        work = [
+            (config.replica_high_watermark_checkpoint_interval_ms, manager.checkpoint_high_watermarks),
+            (config.log_flush_offset_checkpoint_interval_ms, manager.checkpoint_recovery_points),
+            (config.log_flush_start_offset_checkpoint_interval_ms, manager.checkpoint_log_start_offsets),
+            (config.log_retention_check_interval_ms, manager.delete_old_segments),
+        ]
+        return [asyncio.create_task(self._every(ms, run), name=f"every-{run.__name__}") for ms, run in work]
+
+    async def _every(self, interval_ms: int, run: Callable[[], None]) -> None:
+        """Runs `run` on the driver at an interval; a storage failure stops the node."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            self._manager.driver.submit(run)
+
+    async def _stop_tasks(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        await asyncio.gather(*self._timers, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop(SERVER_STOP_GRACE_S)
+        if not hasattr(self, "_publisher"):
+            return
+        if self._manager.fetchers is not None:
+            await self._manager.fetchers.stop()
+        await self._isr_sender.stop()
+        await self._lifecycle.stop()
+        await self._manager.stop()
+        await self._quorum.stop()
+        if self._controller is not None:
+            await self._controller.stop()
+        await self._channel.close()
+        await self._flusher.stop()
+
+    def _close_directory(self) -> None:
+        self._manager.checkpoint_high_watermarks()
+        self._directory.close(broker_epoch=self._lifecycle.broker_epoch, now_ms=self._clock.wall_ms())
+
+    # ---- the quorum's listener --------------------------------------------------------------------------------------
+
+    def on_committed(self, batch: CommittedRecords) -> None:
+        if self._controller is not None:
+            self._controller.on_committed(batch)
+        self._publisher.on_committed(batch)
+
+    def on_caught_up(self, _high_watermark: int) -> None:
+        self._publisher.on_caught_up()
+
+    def on_became_leader(self, epoch: int, next_offset: int) -> None:
+        if self._controller is not None:
+            self._controller.on_became_leader(epoch, next_offset)
+
+    def on_lost_leadership(self, epoch: int) -> None:
+        if self._controller is not None:
+            self._controller.on_lost_leadership(epoch)
+
+    def on_leader_changed(self, leader_id: int | None, epoch: int) -> None:
+        self._leader = (leader_id, epoch)
+        self._publisher.notify()
+
+    def _apply_metadata(self, image: MetadataImage, changes: LocalChanges, changed_brokers: tuple[int, ...]) -> None:
+        is_first = not self._manager.image.brokers
+
+        def apply() -> None:
+            if is_first:
+                self._manager.remove_strays(image)
+            self._manager.apply(image, changes, changed_brokers)
+            if self._manager.awaited_ends():
+                self._lifecycle.hurry()
+
+        self._manager.driver.submit(apply)
+
+    def _address_of(self, broker_id: int) -> str | None:
+        broker = self._publisher.image.brokers.get(broker_id)
+        return None if broker is None else f"{broker.host}:{broker.port}"
+
+    # ---- requests (see `replog.rpc.transport.NodeHandlers`) -----------------------------------------------------------
+
+    def _hello(self) -> Hello:
+        return Hello(self.cluster_id, self.config.node_id, self.incarnation_id)
+
+    def check_hello(self, hello: Hello) -> Hello:
+        self._check_cluster(hello.cluster_id)
+        if hello.min_api_version > MAX_API_VERSION or hello.max_api_version < MIN_API_VERSION:
+            raise UnsupportedVersionError(
+                f"this node speaks API versions {MIN_API_VERSION} to {MAX_API_VERSION}, the other side "
+                f"{hello.min_api_version} to {hello.max_api_version}. Upgrade the older of the two."
+            )
+        return self._hello()
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id and cluster_id != self.cluster_id:
+            raise InconsistentClusterIdError(
+                f"node {self.config.node_id} at {self.address} belongs to cluster {self.cluster_id}, "
+                f"the caller to cluster {cluster_id}. Check the address."
+            )
+
+    async def handle_client_call(
+        self,
+        call: IncomingCall[ClientRequest],
+        context: RequestContext,  # noqa: ARG002 -- for authorization
+    ) -> ClientResponse:
+        self._check_cluster(call.cluster_id)
+        match call.request:
+            case MetadataRequest():
+                return self._metadata(call.request)
+            case ListOffsetsRequest():
+                return await self._list_offsets(call.request)
+            case InitProducerIdRequest():
+                return await self._init_producer_id(call.timeout_ms)
+            case DescribeNodeRequest():
+                return await self._describe()
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    async def handle_controller_call(
+        self,
+        call: IncomingCall[ControllerRequest],
+        context: RequestContext,  # noqa: ARG002 -- for authorization
+    ) -> ControllerResponse:
+        self._check_cluster(call.cluster_id)
+        if self._leader[0] == self.config.node_id and self._controller is not None:
+            return await self._controller.submit(call.request, timeout_ms=call.timeout_ms)
+        answer = _FORWARDED.get(type(call.request))
+        if answer is None or call.forwarded:
+            raise NotControllerError(f"node {self.config.node_id} is not the active controller")
+        return await self._channel.send(call.request, answer, timeout_ms=call.timeout_ms, forwarded=True)
+
+    async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:  # noqa: ARG002 -- for authorization
+        last: ClusterMetadata | None = None
+        async for _ in self._publisher.changes():
+            metadata = self._metadata(request)
+            if metadata != last:
+                yield metadata
+                last = metadata
+
+    async def handle_produce_stream(
+        self,
+        hello: Hello,
+        stream: Stream[Sequence[ProduceResponse], ProduceRequest],
+        context: RequestContext,  # noqa: ARG002
+    ) -> None:
+        await ProduceSession(stream, self._produce_path, self._credits).run()
+
+    async def handle_fetch_stream(
+        self,
+        hello: Hello,
+        stream: Stream[FetchResponse, FetchRequest],
+        context: RequestContext,  # noqa: ARG002
+    ) -> None:
+        await FetchSession(stream, self._fetch_path).run()
+
+    async def handle_quorum_stream(
+        self,
+        hello: Hello,
+        stream: Stream[QuorumFrame, QuorumFrame],
+        context: RequestContext,  # noqa: ARG002
+    ) -> None:
+        await self._quorum.handle_stream(hello, stream)
+
+    def _metadata(self, request: MetadataRequest) -> ClusterMetadata:
+        leader_id, epoch = self._leader
+        return cluster_metadata(
+            self._publisher.image,
+            cluster_id=self.cluster_id,
+            topics=request.topics,
+            controller_id=-1 if leader_id is None else leader_id,
+            controller_epoch=epoch,
+        )
+
+    async def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        def look_up() -> ListOffsetsResponse:
+            return ListOffsetsResponse(tuple(map(self._fetch_path.list_offset, request.partitions)))
+
+        return await self._manager.driver.call(look_up)
+
+    async def _init_producer_id(self, timeout_ms: int) -> InitProducerIdResponse:
+        refused = self._lifecycle.refuses_because()
+        if refused is not None:
+            raise BrokerNotAvailableError(refused)
+        return await self._producer_ids.allocate(timeout_ms or self.config.request_timeout_ms)
+
+    async def _describe(self) -> DescribeNodeResponse:
+        quorum = self._quorum.status()
+        return DescribeNodeResponse(
+            node_id=self.config.node_id,
+            incarnation_id=self.incarnation_id,
+            state=self._lifecycle.state.value,
+            broker_epoch=self._lifecycle.broker_epoch,
+            quorum_role=quorum.role,
+            quorum_epoch=quorum.epoch,
+            quorum_leader_id=-1 if quorum.leader_id is None else quorum.leader_id,
+            quorum_high_watermark=quorum.high_watermark,
+            quorum_end_offset=self._quorum.log_end_offset,
+            quorum_replicas=tuple(
+                QuorumReplica(node_id, end) for node_id, end in sorted(quorum.voter_end_offsets.items())
+            ),
+            replicas=await self._manager.driver.call(self._manager.statuses),
+            rss_bytes=resident_bytes(),
+            version=__version__,
+        )
+
+
+def _open_directory(config: ServerConfig, fs: FileSystem, clock: Clock) -> LogDirectory:
+    """Opens and, after an unclean stop, recovers everything.
+
+    Raises:
+        StorageError: a replica is damaged below its recovery point; nothing in it was changed.
+    """
+    now_ms = clock.wall_ms()
+    directory = LogDirectory.open(
+        fs, config.log_dir, cluster_id=config.cluster_id, node_id=config.node_id, now_ms=now_ms
+    )
+    for (topic, partition_id), error in directory.offline.items():
+        directory.close(now_ms=now_ms, broker_epoch=None)
+        raise StorageError(
+            f"replica {topic}-{partition_id} of {config.log_dir} cannot be opened: {error}. Nothing in it was changed. "
+            "If other brokers have this partition, move its folder away and start again: it is fetched anew."
+        ) from error
+    return directory

@@ -1,0 +1,132 @@
+"""One session per data stream: reads requests, hands them to their path, writes answers.
+
+Bounds: the requests of a stream that are not answered hold byte credits of the stream and of the broker; when they are
+used up, the reader stops reading and TCP pushes back on the client.  Answers that are ready together leave in one
+message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from replog.broker.fetch_path import FetchPath
+from replog.broker.produce_path import ProducePath
+from replog.broker.streams import read_and_write
+from replog.rpc.messages import ACKS_ALL, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.rpc.transport import Stream
+
+STREAM_CREDIT_BYTES = 16 << 20
+REQUEST_OVERHEAD_BYTES = 1 << 10
+"""What a request counts beyond its records, so that empty requests are bounded too."""
+
+MAX_OPEN_FETCHES = 16
+
+T = TypeVar("T")
+
+
+class ByteCredits:
+    """A bounded amount of bytes that requests hold until they are answered.
+
+    One request larger than the whole amount is let through when nothing else is held, so it cannot wait forever.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._held = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    async def acquire(self, size_bytes: int) -> None:
+        while self._held and self._held + size_bytes > self._limit:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        self._held += size_bytes
+
+    def release(self, size_bytes: int) -> None:
+        self._held -= size_bytes
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class _Outbox(Generic[T]):
+    """Answers on their way out; `write` sends all that are ready at once."""
+
+    def __init__(self, send: Callable[[Sequence[T]], Awaitable[None]]) -> None:
+        self._send = send
+        self._ready: list[T] = []
+        self._wakeup = asyncio.Event()
+
+    def put(self, answer: T) -> None:
+        self._ready.append(answer)
+        self._wakeup.set()
+
+    async def write(self) -> None:
+        while True:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            ready, self._ready = self._ready, []
+            if ready:
+                await self._send(ready)
+
+
+class ProduceSession:
+    """Serves one produce stream."""
+
+    def __init__(
+        self, stream: Stream[Sequence[ProduceResponse], ProduceRequest], path: ProducePath, broker_credits: ByteCredits
+    ) -> None:
+        self._stream = stream
+        self._path = path
+        self._credits = (ByteCredits(STREAM_CREDIT_BYTES), broker_credits)
+        self._outbox: _Outbox[ProduceResponse] = _Outbox(stream.send)
+
+    async def run(self) -> None:
+        """Until the stream ends."""
+        await read_and_write(self._read(), self._outbox.write())
+
+    async def _read(self) -> None:
+        while True:
+            request = await self._stream.receive()
+            size = REQUEST_OVERHEAD_BYTES + sum(map(len, request.batches))
+            for credit in self._credits:
+                await credit.acquire(size)
+            self._path.submit(request, self._answer(request, size))
+
+    def _answer(self, request: ProduceRequest, size: int) -> Callable[[ProduceResponse], None]:
+        def answer(response: ProduceResponse) -> None:
+            for credit in self._credits:
+                credit.release(size)
+            if request.acks in {1, ACKS_ALL}:  # acks=0: nobody reads an answer
+                self._outbox.put(response)
+
+        return answer
+
+
+class FetchSession:
+    """Serves one fetch stream of a follower or a consumer."""
+
+    def __init__(self, stream: Stream[FetchResponse, FetchRequest], path: FetchPath) -> None:
+        self._stream = stream
+        self._path = path
+        self._open = asyncio.Semaphore(MAX_OPEN_FETCHES)
+        self._outbox: _Outbox[FetchResponse] = _Outbox(self._send)
+
+    async def run(self) -> None:
+        """Until the stream ends."""
+        await read_and_write(self._read(), self._outbox.write())
+
+    async def _read(self) -> None:
+        while True:
+            await self._open.acquire()
+            request = await self._stream.receive()
+            self._path.submit(request, self._outbox.put)
+
+    async def _send(self, responses: Sequence[FetchResponse]) -> None:
+        for response in responses:
+            await self._stream.send(response)
+            self._open.release()
