@@ -1,0 +1,76 @@
+# Every command of the project.  Paths are relative, so that the folder may have any name.
+# PYTHON=... chooses the interpreter; `.venv` is made when it is needed and kept up to date by tools/install.py.
+
+PYTHON ?= python3
+DEMO_ARGS ?=
+TEST_ARGS ?=
+BENCH ?= codec
+BENCH_ARGS ?=
+
+# make exports variables given on its command line; pytest, pip and Spark would not know ours
+unexport DEMO_ARGS TEST_ARGS BENCH BENCH_ARGS
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench proto docs clean
+
+define install
+@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+	echo "error: there is no '$(PYTHON)'. Install Python 3.11 or newer, or name one: make $@ PYTHON=/path/to/python3.11" >&2; exit 1; }
+@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "error: replog needs Python 3.11 or newer, and $(PYTHON) is $$("$(PYTHON)" -V 2>&1). Name a newer one: make $@ PYTHON=/path/to/python3.11" >&2; exit 1; }
+@"$(PYTHON)" tools/install.py $(1)
+endef
+
+help:
+	@echo "make demo   three brokers, a killed leader, every record read back, also by Spark  (DEMO_ARGS=--fast)"
+	@echo "make test   all tests                                                              (TEST_ARGS='-k codec')"
+	@echo "make lint   format, lint, types, import contracts, generated files"
+	@echo "make format put the code into shape"
+	@echo "make bench  one measurement                                                        (BENCH=log-append)"
+	@echo "make proto  write replog/pb from proto/"
+	@echo "make docs   write the generated pages"
+	@echo "make clean  remove .venv and everything that was made"
+	@echo "PYTHON=/path/to/python3.11 chooses the interpreter."
+
+demo:
+	$(call install,demo)
+	@.venv/bin/replog demo $(DEMO_ARGS)
+
+test:
+	$(call install,test)
+	@.venv/bin/python -m pytest $(TEST_ARGS)
+
+lint:
+	$(call install,dev)
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/mypy tools/install.py tools/generate.py
+	.venv/bin/lint-imports --no-logo
+	.venv/bin/pyright --pythonpath .venv/bin/python
+	.venv/bin/python tools/generate.py --check
+	.venv/bin/python -m replog.broker.config_docs | diff docs/CONFIGURATION.md -
+
+format:
+	$(call install,dev)
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+bench:
+	$(call install,bench)
+	@.venv/bin/python -m bench run $(BENCH) $(BENCH_ARGS)
+
+proto:
+	$(call install,dev)
+	.venv/bin/python tools/generate.py
+
+docs:
+	$(call install,test)
+	.venv/bin/python -m replog.broker.config_docs > docs/CONFIGURATION.md.new
+	mv docs/CONFIGURATION.md.new docs/CONFIGURATION.md
+
+clean:
+	rm -rf .venv build dist *.egg-info replog/records/_codec.c spark-warehouse artifacts metastore_db derby.log
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find replog -name '_codec*.so' -delete

@@ -1,0 +1,86 @@
+"""``python -m bench list`` and ``python -m bench run NAME [--repeat N] [--json FILE] [--directory DIR]``."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bench import environment, harness, report
+from bench.allocator import keep_freed_memory
+from bench.model import Scenario, WrongResultError
+from bench.registry import scenarios
+
+REPEAT = 5
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one command; returns the exit code: 0 done, 1 a wrong result, 2 wrong usage."""
+    options = parser().parse_args(arguments)
+    if options.command == "list":
+        return list_scenarios()
+    known = scenarios()
+    if options.name not in known:
+        Console(stderr=True).print(f"error: no scenario {options.name}; there are {', '.join(known)}", markup=False)
+        return 2
+    return run(known[options.name], options)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m bench", description="Measures replog, and others beside it.")
+    commands = top.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="show the scenarios")
+    runs = commands.add_parser("run", help="run one scenario")
+    runs.add_argument("name", help="as `list` shows it")
+    runs.add_argument("--repeat", type=positive, default=REPEAT, metavar="N", help=f"repetitions (default {REPEAT})")
+    runs.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    runs.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        metavar="DIR",
+        help="where the systems write; the disk under it is what is measured (default %(default)s)",
+    )
+    return top
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def list_scenarios() -> int:
+    table = Table("name", "question", "systems", box=None)
+    for name, scenario in scenarios().items():
+        table.add_row(name, scenario.question, ", ".join(system.name for system in scenario.systems()))
+    Console().print(table)
+    return 0
+
+
+def run(scenario: Scenario[Any], options: argparse.Namespace) -> int:
+    """Measures with a progress bar on stderr, prints the table on stdout."""
+    facts = environment.describe(options.directory) | {"malloc": keep_freed_memory()}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(scenario.name, total=harness.steps_count(scenario, options.repeat), completed=-1)
+
+        def on_step(text: str) -> None:
+            progress.update(task, description=text, advance=1)
+
+        try:
+            result = harness.run(scenario, repeat=options.repeat, directory=options.directory, on_step=on_step)
+        except (WrongResultError, OSError) as error:
+            progress.console.print(f"error: {scenario.name}: {error}", markup=False)
+            return 1
+    report.print_tables(Console(), scenario, result, facts)
+    if options.json is not None:
+        report.write_json(options.json, result, facts)
+    return 0

@@ -1,0 +1,111 @@
+"""Runs a scenario: warm-up, repetitions with the systems taking turns, medians.
+
+Why turns (A B A B, not A A B B): whatever else the machine does then falls on all systems alike, and ratios hold even
+where absolute numbers do not.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.meter import Meter
+from bench.model import Measured, Metric, Params, Row, Scenario, System, SystemT
+
+OnStep = Callable[[str], None]
+"""Told what is about to be measured, before each measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Rows in the order of cases, systems and metrics; and why systems were left out, by name."""
+
+    rows: Sequence[Row]
+    missing: Mapping[str, str]
+
+
+def steps_count(scenario: Scenario[SystemT], repeat: int) -> int:
+    """How many times `on_step` will be called."""
+    present = [system for system in scenario.systems() if system.missing() is None]
+    return len(scenario.cases()) * len(present) * (repeat + 1)
+
+
+def run(scenario: Scenario[SystemT], *, repeat: int, directory: Path, on_step: OnStep = lambda _: None) -> Result:
+    """Measures every case on every system that is there, once to warm up and `repeat` times to count.
+
+    Args:
+        scenario: what to do.
+        repeat: repetitions that count, from 1.
+        directory: where systems may write; what they write is removed.
+        on_step: for a progress display.
+
+    Raises:
+        WrongResultError: a system gave a wrong answer.
+    """
+    missing = {system.name: reason for system in scenario.systems() if (reason := system.missing()) is not None}
+    systems = [system for system in scenario.systems() if system.name not in missing]
+    with started(systems, directory):
+        rows = [
+            row
+            for params in scenario.cases()
+            for row in run_case(scenario, systems, params, repeat=repeat, on_step=on_step)
+        ]
+    return Result(rows, missing)
+
+
+@contextmanager
+def started(systems: Sequence[System], directory: Path) -> Iterator[None]:
+    """Starts the systems, each in an empty directory of its own, and stops all of them whatever happens."""
+    with ExitStack() as stack:
+        for system in systems:
+            own = stack.enter_context(tempfile.TemporaryDirectory(prefix="replog-bench-", dir=directory))
+            stack.callback(system.stop)
+            system.start(Path(own))
+        yield
+
+
+def run_case(
+    scenario: Scenario[SystemT], systems: Sequence[SystemT], params: Params, *, repeat: int, on_step: OnStep
+) -> list[Row]:
+    """One case on all systems in turn."""
+    measured: dict[str, list[Measured]] = {system.name: [] for system in systems}
+    for turn in range(repeat + 1):
+        for system in systems:
+            on_step(f"{system.name} {show_params(params)}")
+            gc.collect()
+            found = scenario.measure(system, params, Meter(system.process_ids()))
+            if turn > 0:
+                measured[system.name].append(found)
+    return [row for system in systems for row in summarize(scenario.name, system.name, params, measured[system.name])]
+
+
+def summarize(scenario: str, system: str, params: Params, measured: Sequence[Measured]) -> list[Row]:
+    """One row a metric, in the order of the first repetition."""
+    return [
+        _row(scenario, system, params, metric, [found[metric] for found in measured if metric in found])
+        for metric in measured[0]
+    ]
+
+
+def _row(scenario: str, system: str, params: Params, metric: Metric, values: Sequence[float]) -> Row:
+    return Row(
+        scenario=scenario,
+        system=system,
+        metric=metric.name,
+        unit=metric.unit,
+        params=params,
+        median=statistics.median(values),
+        low=min(values),
+        high=max(values),
+        n=len(values),
+    )
+
+
+def show_params(params: Params) -> str:
+    """Parameters on one line."""
+    return " ".join(f"{name}={value}" for name, value in params.items())

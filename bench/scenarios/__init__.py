@@ -1,0 +1,1 @@
+"""One module per performance question; each has a `SCENARIO`."""

@@ -1,0 +1,59 @@
+"""Every scenario that needs no broker, at a small size: it runs, checks its systems, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import cli, harness
+from bench.model import Scenario, WrongResultError
+from bench.scenarios.codec import CodecScenario
+from bench.scenarios.log_append import LogAppendScenario
+from bench.scenarios.log_scan import LogScanScenario
+from bench.systems.codecs import ReplogCodec
+from bench.systems.logs import PlainFile
+
+SMALL_BYTES = 256 * 1024
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [CodecScenario(at_least_s=0), LogAppendScenario(SMALL_BYTES), LogScanScenario(SMALL_BYTES)],
+    ids=lambda scenario: scenario.name,
+)
+def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
+    result = harness.run(scenario, repeat=1, directory=tmp_path)
+    present = {system.name for system in scenario.systems()} - set(result.missing)
+    assert {row.system for row in result.rows} == present
+    assert len({str(row.params) for row in result.rows}) == len(scenario.cases())
+    assert {"records_per_s", "mb_per_s", "cpu_s_per_gb"} <= {row.metric for row in result.rows}
+    assert all(row.median > 0 for row in result.rows if row.unit in {"1/s", "MB/s"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_codec_that_loses_a_record_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ReplogCodec, "decode", lambda _self, _batch: 1)
+    with pytest.raises(WrongResultError, match="does not read back"):
+        harness.run(CodecScenario(at_least_s=0), repeat=1, directory=tmp_path)
+
+
+def test_a_log_that_loses_a_batch_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(PlainFile, "append", lambda _self, _batch: None)
+    with pytest.raises(WrongResultError, match="plain-file"):
+        harness.run(LogAppendScenario(SMALL_BYTES), repeat=1, directory=tmp_path)
+
+
+def test_a_codec_that_is_not_there_says_why() -> None:
+    assert "replog.records._none" in str(ReplogCodec("none", "_none").missing())
+
+
+def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list"]) == 0
+    assert "log-scan" in capsys.readouterr().out
+    assert cli.main(["run", "no-such"]) == 2
+    assert "no scenario no-such; there are" in capsys.readouterr().err
+    for wrong in (["run", "codec", "--repeat", "0"], []):
+        with pytest.raises(SystemExit):
+            cli.main(wrong)
