@@ -1,0 +1,53 @@
+"""What Prospective and Candidate share: asking every voter for its vote until the election is decided."""
+
+from __future__ import annotations
+
+from replog_quorum.context import Context, earliest
+from replog_quorum.messages import QuorumError, Response, VoteRequest, VoteResponse
+from replog_quorum.role import Role
+from replog_quorum.transitions import Transition
+from replog_quorum.votes import VoteTally
+
+_REFUSALS = (QuorumError.INVALID_REQUEST, QuorumError.INVALID_VOTER_KEY)
+
+
+class Campaign(Role):
+    """Sends vote requests to voters that have not answered, and counts."""
+
+    def __init__(self, context: Context, now_ms: int) -> None:
+        super().__init__(context)
+        self._tally = VoteTally(context.voters, granted_by=context.node_id)
+        self._deadline_ms = context.election_deadline_ms(now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        return earliest(self._deadline_ms, self.requests.next_deadline_ms())
+
+    def handle_response(self, source: int, response: Response, now_ms: int) -> Transition | None:
+        match response:
+            case VoteResponse(error=QuorumError.NONE):
+                self._tally.record(source, granted=response.vote_granted)
+            case VoteResponse() if response.error in _REFUSALS:
+                self._tally.record(source, granted=False)
+            case _:
+                self.requests.back_off(source, now_ms)
+        return None
+
+    def _ask_for_votes(self, now_ms: int, *, pre_vote: bool) -> None:
+        for voter_id in self.requests.expire(now_ms):
+            self.requests.back_off(voter_id, now_ms)
+        for voter_id in self._tally.unanswered:
+            if self.requests.is_ready(voter_id):
+                self._send_vote_request(voter_id, now_ms, pre_vote=pre_vote)
+
+    def _send_vote_request(self, voter_id: int, now_ms: int, *, pre_vote: bool) -> None:
+        context = self._context
+        request = VoteRequest(
+            correlation_id=self.requests.begin(voter_id, now_ms),
+            voter_id=voter_id,
+            replica_id=context.node_id,
+            replica_epoch=context.epoch,
+            last_epoch=context.log.last_epoch,
+            last_offset=context.log.log_end_offset,
+            pre_vote=pre_vote,
+        )
+        context.send(voter_id, request)

@@ -1,0 +1,36 @@
+"""Candidate: has voted for itself in a new epoch and asks the others.
+
+Beyond Kafka: a candidate asks only while its whole log is on stable storage.  Otherwise it could win a vote with
+records that a crash takes away, come back as the same candidate of the same epoch, be granted the same vote again without
+a look at its log, and lead without a committed record.
+"""
+
+from __future__ import annotations
+
+from replog_quorum.campaign import Campaign
+from replog_quorum.messages import VoteRequest
+from replog_quorum.transitions import RoleName, ToLeader, ToProspective, Transition
+
+
+class Candidate(Campaign):
+    """Collects real votes.  Even when it has lost it waits for its timer, so that the others get their turn."""
+
+    name = RoleName.CANDIDATE
+
+    @property
+    def election_deadline_ms(self) -> int | None:
+        return self._deadline_ms
+
+    def poll(self, now_ms: int) -> Transition | None:
+        if self._context.is_shutting_down:
+            return ToProspective()
+        if self._tally.is_won:
+            return ToLeader(self._tally.granting_voters)
+        if now_ms >= self._deadline_ms:
+            return ToProspective()
+        if self._context.log_is_durable:
+            self._ask_for_votes(now_ms, pre_vote=False)
+        return None
+
+    def grants(self, request: VoteRequest, *, is_up_to_date: bool) -> bool:
+        return request.pre_vote and is_up_to_date

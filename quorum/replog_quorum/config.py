@@ -1,0 +1,66 @@
+"""Timers of the quorum, with Kafka's defaults (kafka-reference 2, 5.1).
+
+All values are milliseconds on the monotonic clock that the host passes to `Quorum.step`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from replog_quorum.errors import QuorumConfigError
+
+_MAX_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumConfig:
+    """How long the core waits before it acts.
+
+    Raises:
+        QuorumConfigError: a value is outside 1 to 3,600,000 ms, or the fetch wait does not fit into a timeout.
+    """
+
+    election_timeout_ms: int = 1000
+    """Lower bound of the random election timeout, which is drawn from [T, 2T).  Must exceed a round trip and
+    two fsyncs many times over: too small means split votes, too large a longer time without a leader."""
+
+    fetch_timeout_ms: int = 2000
+    """How long a follower goes without a good fetch before it asks for votes (a random part of up to a
+    quarter of the election timeout comes on top, so that not all followers stand at once).  A leader resigns after 1.5 times
+    this without fetches of a majority (check-quorum), and repeats BeginQuorumEpoch every half of it."""
+
+    request_timeout_ms: int = 2000
+    """After this a request without an answer counts as failed.  Too small repeats requests a slow peer still works on."""
+
+    retry_backoff_ms: int = 20
+    """Pause before the next request to a peer that failed or could not help.  Too small is a busy loop."""
+
+    election_backoff_max_ms: int = 1000
+    """Longest wait of a voter that the resigning leader did not prefer as its successor."""
+
+    fetch_max_wait_ms: int = 500
+    """How long a leader may hold a fetch that has nothing new.  Must be below both timeouts, or a quiet
+    leader looks dead."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value: object = getattr(self, field.name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MAX_MS:
+                raise QuorumConfigError(field.name, value, f"must be an int from 1 to {_MAX_MS} (milliseconds)")
+        ceiling = min(self.fetch_timeout_ms, self.request_timeout_ms)
+        if self.fetch_max_wait_ms >= ceiling:
+            raise QuorumConfigError(
+                "fetch_max_wait_ms",
+                self.fetch_max_wait_ms,
+                f"must be below fetch_timeout_ms and request_timeout_ms ({ceiling} ms)",
+            )
+
+    @property
+    def check_quorum_timeout_ms(self) -> int:
+        """How long a leader leads without hearing from a majority (kafka-reference 5.3)."""
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_quorum_interval_ms(self) -> int:
+        """How often a leader repeats BeginQuorumEpoch to a voter that does not fetch."""
+        return max(1, self.fetch_timeout_ms // 2)

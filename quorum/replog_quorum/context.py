@@ -1,0 +1,164 @@
+"""What all roles of one node share: identity, log view, election state, and the effects of the current step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from replog_quorum.arithmetic import UNKNOWN_OFFSET
+from replog_quorum.config import QuorumConfig
+from replog_quorum.messages import (
+    Effect,
+    ElectionState,
+    HighWatermarkAdvanced,
+    LogView,
+    PersistElectionState,
+    Request,
+    Response,
+    Send,
+)
+from replog_quorum.requests import RequestTracker
+
+
+class Outbox:
+    """Collects the effects of one step, with whatever follows a persist inside its `then`.
+
+    Several changes of the election state within one step (a higher epoch, then a vote in it) become one write of the
+    last one: everything that depends on any of them waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self._state: ElectionState | None = None
+        self._then: list[Effect] = []
+
+    def emit(self, effect: Effect) -> None:
+        """Add an effect; behind the barrier if this step has one."""
+        (self._effects if self._state is None else self._then).append(effect)
+
+    def persist(self, state: ElectionState) -> None:
+        """Open the barrier, or raise the state that an open one writes."""
+        self._state = state
+
+    def drain(self) -> tuple[Effect, ...]:
+        """Hand over everything and start anew."""
+        effects = list(self._effects)
+        if self._state is not None:
+            effects.append(PersistElectionState(self._state, tuple(self._then)))
+        self._effects, self._state, self._then = [], None, []
+        return tuple(effects)
+
+
+class Context:
+    """Shared state of one node.  Owned by its `RoleMachine`; roles read it and emit effects through it.
+
+    Invariants:
+        - `election` is what the disk holds once the effects so far are done, so it never differs from what was told;
+        - `high_watermark` never decreases.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        voters: Sequence[int],
+        log: LogView,
+        election: ElectionState,
+        config: QuorumConfig,
+        rng: random.Random,
+    ) -> None:
+        self.node_id = node_id
+        self.voters = tuple(sorted(voters))
+        self.other_voters = tuple(voter_id for voter_id in self.voters if voter_id != node_id)
+        self.is_voter = node_id in self.voters
+        self.log = log
+        self.config = config
+        self.election = election
+        self.high_watermark = UNKNOWN_OFFSET
+        self.is_shutting_down = False
+        self._rng = rng
+        self._outbox = Outbox()
+        # A restarted node must not take answers to its earlier life for its own: start somewhere else each time.
+        self._last_correlation_id = int(rng.random() * 2**31)
+
+    @property
+    def epoch(self) -> int:
+        """Current leader epoch."""
+        return self.election.epoch
+
+    @property
+    def is_sole_voter(self) -> bool:
+        """Whether this node is the whole quorum."""
+        return self.is_voter and not self.other_voters
+
+    @property
+    def log_is_durable(self) -> bool:
+        """Whether a crash now would take nothing from the end of the log."""
+        return self.log.flushed_offset >= self.log.log_end_offset
+
+    def new_requests(self) -> RequestTracker:
+        """A tracker for a new role."""
+        return RequestTracker(
+            self._next_correlation_id,
+            timeout_ms=self.config.request_timeout_ms,
+            backoff_ms=self.config.retry_backoff_ms,
+        )
+
+    def election_deadline_ms(self, now_ms: int) -> int:
+        """A random election timeout from now: T + [0, T)."""
+        timeout_ms = self.config.election_timeout_ms
+        return now_ms + timeout_ms + int(self._rng.random() * timeout_ms)
+
+    def fetch_timeout_ms(self) -> int:
+        """How long a follower waits for a good fetch: the configured time and up to a quarter of an election timeout.
+
+        Kafka has no random part.  A leader answers waiting fetches at one moment, so without it all followers of a dead
+        leader stand at once and split the vote, which costs another election timeout.
+        """
+        return self.config.fetch_timeout_ms + int(self._rng.random() * self.config.election_timeout_ms / 4)
+
+    def pick(self, node_ids: Sequence[int]) -> int | None:
+        """One of `node_ids` at random; None when there is none."""
+        return node_ids[int(self._rng.random() * len(node_ids))] if node_ids else None
+
+    def emit(self, effect: Effect) -> None:
+        """Add an effect to this step."""
+        self._outbox.emit(effect)
+
+    def send(self, destination: int, message: Request | Response) -> None:
+        """Add a `Send`."""
+        self._outbox.emit(Send(destination, message))
+
+    def drain(self) -> tuple[Effect, ...]:
+        """Effects of this step."""
+        return self._outbox.drain()
+
+    def persist(self, election: ElectionState) -> None:
+        """Change the election state; what this step emits from here on waits for the disk."""
+        if election != self.election:
+            self.election = election
+            self._outbox.persist(election)
+
+    def rewrite_election_state(self) -> None:
+        """Write the election state although it did not change in memory: the disk holds something else."""
+        self._outbox.persist(self.election)
+
+    def vote_for(self, candidate_id: int) -> None:
+        """Give this epoch's vote."""
+        self.persist(replace(self.election, voted_id=candidate_id))
+
+    def advance_high_watermark(self, high_watermark: int) -> None:
+        """Announce a higher high watermark; anything else changes nothing."""
+        if high_watermark > self.high_watermark:
+            self.high_watermark = high_watermark
+            self._outbox.emit(HighWatermarkAdvanced(high_watermark))
+
+    def _next_correlation_id(self) -> int:
+        self._last_correlation_id += 1
+        return self._last_correlation_id
+
+
+def earliest(*deadlines_ms: int | None) -> int | None:
+    """The first of several deadlines; None when there is none."""
+    return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)

@@ -1,0 +1,197 @@
+"""The current role and the way from one to the next: the only place where roles are exchanged."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from replog_quorum.candidate import Candidate
+from replog_quorum.context import Context
+from replog_quorum.errors import QuorumInvariantError
+from replog_quorum.follower import Follower
+from replog_quorum.leader import Leader
+from replog_quorum.messages import (
+    AppendLeaderChange,
+    BecameLeader,
+    ElectionState,
+    FetchRequest,
+    FetchResponse,
+    LeaderChanged,
+    LostLeadership,
+    QuorumError,
+)
+from replog_quorum.prospective import Prospective
+from replog_quorum.resigned import Resigned
+from replog_quorum.role import Role
+from replog_quorum.transitions import (
+    RoleName,
+    ToCandidate,
+    ToFollower,
+    ToLeader,
+    ToProspective,
+    ToResigned,
+    ToUnattached,
+    Transition,
+    check_transition,
+)
+from replog_quorum.unattached import Unattached
+
+
+class RoleMachine:
+    """Holds the one current role of a node.
+
+    Invariants:
+        - a durable transition (all but those to Prospective and Resigned) persists before anything of the new role
+          leaves the node;
+        - there is one leader per epoch, and the epoch never decreases;
+        - `LeaderChanged` follows every change of (leader, epoch) once.
+    """
+
+    def __init__(self, context: Context, now_ms: int) -> None:
+        self.context = context
+        self.role: Role = initial_role(context, now_ms)
+        self._reported: tuple[int | None, int] = (None, 0)
+
+    def settle(self, now_ms: int) -> None:
+        """Let the role act until it wants no change, then report who leads."""
+        while (transition := self.role.poll(now_ms)) is not None:
+            self.become(transition, now_ms)
+        leadership = (self.role.leader_id, self.context.epoch)
+        if leadership != self._reported:
+            self._reported = leadership
+            self.context.emit(LeaderChanged(*leadership))
+
+    def observe(self, epoch: int, leader_id: int | None) -> Transition | None:
+        """What a peer's view of (epoch, leader) makes of this node; None when it is nothing new.
+
+        Raises:
+            QuorumInvariantError: the view names a second leader of the current epoch, or this node as the leader of
+                an epoch in which it was not elected.
+        """
+        context = self.context
+        if epoch < context.epoch:
+            return None
+        if leader_id is not None and leader_id not in context.voters:
+            leader_id = None  # of another configuration: not somebody to follow
+        if leader_id == context.node_id and (epoch, leader_id) != (context.epoch, context.election.leader_id):
+            raise QuorumInvariantError(f"node {leader_id} is said to lead epoch {epoch}, to which it was not elected")
+        if epoch > context.epoch:
+            return ToUnattached(epoch) if leader_id is None else ToFollower(leader_id, epoch)
+        known_id = context.election.leader_id
+        if leader_id is None or leader_id == known_id:
+            return None
+        if known_id is not None:
+            raise QuorumInvariantError(f"two leaders in epoch {epoch}: {known_id} and {leader_id}")
+        return ToFollower(leader_id, epoch)
+
+    def become(self, transition: Transition, now_ms: int) -> None:
+        """Carry out a transition.
+
+        Raises:
+            QuorumInvariantError: the transition table does not list it.
+        """
+        old, context = self.role, self.context
+        check_transition(old.name, _name_after(transition), context.epoch, _epoch_after(transition, context.epoch))
+        if isinstance(old, Leader):
+            context.emit(LostLeadership(old.epoch))
+        match transition:
+            case ToUnattached():
+                self.role = self._unattached(transition, now_ms)
+            case ToProspective():
+                self.role = Prospective(context, now_ms)
+            case ToCandidate():
+                context.persist(ElectionState(context.epoch + 1, None, context.node_id))
+                self.role = Candidate(context, now_ms)
+            case ToFollower():
+                self.role = self._follower(transition, now_ms)
+            case ToLeader():
+                self.role = self._leader(transition, now_ms)
+            case ToResigned():
+                self.role = Resigned(context, transition.preferred_candidates, now_ms)
+            case _ as unreachable:
+                assert_never(unreachable)
+        if isinstance(old, Leader):
+            self._dismiss_parked_fetches(old)
+
+    def not_leader_response(self, request: FetchRequest, error: QuorumError) -> FetchResponse:
+        """Refuse a fetch and say who leads, as far as known."""
+        return FetchResponse(
+            correlation_id=request.correlation_id,
+            replica_id=self.context.node_id,
+            error=error,
+            leader_id=self.role.leader_id,
+            leader_epoch=self.context.epoch,
+            high_watermark=-1,
+            log_start_offset=self.context.log.log_start_offset,
+        )
+
+    def _unattached(self, transition: ToUnattached, now_ms: int) -> Role:
+        deadline_ms = transition.election_deadline_ms
+        if deadline_ms is None:
+            deadline_ms = self.role.election_deadline_ms  # a running timer goes on: newcomers do not postpone it
+        if transition.epoch > self.context.epoch:
+            self.context.persist(ElectionState(transition.epoch))
+        return Unattached(self.context, now_ms, deadline_ms)
+
+    def _follower(self, transition: ToFollower, now_ms: int) -> Role:
+        is_same_epoch = transition.epoch == self.context.epoch
+        voted_id = self.context.election.voted_id if is_same_epoch else None
+        self.context.persist(ElectionState(transition.epoch, transition.leader_id, voted_id))
+        return Follower(self.context, transition.leader_id, now_ms)
+
+    def _leader(self, transition: ToLeader, now_ms: int) -> Role:
+        context = self.context
+        context.persist(ElectionState(context.epoch, context.node_id, context.node_id))
+        leader = Leader(context, now_ms)
+        context.emit(AppendLeaderChange(leader.epoch, context.node_id, context.voters, transition.granting_voters))
+        context.emit(BecameLeader(leader.epoch, leader.epoch_start_offset))
+        return leader
+
+    def _dismiss_parked_fetches(self, leader: Leader) -> None:
+        for fetch in leader.take_parked_fetches():
+            error = QuorumError.NOT_LEADER_OR_FOLLOWER
+            self.context.send(fetch.source, self.not_leader_response(fetch.request, error))
+
+
+def initial_role(context: Context, now_ms: int) -> Role:
+    """The role a node starts in, from what its disk says (kafka-reference 5.1).
+
+    A former leader never continues its epoch; a candidate does (nobody else can have its own vote).
+    """
+    election = context.election
+    if election.leader_id is not None and election.leader_id != context.node_id:
+        return Follower(context, election.leader_id, now_ms)
+    if not context.is_voter:
+        return Unattached(context, now_ms, None)
+    if election.leader_id == context.node_id:
+        return Resigned(context, (), now_ms)
+    if election.voted_id == context.node_id:
+        return Candidate(context, now_ms)
+    return Unattached(context, now_ms, None)
+
+
+def _name_after(transition: Transition) -> RoleName:
+    match transition:
+        case ToUnattached():
+            return RoleName.UNATTACHED
+        case ToProspective():
+            return RoleName.PROSPECTIVE
+        case ToCandidate():
+            return RoleName.CANDIDATE
+        case ToFollower():
+            return RoleName.FOLLOWER
+        case ToLeader():
+            return RoleName.LEADER
+        case ToResigned():
+            return RoleName.RESIGNED
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def _epoch_after(transition: Transition, epoch: int) -> int:
+    match transition:
+        case ToUnattached() | ToFollower():
+            return transition.epoch
+        case ToCandidate():
+            return epoch + 1
+        case _:
+            return epoch

@@ -1,0 +1,326 @@
+"""The small parts of the quorum, one rule per test."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replog_quorum import (
+    Appended,
+    BecameLeader,
+    ElectionState,
+    EpochEnd,
+    FetchRequest,
+    FetchResponse,
+    Flushed,
+    HighWatermarkAdvanced,
+    PersistElectionState,
+    Quorum,
+    QuorumConfig,
+    QuorumConfigError,
+    QuorumError,
+    QuorumInvariantError,
+    Received,
+    Send,
+    SendFailed,
+    SendFetchedData,
+    Tick,
+    arithmetic,
+)
+from replog_quorum.context import Outbox
+from replog_quorum.messages import LostLeadership
+from replog_quorum.progress import OBSERVER_SESSION_TIMEOUT_MS
+from replog_quorum.requests import RequestTracker
+from replog_quorum.transitions import RoleName, check_transition
+from replog_quorum.votes import VoteTally
+from tests.sim.quorum_simulation import SimLog
+
+OFFSETS = st.lists(st.integers(-1, 20), min_size=1, max_size=7)
+
+
+def sole_voter(log: SimLog) -> Quorum:
+    quorum = Quorum(
+        node_id=1, voters=(1,), log=log, election_state=None, config=QuorumConfig(), rng=random.Random(1), now_ms=0
+    )
+    quorum.start(0)
+    log.append(1, 0)
+    log.flushed_offset = 1
+    quorum.step(Appended(1), 0)
+    assert quorum.step(Flushed(1), 0) == (HighWatermarkAdvanced(1),)
+    return quorum
+
+
+def fetch(offset: int = 1, *, epoch: int = 1, replica_id: int = 9) -> Received:
+    request = FetchRequest(7, replica_id, epoch, offset, epoch, high_watermark=1, max_wait_ms=500)
+    return Received(replica_id, request)
+
+
+def follower(log: SimLog) -> tuple[Quorum, FetchRequest]:
+    stored = ElectionState(3, 2, None)
+    quorum = Quorum(
+        node_id=1,
+        voters=(1, 2, 3),
+        log=log,
+        election_state=stored,
+        config=QuorumConfig(),
+        rng=random.Random(1),
+        now_ms=0,
+    )
+    (sent,) = [e for e in quorum.start(0) if isinstance(e, Send)]
+    assert sent.destination == 2
+    assert isinstance(sent.message, FetchRequest)
+    return quorum, sent.message
+
+
+def good_answer(request: FetchRequest) -> FetchResponse:
+    return FetchResponse(request.correlation_id, 2, QuorumError.NONE, 2, 3, high_watermark=-1, log_start_offset=0)
+
+
+@given(OFFSETS)
+def test_majority_end_offset_is_reached_by_a_majority_and_is_the_largest_such(ends: list[int]) -> None:
+    offset = arithmetic.majority_end_offset(ends)
+    needed = arithmetic.majority_size(len(ends))
+    assert sum(end >= offset for end in ends) >= needed
+    assert sum(end > offset for end in ends) < needed
+
+
+def test_high_watermark_waits_for_the_leaders_own_epoch() -> None:
+    """Raft 5.4.2: reaching the epoch's start is not enough."""
+    assert arithmetic.high_watermark(-1, {1: 5, 2: 5, 3: 0}, 5) == -1
+    assert arithmetic.high_watermark(-1, {1: 6, 2: 6, 3: 0}, 5) == 6
+    assert arithmetic.high_watermark(8, {1: 6, 2: 6, 3: 0}, 5) == 8
+
+
+@pytest.mark.parametrize(
+    ("diverging", "local", "expected"),
+    [
+        (EpochEnd(3, 4), EpochEnd(3, 6), 4),  # both know the epoch: the smaller end
+        (EpochEnd(3, 8), EpochEnd(3, 6), 6),
+        (EpochEnd(3, 4), EpochEnd(2, 5), 5),  # it is unknown here: where the last one below it ends
+        (EpochEnd(0, 0), EpochEnd(2, 5), 0),  # the leader has nothing in common with us
+    ],
+)
+def test_truncation_offset(diverging: EpochEnd, local: EpochEnd, expected: int) -> None:
+    assert arithmetic.truncation_offset(diverging, local, 9) == expected
+
+
+def test_successors_wait_by_rank() -> None:
+    waits = [arithmetic.successor_backoff_ms(node_id, (4, 2, 3), 1000) for node_id in (4, 2, 3, 9)]
+    assert waits == [0, 250, 500, 1000]
+
+
+@pytest.mark.parametrize("field", QuorumConfig.__slots__)
+@pytest.mark.parametrize("value", [0, -1, 3_600_001, True, 1.5])
+def test_config_names_the_field_out_of_range(field: str, value: object) -> None:
+    with pytest.raises(QuorumConfigError) as caught:
+        replace(QuorumConfig(), **{field: value})
+    assert (caught.value.field, caught.value.value) == (field, value)
+
+
+def test_config_keeps_the_fetch_wait_below_the_timeouts() -> None:
+    with pytest.raises(QuorumConfigError) as caught:
+        QuorumConfig(fetch_max_wait_ms=2000)
+    assert caught.value.field == "fetch_max_wait_ms"
+
+
+@pytest.mark.parametrize("voters", [(), (1, 1, 2), (-1, 2, 3)])
+def test_voter_ids_are_checked(voters: tuple[int, ...]) -> None:
+    with pytest.raises(QuorumConfigError):
+        Quorum(
+            node_id=1,
+            voters=voters,
+            log=SimLog(),
+            election_state=None,
+            config=QuorumConfig(),
+            rng=random.Random(1),
+            now_ms=0,
+        )
+
+
+def test_transitions_outside_the_table_are_refused() -> None:
+    check_transition(RoleName.PROSPECTIVE, RoleName.CANDIDATE, 4, 5)
+    for old, new, epoch in [
+        (RoleName.FOLLOWER, RoleName.LEADER, 4),
+        (RoleName.RESIGNED, RoleName.LEADER, 4),
+        (RoleName.PROSPECTIVE, RoleName.CANDIDATE, 6),
+        (RoleName.FOLLOWER, RoleName.UNATTACHED, 3),
+    ]:
+        with pytest.raises(QuorumInvariantError):
+            check_transition(old, new, 4, epoch)
+
+
+def test_two_changes_of_the_election_state_are_one_write() -> None:
+    outbox = Outbox()
+    before, after = LostLeadership(1), LostLeadership(2)
+    outbox.emit(before)
+    outbox.persist(ElectionState(5))
+    outbox.persist(ElectionState(5, None, 3))
+    outbox.emit(after)
+    assert outbox.drain() == (before, PersistElectionState(ElectionState(5, None, 3), (after,)))
+    assert outbox.drain() == ()
+
+
+def test_an_answer_is_taken_once() -> None:
+    tracker = RequestTracker(iter(range(10, 20)).__next__, timeout_ms=100, backoff_ms=20)
+    first = tracker.begin(2, 0)
+    assert not tracker.complete(3, first)
+    assert not tracker.complete(2, first + 1)
+    assert tracker.complete(2, first)
+    assert not tracker.complete(2, first)
+
+
+def test_a_request_times_out_and_a_pause_ends() -> None:
+    tracker = RequestTracker(iter(range(10, 20)).__next__, timeout_ms=100, backoff_ms=20)
+    tracker.begin(2, 0)
+    tracker.back_off(3, 0)
+    assert (tracker.is_ready(3), tracker.next_deadline_ms()) == (False, 20)
+    assert tracker.expire(20) == ()
+    assert tracker.is_ready(3)
+    assert tracker.expire(99) == ()
+    assert tracker.expire(100) == (2,)
+    assert tracker.next_deadline_ms() is None
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=8))
+def test_a_tally_is_never_won_and_lost(answers: list[tuple[int, bool]]) -> None:
+    tally = VoteTally((1, 2, 3, 4, 5), granted_by=1)
+    for voter_id, granted in answers:
+        tally.record(voter_id, granted=granted)
+    assert not (tally.is_won and tally.is_lost)
+    assert set(tally.granting_voters) <= {1, 2, 3, 4, 5}
+
+
+def test_start_and_step_keep_their_order() -> None:
+    log = SimLog()
+    quorum = Quorum(
+        node_id=1, voters=(1,), log=log, election_state=None, config=QuorumConfig(), rng=random.Random(1), now_ms=0
+    )
+    with pytest.raises(QuorumInvariantError):
+        quorum.step(Tick(), 0)
+    (persist,) = quorum.start(0)
+    assert isinstance(persist, PersistElectionState)
+    assert BecameLeader(1, 0) in persist.then
+    with pytest.raises(QuorumInvariantError):
+        quorum.start(0)
+
+
+def test_a_waiting_fetch_is_answered_by_the_append() -> None:
+    log = SimLog()
+    quorum = sole_voter(log)
+    assert quorum.step(fetch(), 10) == ()
+    log.append(1, 0)
+    (sent,) = quorum.step(Appended(2), 20)
+    assert isinstance(sent, SendFetchedData)
+    assert (sent.destination, sent.fetch_offset, sent.response.high_watermark) == (9, 1, 1)
+
+
+def test_a_waiting_fetch_is_answered_by_the_high_watermark() -> None:
+    log = SimLog()
+    quorum = sole_voter(log)
+    log.append(1, 0)
+    quorum.step(Appended(2), 10)
+    assert quorum.step(fetch(2), 10) == ()
+    log.flushed_offset = 2
+    advanced, sent = quorum.step(Flushed(2), 20)
+    assert advanced == HighWatermarkAdvanced(2)
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, FetchResponse)
+    assert sent.message.high_watermark == 2
+
+
+def test_a_waiting_fetch_is_answered_empty_in_time() -> None:
+    quorum = sole_voter(SimLog())
+    quorum.step(fetch(), 10)
+    assert quorum.next_deadline_ms() == 510
+    assert quorum.step(Tick(), 509) == ()
+    (sent,) = quorum.step(Tick(), 510)
+    assert isinstance(sent, Send)
+
+
+def test_an_old_flush_does_not_count_what_the_log_does_not_hold_on_disk() -> None:
+    log = SimLog()
+    quorum = sole_voter(log)
+    log.append(1, 0)
+    quorum.step(Appended(2), 10)
+    assert quorum.step(Flushed(5), 20) == ()
+    assert quorum.status().high_watermark == 1
+
+
+def test_silent_observers_are_forgotten() -> None:
+    quorum = sole_voter(SimLog())
+    quorum.step(fetch(), 10)
+    assert quorum.status().observer_end_offsets == {9: 1}
+    quorum.step(Tick(), 10 + OBSERVER_SESSION_TIMEOUT_MS)
+    assert quorum.status().observer_end_offsets == {}
+
+
+def test_one_fetch_is_in_flight() -> None:
+    quorum, request = follower(SimLog())
+    assert quorum.step(Tick(), 100) == ()
+    (sent,) = quorum.step(Received(2, good_answer(request)), 200)
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, FetchRequest)
+    assert sent.message.correlation_id != request.correlation_id
+
+
+def test_a_doubled_answer_changes_nothing() -> None:
+    quorum, request = follower(SimLog())
+    quorum.step(Received(2, good_answer(request)), 200)
+    assert quorum.step(Received(2, good_answer(request)), 200) == ()
+
+
+def test_after_a_failed_fetch_another_voter_is_asked_then_the_leader_again() -> None:
+    quorum, request = follower(SimLog())
+    (asked,) = quorum.step(SendFailed(2, request.correlation_id), 10)
+    assert isinstance(asked, Send)
+    assert asked.destination == 3
+    assert isinstance(asked.message, FetchRequest)
+    assert quorum.step(SendFailed(3, asked.message.correlation_id), 12) == ()  # the leader pauses until 30 ms
+    assert quorum.next_deadline_ms() == 30
+    (again,) = quorum.step(Tick(), 30)
+    assert isinstance(again, Send)
+    assert again.destination == 2
+
+
+def test_data_that_brings_nothing_new_is_no_busy_loop() -> None:
+    """The host dropped what came (corrupt, or of a later epoch): the next fetch waits for the backoff."""
+    quorum, request = follower(SimLog())
+    quorum.step(Received(2, replace(good_answer(request), batches=b"x")), 10)
+    assert quorum.step(Appended(0), 10) == ()
+    assert quorum.next_deadline_ms() == 30
+
+
+def test_a_leader_of_another_configuration_is_not_followed() -> None:
+    quorum, request = follower(SimLog())
+    answer = replace(good_answer(request), error=QuorumError.FENCED_LEADER_EPOCH, leader_id=77, leader_epoch=9)
+    quorum.step(Received(2, answer), 10)
+    assert (quorum.status().role, quorum.status().epoch) == ("Unattached", 9)
+
+
+def test_nobody_but_this_node_knows_whether_it_leads() -> None:
+    quorum, request = follower(SimLog())
+    with pytest.raises(QuorumInvariantError):
+        quorum.step(Received(2, replace(good_answer(request), leader_id=1, leader_epoch=9)), 10)
+
+
+def test_a_log_of_a_later_epoch_outdates_quorum_state() -> None:
+    log = SimLog()
+    log.append(8, 0)
+    log.flushed_offset = 1
+    quorum = Quorum(
+        node_id=1,
+        voters=(1, 2, 3),
+        log=log,
+        election_state=ElectionState(3, 1, 1),
+        config=QuorumConfig(),
+        rng=random.Random(1),
+        now_ms=0,
+    )
+    (persist,) = quorum.start(0)
+    assert isinstance(persist, PersistElectionState)
+    assert persist.state == ElectionState(8)
