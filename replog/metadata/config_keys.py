@@ -1,0 +1,158 @@
+"""The configuration of topics: names, types, ranges and defaults, Kafka's (kafka-reference 2), in one table.
+
+A value is looked up in three places, the first that has it wins: the topic, the cluster-wide default (resource type
+BROKER with the empty name, where some keys have another name), the default here.  Values travel as text, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from replog.errors import ConfigError
+from replog.metadata.records import ResourceType
+
+ConfigValue: TypeAlias = int | bool | str
+
+_INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
+_WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+class FlushPolicy(StrEnum):
+    """When a record counts as stored (`flush.policy`, architecture 5)."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    OS = "os"
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerType:
+    """A whole number in [minimum, maximum]."""
+
+    minimum: int
+    maximum: int
+
+    def parse(self, text: str) -> int:
+        """Raises ValueError with the reason."""
+        digits = text.strip()
+        if not digits.removeprefix("-").isdecimal() or not digits.isascii():
+            raise ValueError(f"not a whole number; {self}")
+        value = int(digits)
+        if not self.minimum <= value <= self.maximum:
+            raise ValueError(f"out of range; {self}")
+        return value
+
+    def __str__(self) -> str:
+        return f"expected a whole number from {self.minimum:,} to {self.maximum:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceType:
+    """One of a few words."""
+
+    choices: tuple[str, ...]
+
+    def parse(self, text: str) -> str:
+        """Raises ValueError with the reason."""
+        if text.strip() not in self.choices:
+            raise ValueError(str(self))
+        return text.strip()
+
+    def __str__(self) -> str:
+        return f"expected one of: {', '.join(self.choices)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanType:
+    """`true` or `false`, in any case."""
+
+    def parse(self, text: str) -> bool:
+        """Raises ValueError with the reason."""
+        word = text.strip().lower()
+        if word not in {"true", "false"}:
+            raise ValueError(str(self))
+        return word == "true"
+
+    def __str__(self) -> str:
+        return "expected true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One configuration of topics.
+
+    Attributes:
+        name: the topic configuration.
+        cluster_name: its name as cluster-wide default.
+    """
+
+    name: str
+    cluster_name: str
+    type: IntegerType | ChoiceType | BooleanType
+    default: ConfigValue
+
+    def parse(self, text: str) -> ConfigValue:
+        """The value that `text` states.
+
+        Raises:
+            ConfigError: not of the type, or out of range.
+        """
+        try:
+            return self.type.parse(text)
+        except ValueError as error:
+            raise ConfigError(self.name, text, f'{self.name} = "{text}": {error}') from error
+
+
+MIN_INSYNC_REPLICAS = ConfigKey("min.insync.replicas", "min.insync.replicas", IntegerType(1, _INT32_MAX), 1)
+RETENTION_MS = ConfigKey("retention.ms", "log.retention.ms", IntegerType(-1, _INT64_MAX), _WEEK_MS)
+RETENTION_BYTES = ConfigKey("retention.bytes", "log.retention.bytes", IntegerType(-1, _INT64_MAX), -1)
+SEGMENT_BYTES = ConfigKey("segment.bytes", "log.segment.bytes", IntegerType(2**20, _INT32_MAX), 2**30)
+SEGMENT_MS = ConfigKey("segment.ms", "log.roll.ms", IntegerType(1, _INT64_MAX), _WEEK_MS)
+MAX_MESSAGE_BYTES = ConfigKey("max.message.bytes", "message.max.bytes", IntegerType(0, _INT32_MAX), 2**20 + 12)
+CLEANUP_POLICY = ConfigKey("cleanup.policy", "log.cleanup.policy", ChoiceType(("delete",)), "delete")
+FLUSH_POLICY = ConfigKey(
+    "flush.policy", "flush.policy", ChoiceType(tuple(policy.value for policy in FlushPolicy)), FlushPolicy.AUTO.value
+)
+UNCLEAN_LEADER_ELECTION_ENABLE = ConfigKey(
+    "unclean.leader.election.enable", "unclean.leader.election.enable", BooleanType(), default=False
+)
+MESSAGE_TIMESTAMP_TYPE = ConfigKey(
+    "message.timestamp.type",
+    "log.message.timestamp.type",
+    ChoiceType(("CreateTime", "LogAppendTime")),
+    "CreateTime",
+)
+
+CONFIG_KEYS: tuple[ConfigKey, ...] = (
+    MIN_INSYNC_REPLICAS,
+    RETENTION_MS,
+    RETENTION_BYTES,
+    SEGMENT_BYTES,
+    SEGMENT_MS,
+    MAX_MESSAGE_BYTES,
+    CLEANUP_POLICY,
+    FLUSH_POLICY,
+    UNCLEAN_LEADER_ELECTION_ENABLE,
+    MESSAGE_TIMESTAMP_TYPE,
+)
+_BY_NAME = {
+    ResourceType.TOPIC: {key.name: key for key in CONFIG_KEYS},
+    ResourceType.BROKER: {key.cluster_name: key for key in CONFIG_KEYS},
+}
+
+
+def config_key_or_raise(resource_type: ResourceType, name: str) -> ConfigKey:
+    """The key called `name` on resources of this type.
+
+    Raises:
+        ConfigError: unknown; the message names the nearest valid name.
+    """
+    keys = _BY_NAME[resource_type]
+    if (key := keys.get(name)) is not None:
+        return key
+    nearest = difflib.get_close_matches(name, keys, n=1, cutoff=0.0)[0]
+    raise ConfigError(name, None, f'unknown configuration "{name}". Did you mean "{nearest}"? ({keys[nearest].type})')

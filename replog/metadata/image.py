@@ -1,0 +1,116 @@
+"""The cluster as one node knows it: an immutable picture of the metadata log up to one offset.
+
+A broker holds one image and swaps it for the next, so a reader never sees half a change.  The next image is made by
+`replog.metadata.delta` and shares everything that did not change: a change of one topic copies the table of topics
+(one pointer each) and the partitions of that topic, never the partitions of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from uuid import UUID
+
+from replog.metadata.config_keys import CONFIG_KEYS, ConfigKey, ConfigValue
+from replog.metadata.records import ResourceType
+from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
+
+ConfigResource: TypeAlias = tuple[ResourceType, str]
+"""(type, name); the name "" is the cluster-wide default."""
+
+CLUSTER_DEFAULTS: ConfigResource = (ResourceType.BROKER, "")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic. `partitions` is complete and never changed in place."""
+
+    name: str
+    topic_id: UUID
+    partitions: Mapping[int, PartitionRegistration]
+
+
+def _no_brokers() -> Mapping[int, BrokerRegistration]:
+    return {}
+
+
+def _no_topics_by_id() -> Mapping[UUID, TopicImage]:
+    return {}
+
+
+def _no_topics_by_name() -> Mapping[str, TopicImage]:
+    return {}
+
+
+def _no_configs() -> Mapping[ConfigResource, Mapping[str, str]]:
+    return {}
+
+
+def _no_features() -> Mapping[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything the metadata log says below `end_offset`.
+
+    The mappings are never changed in place, by nobody; the empty image is `MetadataImage()`.
+
+    Attributes:
+        configs: text values that were set, by resource; `config_value` applies the defaults.
+        next_producer_id: first producer id that has not been handed out as part of a block.
+        end_offset: end (exclusive) of what has been replayed.
+        epoch: leader epoch of the last batch replayed, -1 for none.
+    """
+
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=_no_brokers)
+    topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=_no_topics_by_id)
+    topics_by_name: Mapping[str, TopicImage] = field(default_factory=_no_topics_by_name)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_no_configs)
+    features: Mapping[str, int] = field(default_factory=_no_features)
+    next_producer_id: int = 0
+    end_offset: int = 0
+    epoch: int = -1
+
+    def partition(self, topic_id: UUID, partition_id: int) -> PartitionRegistration | None:
+        """The partition, or None when the topic or the partition is unknown."""
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.partitions.get(partition_id)
+
+    def config_value(self, topic_name: str, key: ConfigKey) -> ConfigValue:
+        """The value in force for a topic: its own, else the cluster's default, else the default of `key`."""
+        text = self.configs.get((ResourceType.TOPIC, topic_name), {}).get(key.name)
+        if text is None:
+            text = self.configs.get(CLUSTER_DEFAULTS, {}).get(key.cluster_name)
+        return key.default if text is None else key.parse(text)
+
+    def topic_configs(self, topic_name: str) -> dict[str, ConfigValue]:
+        """Every configuration in force for a topic, by topic configuration name."""
+        return {key.name: self.config_value(topic_name, key) for key in CONFIG_KEYS}
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedReport:
+    """A partition that gets no leader before this broker has told how far its replica reaches."""
+
+    topic_name: str
+    topic_id: UUID
+    partition_id: int
+
+
+def awaiting_report(image: MetadataImage, broker_id: int) -> list[AwaitedReport]:
+    """The partitions whose `recovered` election waits for a `ReportReplicas` of this broker.
+
+    Reports live in the memory of the active controller only, so the broker repeats them (with its heartbeats, say)
+    for as long as a partition is listed here, under its current broker epoch.
+
+    Returns:
+        In order of topic name and partition; empty when nothing waits.
+    """
+    return [
+        AwaitedReport(name, topic.topic_id, partition_id)
+        for name, topic in sorted(image.topics_by_name.items())
+        for partition_id, partition in sorted(topic.partitions.items())
+        if partition.awaits_reports and broker_id in partition.last_known_elr
+    ]

@@ -1,0 +1,154 @@
+"""The records of the metadata log: every fact of the cluster is one of these (kafka-reference 6.4).
+
+Frozen values without behaviour.  The controller writes them, every node replays them in order.  On disk they are
+protobuf (``replog.rpc.metadata_records``); a field that is None means "unchanged" in the change records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+from uuid import UUID
+
+NO_LEADER = -1
+
+
+class LeaderRecoveryState(IntEnum):
+    """Whether the leader was elected with everything that was acknowledged (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+class ElectionType(IntEnum):
+    """How a leader came to lead; recorded so that status and metrics can count it."""
+
+    CLEAN = 0
+    PREFERRED = 1
+    UNCLEAN = 2
+    RECOVERED = 3  # all members of the last ISR and ELR restarted uncleanly and came back; the longest log won
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to; Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerRecord:
+    broker_id: int
+    incarnation_id: UUID
+    broker_epoch: int
+    host: str
+    port: int
+    log_dirs: tuple[UUID, ...]
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRecord:
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistrationChangeRecord:
+    broker_id: int
+    broker_epoch: int
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    name: str
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopicRecord:
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """A partition as a whole.
+
+    `last_known_elr`: members of the last ISR or ELR that restarted uncleanly since the ISR was last proven; the
+    `recovered` election waits for all of them.
+    """
+
+    partition_id: int
+    topic_id: UUID
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChangeRecord:
+    """A change of one partition.  `leader` set (even to the same value) raises the leader epoch by one; every
+    change raises the partition epoch by one (kafka-reference 4.10)."""
+
+    partition_id: int
+    topic_id: UUID
+    leader: int | None = None
+    isr: tuple[int, ...] | None = None
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    leader_recovery_state: LeaderRecoveryState | None = None
+    election_type: ElectionType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """One configuration value; `value` None removes it.  `resource_name` "" is the cluster-wide default."""
+
+    resource_type: ResourceType
+    resource_name: str
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRecord:
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevelRecord:
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoOpRecord:
+    """Moves the committed offset, changes nothing."""
+
+
+MetadataRecord: TypeAlias = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | TopicRecord
+    | RemoveTopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+    | FeatureLevelRecord
+    | NoOpRecord
+)

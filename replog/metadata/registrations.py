@@ -1,0 +1,137 @@
+"""What the metadata log says about one broker and about one partition: the values that image and controller share.
+
+The rule how a change record alters a partition stands here once (`PartitionRegistration.merge`), so that the
+controller that writes a change and the broker that replays it cannot come to different epochs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+from uuid import UUID
+
+from replog.errors import InvariantViolationError
+from replog.metadata.records import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    LeaderRecoveryState,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """One incarnation of a broker.
+
+    `broker_epoch` is the metadata offset at which the incarnation was registered: unique, and higher for a later one.
+    """
+
+    broker_id: int
+    incarnation_id: UUID
+    broker_epoch: int
+    host: str
+    port: int
+    log_dirs: tuple[UUID, ...]
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+
+    @classmethod
+    def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
+        """The registration as `record` states it."""
+        return cls(
+            broker_id=record.broker_id,
+            incarnation_id=record.incarnation_id,
+            broker_epoch=record.broker_epoch,
+            host=record.host,
+            port=record.port,
+            log_dirs=record.log_dirs,
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+        )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may lead and be in an ISR: neither fenced nor shutting down."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def merge(self, change: BrokerRegistrationChangeRecord) -> BrokerRegistration:
+        """The registration after `change`.
+
+        Raises:
+            InvariantViolationError: the change belongs to another incarnation.
+        """
+        if change.broker_epoch != self.broker_epoch:
+            raise InvariantViolationError(
+                f"change of broker {self.broker_id} is for epoch {change.broker_epoch}, registered is {self.broker_epoch}"
+            )
+        return replace(
+            self,
+            fenced=_changed(self.fenced, change.fenced),
+            in_controlled_shutdown=_changed(self.in_controlled_shutdown, change.in_controlled_shutdown),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRegistration:
+    """The state of one partition (kafka-reference 4.4, 4.10).
+
+    Attributes:
+        replicas: assigned brokers, the preferred leader first.
+        isr: in-sync replicas; may be empty.
+        elr: eligible leader replicas: out of the ISR, but known to hold every committed record. Disjoint from `isr`.
+        last_known_elr: members of ISR or ELR that restarted uncleanly since the ISR was last proven.
+        leader: broker id, or -1.
+        leader_epoch: raised whenever a leader is set, also to -1 and to the same broker.
+        partition_epoch: raised by every change.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+
+    @classmethod
+    def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
+        """The partition as `record` states it."""
+        return cls(
+            replicas=record.replicas,
+            isr=record.isr,
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            elr=record.elr,
+            last_known_elr=record.last_known_elr,
+            leader_recovery_state=record.leader_recovery_state,
+        )
+
+    @property
+    def awaits_reports(self) -> bool:
+        """Whether only a `recovered` election can give this partition a leader: nobody is left in ISR or ELR."""
+        return self.leader == NO_LEADER and not self.isr and not self.elr and bool(self.last_known_elr)
+
+    def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
+        """The partition after `change`: leader epoch +1 iff the leader is set, partition epoch +1 always."""
+        return PartitionRegistration(
+            replicas=_changed(self.replicas, change.replicas),
+            isr=_changed(self.isr, change.isr),
+            leader=_changed(self.leader, change.leader),
+            leader_epoch=self.leader_epoch + (change.leader is not None),
+            partition_epoch=self.partition_epoch + 1,
+            elr=_changed(self.elr, change.elr),
+            last_known_elr=_changed(self.last_known_elr, change.last_known_elr),
+            leader_recovery_state=_changed(self.leader_recovery_state, change.leader_recovery_state),
+        )
+
+
+def _changed(current: _T, new: _T | None) -> _T:
+    return current if new is None else new

@@ -1,0 +1,61 @@
+"""The table of configurations refuses what it does not know, and says what was meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from replog.errors import ConfigError
+from replog.metadata.config_keys import CONFIG_KEYS, config_key_or_raise
+from replog.metadata.records import ResourceType
+
+
+def test_every_default_is_valid() -> None:
+    for key in CONFIG_KEYS:
+        assert key.parse(str(key.default)) == key.default
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("min.insync.replicas", "2", 2),
+        ("retention.ms", "-1", -1),
+        ("unclean.leader.election.enable", "TRUE", True),
+        ("flush.policy", "always", "always"),
+        ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
+    ],
+)
+def test_values(name: str, text: str, value: object) -> None:
+    assert config_key_or_raise(ResourceType.TOPIC, name).parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("min.insync.replicas", "0"),
+        ("min.insync.replicas", "many"),
+        ("min.insync.replicas", "1_0"),
+        ("min.insync.replicas", "٣"),
+        ("segment.bytes", "100"),
+        ("cleanup.policy", "compact"),
+        ("flush.policy", "sometimes"),
+        ("unclean.leader.election.enable", "1"),
+    ],
+)
+def test_values_that_are_refused(name: str, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config_key_or_raise(ResourceType.TOPIC, name).parse(text)
+    assert caught.value.field == name
+    assert "expected" in str(caught.value)
+
+
+def test_an_unknown_name_gets_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r'Did you mean "min\.insync\.replicas"\?'):
+        config_key_or_raise(ResourceType.TOPIC, "min.isr")
+    with pytest.raises(ConfigError, match=r'Did you mean "retention\.ms"\?'):
+        config_key_or_raise(ResourceType.TOPIC, "retention.msec")
+
+
+def test_cluster_defaults_have_kafkas_broker_names() -> None:
+    assert config_key_or_raise(ResourceType.BROKER, "log.retention.ms").name == "retention.ms"
+    with pytest.raises(ConfigError):
+        config_key_or_raise(ResourceType.BROKER, "retention.ms")
