@@ -1,0 +1,71 @@
+"""When each broker was last heard.  In memory only: a new controller starts every session afresh (kafka-reference 6.5).
+
+All times are monotonic milliseconds of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Session:
+    """One incarnation as its heartbeats show it.
+
+    Attributes:
+        metadata_offset: end (exclusive) of what it has applied of the metadata log, -1 until it has told.
+        controlled_shutdown_offset: end of the batch that started its controlled shutdown, None outside of one.
+    """
+
+    broker_epoch: int
+    last_contact_ms: int
+    metadata_offset: int = -1
+    controlled_shutdown_offset: int | None = None
+
+
+class BrokerHeartbeats:
+    """The sessions of all brokers, fenced ones too."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._sessions: dict[int, Session] = {}
+
+    def start(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+        """A session for this incarnation begins; one of an older incarnation is replaced."""
+        self._sessions[broker_id] = Session(broker_epoch, now_ms)
+
+    def touch(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> Session:
+        """The incarnation was heard."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.broker_epoch != broker_epoch:
+            session = self._sessions[broker_id] = Session(broker_epoch, now_ms)
+        session.last_contact_ms = now_ms
+        session.metadata_offset = metadata_offset
+        return session
+
+    def clear(self) -> None:
+        """Leadership is lost: what was heard is of no use to the next term."""
+        self._sessions.clear()
+
+    def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
+        """Whether this incarnation was heard within the session timeout."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.broker_epoch == broker_epoch and now_ms < self._expiry_ms(session)
+
+    def stale_broker(self, broker_ids: Iterable[int], now_ms: int) -> int | None:
+        """Of these brokers the one whose session expired first, None when all are live."""
+        expiries = [(self._expiry_ms(self._sessions[broker_id]), broker_id) for broker_id in broker_ids]
+        expiry_ms, broker_id = min(expiries, default=(now_ms + 1, -1))
+        return broker_id if expiry_ms <= now_ms else None
+
+    def next_expiry_ms(self, broker_ids: Iterable[int]) -> int | None:
+        """When the first session of these brokers expires, None when there are none."""
+        return min((self._expiry_ms(self._sessions[broker_id]) for broker_id in broker_ids), default=None)
+
+    def lowest_metadata_offset(self, broker_ids: Iterable[int]) -> int | None:
+        """How far all of these brokers have applied the metadata log, None when there are none."""
+        return min((self._sessions[broker_id].metadata_offset for broker_id in broker_ids), default=None)
+
+    def _expiry_ms(self, session: Session) -> int:
+        return session.last_contact_ms + self._session_timeout_ms + 1  # stale is strictly older than the timeout

@@ -1,0 +1,42 @@
+"""Blocks of producer ids: each is handed out once, for ever (kafka-reference 6.3)."""
+
+from __future__ import annotations
+
+from replog.controller.broker_registry import BrokerRegistry
+from replog.controller.messages import AllocateProducerIds, AllocateProducerIdsResponse
+from replog.controller.result import Result
+from replog.errors import InvariantViolationError
+from replog.metadata.records import ProducerIdsRecord
+from replog_timeline import SnapshotRegistry, TimelineLong
+
+
+class ProducerIdControl:
+    """The first id that nobody has."""
+
+    def __init__(self, registry: SnapshotRegistry, brokers: BrokerRegistry, block_size: int) -> None:
+        self._brokers = brokers
+        self._block_size = block_size
+        self.next_producer_id = TimelineLong(registry)
+
+    def allocate(self, request: AllocateProducerIds) -> Result:
+        """The next block goes to this broker.
+
+        Raises:
+            BrokerIdNotRegisteredError, StaleBrokerEpochError: the sender is not a registered incarnation.
+        """
+        self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
+        first = self.next_producer_id.get()
+        record = ProducerIdsRecord(request.broker_id, request.broker_epoch, first + self._block_size)
+        return Result((record,), AllocateProducerIdsResponse(first, self._block_size))
+
+    def replay(self, record: ProducerIdsRecord) -> None:
+        """The block is gone.
+
+        Raises:
+            InvariantViolationError: ids would be handed out again.
+        """
+        if record.next_producer_id < self.next_producer_id.get():
+            raise InvariantViolationError(
+                f"producer ids go back from {self.next_producer_id.get()} to {record.next_producer_id}"
+            )
+        self.next_producer_id.set(record.next_producer_id)

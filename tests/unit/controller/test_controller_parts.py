@@ -1,0 +1,123 @@
+"""The small parts: parked answers, offsets, sessions, settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from replog.controller import ControllerConfig
+from replog.controller.deferred import DeferredReplies
+from replog.controller.heartbeats import BrokerHeartbeats
+from replog.controller.messages import AlterConfigsResponse, Reply
+from replog.controller.offset_control import OffsetControl
+from replog.errors import ConfigError, InvariantViolationError, NotControllerError, RequestTimedOutError
+from replog_timeline import SnapshotRegistry, TimelineLong
+
+
+def reply(request_id: int) -> Reply:
+    return Reply(request_id, AlterConfigsResponse())
+
+
+def test_answers_leave_in_order_of_their_offset() -> None:
+    deferred = DeferredReplies()
+    for request_id, end_offset in ((1, 5), (2, 5), (3, 8)):
+        deferred.park(end_offset, 100, reply(request_id))
+    assert deferred.complete_up_to(4) == ()
+    assert deferred.complete_up_to(5) == (reply(1), reply(2))
+    assert len(deferred) == 1
+    assert deferred.complete_up_to(9) == (reply(3),)
+    assert deferred.next_deadline_ms() is None
+
+
+def test_the_earliest_deadline_of_those_still_waiting_counts() -> None:
+    deferred = DeferredReplies()
+    deferred.park(5, 50, reply(1))
+    deferred.park(6, 70, reply(2))
+    deferred.park(7, 60, reply(3))
+    deferred.complete_up_to(5)
+    assert deferred.next_deadline_ms() == 60
+    assert deferred.expire(59) == ()
+    (expired,) = deferred.expire(60)
+    assert expired.request_id == 3
+    assert isinstance(expired.error, RequestTimedOutError)
+    assert deferred.complete_up_to(9) == (reply(2),)
+
+
+def test_deadlines_of_answered_requests_do_not_pile_up() -> None:
+    deferred = DeferredReplies()
+    for number in range(1000):
+        deferred.park(number, 10**6, reply(number))
+        deferred.complete_up_to(number)
+    assert len(deferred._deadlines) < 100
+
+
+def test_lost_leadership_fails_all() -> None:
+    deferred = DeferredReplies()
+    deferred.park(5, 50, reply(1))
+    (failed,) = deferred.fail_all()
+    assert isinstance(failed.error, NotControllerError)
+    assert (len(deferred), deferred.next_deadline_ms()) == (0, None)
+
+
+def test_a_request_waits_once() -> None:
+    deferred = DeferredReplies()
+    deferred.park(5, 50, reply(1))
+    with pytest.raises(InvariantViolationError):
+        deferred.park(6, 50, reply(1))
+
+
+def test_offsets_go_back_to_what_is_committed() -> None:
+    registry = SnapshotRegistry()
+    offsets, value = OffsetControl(registry), TimelineLong(registry)
+    value.set(1)
+    offsets.commit(0, 3, 1)
+    offsets.activate()
+    assert not offsets.has_pending
+    for number in (2, 3):
+        value.set(number)
+        offsets.append(2)
+    assert (offsets.next_write_offset, offsets.has_pending) == (7, True)
+    offsets.commit(3, 5, 2)
+    offsets.deactivate()
+    assert (value.get(), offsets.committed_end_offset, offsets.next_write_offset) == (2, 5, None)
+    assert tuple(registry.epochs()) == (5,)
+
+
+def test_commits_follow_each_other_and_end_where_batches_end() -> None:
+    offsets = OffsetControl(SnapshotRegistry())
+    offsets.commit(0, 3, 1)
+    for base_offset, end_offset in ((2, 5), (4, 5), (3, 2)):
+        with pytest.raises(InvariantViolationError):
+            offsets.commit(base_offset, end_offset, 1)
+    with pytest.raises(InvariantViolationError):
+        offsets.append(1)
+    offsets.activate()
+    offsets.append(2)
+    with pytest.raises(InvariantViolationError):
+        offsets.commit(3, 4, 1)
+
+
+def test_a_session_is_stale_only_beyond_the_timeout() -> None:
+    heartbeats = BrokerHeartbeats(100)
+    heartbeats.start(1, 7, 0)
+    heartbeats.start(2, 8, 0)
+    heartbeats.touch(2, 8, 5, 10)
+    assert heartbeats.is_live(1, 7, 100)
+    assert not heartbeats.is_live(1, 7, 101)
+    assert not heartbeats.is_live(1, 6, 0)
+    assert heartbeats.stale_broker((1, 2), 100) is None
+    assert heartbeats.stale_broker((1, 2), 101) == 1
+    assert heartbeats.stale_broker((1, 2), 500) == 1
+    assert heartbeats.next_expiry_ms((1, 2)) == 101
+    assert heartbeats.lowest_metadata_offset((1, 2)) == -1
+    assert heartbeats.lowest_metadata_offset((2,)) == 5
+    assert heartbeats.lowest_metadata_offset(()) is None
+    assert heartbeats.next_expiry_ms(()) is None
+
+
+@pytest.mark.parametrize(
+    "values", [{"broker_session_timeout_ms": 0}, {"max_partitions": 10_000}, {"producer_id_block_size": -1}]
+)
+def test_settings_are_checked(values: dict[str, int]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ControllerConfig(**values)
+    assert caught.value.field in values

@@ -1,0 +1,288 @@
+"""T1, T3, T4 for the controller: whatever is asked, lost and committed, in whatever order, all nodes agree."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from uuid import UUID
+
+from controller_kit import CLUSTER_ID, Quorum
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replog.controller import Controller, ControllerConfig
+from replog.controller.messages import (
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartition,
+    CommittedRecords,
+    ConfigEntry,
+    CreateTopics,
+    DeleteTopics,
+    Heartbeat,
+    IsrMember,
+    NewTopic,
+    PartitionIsrChange,
+    ReplicaEnd,
+    ReportReplicas,
+)
+from replog.metadata import MetadataDelta, MetadataImage, PartitionRegistration
+from replog.metadata.records import ElectionType, PartitionChangeRecord, RegisterBrokerRecord, ResourceType
+
+CONFIG = ControllerConfig(broker_session_timeout_ms=3_000, min_insync_replicas=2, default_replication_factor=2)
+BROKERS = (1, 2, 3)
+TOPICS = ("flights", "taxis")
+
+
+class Player:
+    """Turns random numbers into requests that are often right and sometimes not."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.quorum = Quorum(1, 2, 3, config=CONFIG)
+        self.quorum.claim(1)
+        self.quorum.commit()
+        self.quorum.start(*BROKERS)
+        self.quorum.create("flights", 1, 2, 3, partitions=2)
+        self.requests = list(self.quorum.replies)
+        self.incarnations = dict.fromkeys(BROKERS, 1)
+
+    def play(self, action: str) -> None:
+        if self.quorum.active is None and action not in {"commit", "claim"}:
+            self.claim()
+            self.quorum.commit(self.rng.choice((1, None)))
+        getattr(self, action)()
+
+    def _submit(self, request: object) -> None:
+        timeout_ms = self.rng.choice((0, 500, *[10**6] * 8))
+        self.requests.append(self.quorum.submit(request, timeout_ms=timeout_ms))  # type: ignore[arg-type]
+
+    def _epoch(self, broker_id: int) -> int:
+        registration = self.quorum.image.brokers.get(broker_id)
+        return -1 if registration is None else registration.broker_epoch
+
+    def _partitions(self) -> list[tuple[UUID, int, PartitionRegistration]]:
+        return [
+            (topic.topic_id, partition_id, partition)
+            for topic in self.quorum.image.topics_by_id.values()
+            for partition_id, partition in topic.partitions.items()
+        ]
+
+    def register(self) -> None:
+        broker_id = self.rng.choice(BROKERS)
+        self.incarnations[broker_id] += self.rng.random() < 0.8
+        previous = self.rng.choice((-1, self._epoch(broker_id)))
+        directory_number = int(self.rng.random() < 0.1)
+        self._submit(
+            self.quorum.register_request(
+                broker_id, self.incarnations[broker_id], previous=previous, directory_number=directory_number
+            )
+        )
+
+    def heartbeats(self) -> None:
+        for broker_id in BROKERS:
+            fence, shut_down = self.rng.random() < 0.1, self.rng.random() < 0.1
+            applied = self.rng.choice((self.quorum.image.end_offset, self.quorum.image.end_offset, 0))
+            self._submit(Heartbeat(broker_id, self._epoch(broker_id), applied, fence, shut_down))
+
+    def create(self) -> None:
+        configs = (ConfigEntry("flush.policy", self.rng.choice(("always", "auto"))),)
+        if self.rng.random() < 0.3:
+            configs += (ConfigEntry("unclean.leader.election.enable", "true"),)
+        self._submit(CreateTopics((NewTopic(self.rng.choice(TOPICS), 2, self.rng.choice((1, 2, 3)), configs=configs),)))
+
+    def delete(self) -> None:
+        self._submit(DeleteTopics((self.rng.choice(TOPICS),)))
+
+    def configure(self) -> None:
+        value = self.rng.choice(("1", "2", "3", None))
+        if self.rng.random() < 0.5:
+            self._submit(AlterConfigs(ResourceType.BROKER, "", (ConfigEntry("min.insync.replicas", value),)))
+        else:
+            entry = ConfigEntry("min.insync.replicas", value)
+            self._submit(AlterConfigs(ResourceType.TOPIC, self.rng.choice(TOPICS), (entry,)))
+
+    def alter_isr(self) -> None:
+        for topic_id, partition_id, partition in self._partitions():
+            isr = [replica for replica in partition.replicas if replica == partition.leader or self.rng.random() < 0.6]
+            members = tuple(IsrMember(member, self._epoch(member)) for member in isr)
+            change = PartitionIsrChange(
+                topic_id, partition_id, partition.leader_epoch, partition.partition_epoch, members
+            )
+            self._submit(AlterPartition(partition.leader, self._epoch(partition.leader), (change,)))
+
+    def report(self) -> None:
+        for broker_id in BROKERS:
+            ends = tuple(
+                ReplicaEnd(topic_id, partition_id, self.rng.randrange(3), self.rng.randrange(3))
+                for topic_id, partition_id, _ in self._partitions()
+            )
+            self._submit(ReportReplicas(broker_id, self._epoch(broker_id), ends))
+
+    def power_cut(self) -> None:
+        """Every broker is killed and comes back; some batches in between may not have committed."""
+        for broker_id in BROKERS:
+            self.incarnations[broker_id] += 1
+            self._submit(self.quorum.register_request(broker_id, self.incarnations[broker_id]))
+        self.quorum.commit()
+        for broker_id in BROKERS:
+            self._submit(Heartbeat(broker_id, self._epoch(broker_id), self.quorum.image.end_offset))
+        self.commit()
+
+    def producer_ids(self) -> None:
+        self._submit(AllocateProducerIds(1, self._epoch(1)))
+
+    def wait(self) -> None:
+        self.quorum.now_ms += self.rng.choice((100, 1_000, 4_000))
+        self.quorum.tick()
+
+    def commit(self) -> None:
+        self.quorum.commit(self.rng.choice((1, 2, None)))
+
+    def depose(self) -> None:
+        self.quorum.renounce(lost_batches=self.rng.randrange(4))
+
+    def claim(self) -> None:
+        if self.quorum.active is None:
+            self.quorum.claim(self.rng.choice(list(self.quorum.nodes)))
+
+
+ACTIONS = ("register", "heartbeats", "create", "delete", "configure", "alter_isr", "report", "producer_ids", "wait")
+WEIGHTED = (
+    *ACTIONS,
+    "power_cut",
+    "report",
+    "heartbeats",
+    "heartbeats",
+    "commit",
+    "commit",
+    "commit",
+    "create",
+    "depose",
+    "claim",
+    "claim",
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.lists(st.sampled_from(WEIGHTED), min_size=5, max_size=60))
+def test_all_nodes_agree_on_what_is_committed(seed: int, actions: list[str]) -> None:
+    play(seed, actions)
+
+
+def test_every_kind_of_election_happens() -> None:
+    """The random player is only worth something if it gets to the rare branches."""
+    elections = Counter[ElectionType]()
+    for seed in range(30):
+        actions = random.Random(seed).choices(WEIGHTED, k=120)
+        elections.update(play(seed, actions).quorum.leader.status().elections)
+    assert min(elections[kind] for kind in (ElectionType.CLEAN, ElectionType.UNCLEAN, ElectionType.RECOVERED)) > 0
+
+
+def play(seed: int, actions: list[str]) -> Player:
+    player = Player(seed)
+    for action in actions:
+        player.play(action)
+        check_agreement(player.quorum)
+    finish(player)
+    check_answers(player)
+    check_replay_from_zero(player.quorum)
+    check_history(player.quorum.log)
+    return player
+
+
+def finish(player: Player) -> None:
+    quorum = player.quorum
+    quorum.commit()
+    player.claim()
+    quorum.commit()
+    check_agreement(quorum)
+    assert not quorum.resigned
+    assert quorum.leader.status().parked_requests == 0
+    check_indexes(quorum.leader)
+
+
+def check_agreement(quorum: Quorum) -> None:
+    """T1: equal committed state on every node, and the image says the same."""
+    assert len({node.committed_state_hash() for node in quorum.nodes.values()}) == 1
+    for node in quorum.nodes.values():
+        assert node.status().committed_end_offset == quorum.image.end_offset
+        check_image(node, quorum.image)
+
+
+def check_image(node: Controller, image: MetadataImage) -> None:
+    state, at = node._state, image.end_offset
+    assert dict(state.brokers.registrations.items(epoch=at)) == dict(image.brokers)
+    assert dict(state.replication.topic_ids.items(epoch=at)) == {
+        name: topic.topic_id for name, topic in image.topics_by_name.items()
+    }
+    assert dict(state.replication.partitions.items(epoch=at)) == {
+        (topic_id, partition_id): partition
+        for topic_id, topic in image.topics_by_id.items()
+        for partition_id, partition in topic.partitions.items()
+    }
+    assert dict(state.configs.values.items(epoch=at)) == dict(image.configs)
+    assert dict(state.features.levels.items(epoch=at)) == dict(image.features)
+    assert state.producer_ids.next_producer_id.get(epoch=at) == image.next_producer_id
+
+
+def check_indexes(node: Controller) -> None:
+    """The tables that only speed things up say what the partitions say, after any number of reverts."""
+    replication = node._state.replication
+    for broker_id in BROKERS:
+        members = {key for key, p in replication.partitions.items() if broker_id in (*p.isr, *p.elr)}
+        assert set(replication._memberships.get(broker_id, ())) == members
+    assert set(replication._leaderless) == {key for key, p in replication.partitions.items() if p.leader == -1}
+
+
+def check_answers(player: Player) -> None:
+    assert sorted(player.requests) == sorted(player.quorum.replies)  # exactly once: the kit refuses a second answer
+
+
+def check_replay_from_zero(quorum: Quorum) -> None:
+    standby = Controller(node_id=9, cluster_id=CLUSTER_ID, config=CONFIG, rng=random.Random(9))
+    for batch in quorum.log:
+        assert standby.step(batch, 0) == ()
+    assert standby.committed_state_hash() == quorum.leader.committed_state_hash()
+
+
+def check_history(log: list[CommittedRecords]) -> None:
+    """R9, R10 and the legality of every election, read from the log alone."""
+    image = MetadataImage()
+    for batch in log:
+        delta = MetadataDelta(image)
+        for record in batch.records:
+            if isinstance(record, PartitionChangeRecord):
+                check_change(image, delta, record)
+            delta.replay(record)
+        image = delta.apply(batch.end_offset, batch.epoch)
+        new_incarnations = {r.broker_id for r in batch.records if isinstance(r, RegisterBrokerRecord) and r.fenced}
+        for topic in image.topics_by_id.values():
+            for partition in topic.partitions.values():
+                check_partition(image, partition)
+                assert not new_incarnations & {partition.leader, *partition.isr}
+
+
+def check_partition(image: MetadataImage, partition: PartitionRegistration) -> None:
+    assert partition.leader == -1 or partition.leader in partition.isr
+    assert all(image.brokers[member].is_active for member in partition.isr)
+    groups = (*partition.isr, *partition.elr, *partition.last_known_elr)
+    assert len(set(groups)) == len(groups)
+    assert set(groups) <= set(partition.replicas)
+
+
+def check_change(image: MetadataImage, delta: MetadataDelta, record: PartitionChangeRecord) -> None:
+    before = delta._topic_or_raise(record.topic_id).partition(record.partition_id)
+    assert before is not None
+    name = delta._topic_or_raise(record.topic_id).name
+    match record.election_type:
+        case ElectionType.CLEAN:
+            assert record.leader in (*before.isr, *before.elr)
+        case ElectionType.RECOVERED:
+            assert before.awaits_reports
+            assert record.leader in before.last_known_elr
+        case ElectionType.UNCLEAN:
+            allowed = image.configs.get((ResourceType.TOPIC, name), {}).get("unclean.leader.election.enable")
+            assert allowed == "true"
+        case _:
+            assert record.leader in {None, -1}
