@@ -1,0 +1,61 @@
+"""Names of the files in a partition's directory (kafka-reference 1.5).
+
+flights-3/00000000000000001024.log          record batches from offset 1024 on
+flights-3/00000000000000001024.index        offset index of that segment
+flights-3/00000000000000001024.timeindex    time index of that segment
+flights-3/00000000000000001024.snapshot     producers as they were just before offset 1024
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+DELETE_DIR_SUFFIX: Final = "-delete"
+_NAME_BYTES_MAX: Final = 255
+_OFFSET_NAME: Final = re.compile(r"(\d{20})(\.[a-z]+)")
+_PARTITION_DIR: Final = re.compile(r"(.+)-(\d+)")
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def file_path(directory: str, offset: int, suffix: str) -> str:
+    """`<directory>/<offset, 20 digits><suffix>`."""
+    return f"{directory}/{offset:020d}{suffix}"
+
+
+def parse_file_name(name: str) -> tuple[int, str] | None:
+    """(offset, suffix) of a name such as `00000000000000001024.log`; None for anything else."""
+    match = _OFFSET_NAME.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
+
+
+def partition_dir_name(topic: str, partition: int) -> str:
+    """`<topic>-<partition>`."""
+    return f"{topic}-{partition}"
+
+
+def parse_partition_dir_name(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a directory name; None for anything that is not one (such as `...-delete`)."""
+    match = _PARTITION_DIR.fullmatch(name)
+    if match is None or not _TOPIC.fullmatch(match[1]):
+        return None
+    return match[1], int(match[2])
+
+
+def deleted_dir_name(name: str) -> str:
+    """`<topic>-<partition>.<32 hex>-delete`, cut so that it stays within 255 bytes.
+
+    The hex digits are zeros: the directory lives for the moment of its removal, and the next start sweeps it.
+    """
+    tail = f".{0:032x}{DELETE_DIR_SUFFIX}"
+    return name[: _NAME_BYTES_MAX - len(tail)] + tail

@@ -1,0 +1,124 @@
+"""Flushing: moving the recovery point up, and closing in order.
+
+The recovery point moves only after an fsync of every log, index and snapshot file below it and of the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from replog.errors import BrokerClosedError, InvariantViolationError
+from replog.log.flush import FlushJob
+from replog.log.log_state import LogState
+from replog.log.producer_files import write_snapshot
+
+
+class LogFlushing(LogState):
+    """The part of a log that becomes durable."""
+
+    __slots__ = ()
+
+    def prepare_flush(self) -> FlushJob | None:
+        """Captures what is dirty.  Every job must be run once and handed to `complete_flush`; None: nothing is dirty."""
+        self._check_available()
+        directory_dirty = self._directory_changes > self._directory_synced
+        if self._recovery_point >= self._log_end_offset and not self._unsynced and not directory_dirty:
+            return None
+        first = self._segments.number_for(self._recovery_point)
+        try:
+            files = [self._segments[number].file for number in range(first, len(self._segments))]
+        except OSError as error:
+            self._fail("a segment cannot be opened", error)
+        self._closer.flush_started()
+        return FlushJob(
+            self._fs,
+            [*files, *self._unsynced],
+            self._directory if directory_dirty else None,
+            end_offset=self._log_end_offset,
+            generation=self._generation,
+            beside=tuple(self._unsynced),
+            directory_changes=self._directory_changes,
+            on_error=self._note_failure,
+        )
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Takes the result of a job: the recovery point moves up.
+
+        A job from before a truncation moves nothing: what it synced may be gone.
+
+        Raises:
+            StorageError: the job failed.
+        """
+        self._closer.flush_ended()
+        if not job.finished:
+            self._check_available()
+            raise InvariantViolationError(f"{self._topic_partition}: a flush was completed that never ran")
+        for file in job.beside:
+            if file in self._unsynced:
+                self._unsynced.remove(file)
+                self._closer.close(file)
+        self._directory_synced = max(self._directory_synced, job.directory_changes)
+        if job.generation == self._generation and job.end_offset > self._recovery_point:
+            flushed_before, self._recovery_point = self._recovery_point, job.end_offset
+            self._segments.release_flushed(flushed_before, self._recovery_point)
+
+    def flush(self) -> None:
+        """Makes everything appended so far durable, blocking.
+
+        Raises:
+            StorageError: it is not; the log refuses appends from now on.
+        """
+        job = self.prepare_flush()
+        if job is not None:
+            with contextlib.suppress(OSError):  # complete_flush raises what it means
+                job.run()
+            self.complete_flush(job)
+
+    def write_producer_snapshot(self) -> None:
+        """Writes the producers as of the log end; durable with the next flush."""
+        self._check_available()
+        try:
+            self._unsynced.append(write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers))
+        except OSError as error:
+            self._fail("a producer snapshot cannot be written", error)
+        self._directory_changes += 1
+
+    def close(self, now_ms: int) -> None:
+        """Flushes, completes the indexes, writes a producer snapshot, closes every file.  No flush may be running.
+
+        A failed log is only closed: what is on disk is for recovery to judge.
+
+        Raises:
+            StorageError: the flush failed; the files are closed all the same, and the stop was not clean.
+        """
+        if isinstance(self._unavailable, BrokerClosedError):
+            return
+        try:
+            if self._unavailable is None:
+                self._close_cleanly(now_ms)
+        finally:
+            self._close_files()
+
+    def _close_cleanly(self, now_ms: int) -> None:
+        self.flush()
+        if not self._touched:
+            return
+        self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        try:
+            files = self._segments.active.write_indexes()
+            files.append(write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers))
+            for file in files:
+                file.sync()
+                file.close()
+            self._fs.sync_dir(self._directory)
+        except OSError as error:
+            self._fail("closing failed", error)
+
+    def _close_files(self) -> None:
+        for file in self._unsynced:
+            self._closer.close(file)
+        self._unsynced.clear()
+        self._segments.release_all()
+        self._closer.close_waiting()
+        if self._unavailable is None:
+            self._unavailable = BrokerClosedError(f"{self._topic_partition} is closed")

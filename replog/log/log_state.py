@@ -1,0 +1,184 @@
+"""What one log knows, and the guard before every change.
+
+`Log` is put together from parts that each do one thing with this state: append, cut, flush.  They share it because what
+must hold between offsets, epochs and producers holds for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from replog.errors import ReplogError, StorageError
+from replog.log.config import LogConfig
+from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
+from replog.log.loader import LoadedLog, RecoveryReport
+from replog.log.log_reader import LogReader
+from replog.log.producer_state import ProducerStateManager
+from replog_checkpoints import File, FileSystem
+
+
+class LogState:
+    """The state of one replica's log.
+
+    Invariants:
+        - `log_start_offset <= recovery_point <= log_end_offset`;
+        - nothing is appended after a write or an fsync failed.
+    """
+
+    __slots__ = (
+        "_checkpoint",
+        "_closer",
+        "_config",
+        "_directory",
+        "_directory_changes",
+        "_directory_synced",
+        "_epochs",
+        "_fs",
+        "_generation",
+        "_last_epoch",
+        "_log_end_offset",
+        "_log_start_offset",
+        "_producers",
+        "_reader",
+        "_recovery_point",
+        "_recovery_report",
+        "_segments",
+        "_topic_partition",
+        "_touched",
+        "_unavailable",
+        "_unsynced",
+        "_wall_ms",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        config: LogConfig,
+        topic_partition: str,
+        loaded: LoadedLog,
+        checkpoint: Callable[[], None] | None,
+        now_ms: int,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._config = config
+        self._topic_partition = topic_partition
+        self._checkpoint = checkpoint
+        self._segments = loaded.segments
+        self._closer = loaded.closer
+        self._epochs = loaded.epochs
+        self._producers = loaded.producers
+        self._recovery_report = loaded.report
+        self._log_start_offset = loaded.log_start_offset
+        self._log_end_offset = loaded.log_end_offset
+        self._recovery_point = loaded.recovery_point
+        self._reader = LogReader(loaded.segments)
+        self._last_epoch = loaded.epochs.latest_epoch
+        self._unsynced: list[File] = []
+        self._directory_changes = 0 if loaded.report.clean else 1  # a killed process may have left names unsynced
+        self._directory_synced = 0
+        self._touched = loaded.created or not loaded.report.clean or loaded.report.segments_scanned > 0
+        self._generation = 0
+        self._unavailable: ReplogError | None = None
+        self._wall_ms = now_ms  # the last wall time anybody told
+
+    @property
+    def directory(self) -> str:
+        """Where its files are."""
+        return self._directory
+
+    @property
+    def topic_partition(self) -> str:
+        """Name for messages."""
+        return self._topic_partition
+
+    @property
+    def config(self) -> LogConfig:
+        """Settings in force."""
+        return self._config
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that may be read."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset of the next record, exclusive end."""
+        return self._log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on stable storage (or deleted), exclusive."""
+        return max(self._recovery_point, self._log_start_offset)
+
+    @property
+    def flushed_offset(self) -> int:
+        """The same as the recovery point: how far a power cut cannot reach."""
+        return self.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all segments, without indexes."""
+        return self._segments.size_bytes
+
+    @property
+    def first_segment_base_offset(self) -> int:
+        """Base offset of the oldest segment: the log start needs a checkpoint only when it lies above."""
+        return self._segments[0].base_offset
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        """Of all segments, rising."""
+        return [segment.base_offset for segment in self._segments]
+
+    @property
+    def leader_epochs(self) -> LeaderEpochCache:
+        """Which epoch began where."""
+        return self._epochs
+
+    @property
+    def producers(self) -> ProducerStateManager:
+        """Idempotent producers."""
+        return self._producers
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What opening it found."""
+        return self._recovery_report
+
+    @property
+    def last_epoch(self) -> int | None:
+        """The latest leader epoch in the cache; None when there is none."""
+        return self._last_epoch
+
+    @property
+    def failed(self) -> bool:
+        """A write or an fsync failed; only reads work."""
+        return isinstance(self._unavailable, StorageError)
+
+    def set_config(self, config: LogConfig) -> None:
+        """New settings; index limits apply from the next segment on."""
+        self._config = config
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
+        """Where `epoch` ended here; None when this log cannot know (kafka-reference 3.5)."""
+        return self._epochs.end_offset_for(epoch, self._log_end_offset)
+
+    def _check_available(self) -> None:
+        unavailable = self._unavailable
+        if unavailable is not None:
+            raise type(unavailable)(str(unavailable))
+
+    def _note_failure(self, error: Exception) -> None:
+        """May run in the thread of a flush."""
+        self._unavailable = StorageError(
+            f"{self._directory}: {error}. What is on disk is unknown now, so nothing more is appended: "
+            "check the disk, then restart the broker; opening the log verifies it"
+        )
+
+    def _fail(self, action: str, error: OSError | StorageError) -> NoReturn:
+        self._note_failure(error)
+        raise StorageError(f"{self._topic_partition}: {action}: {self._unavailable}") from error

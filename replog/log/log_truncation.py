@@ -1,0 +1,108 @@
+"""Truncation: a follower cuts what its leader does not have (KIP-101, kafka-reference 4.5).
+
+Order, and what a crash after each step leaves:
+
+| step                                             | after a crash                                                   |
+|--------------------------------------------------|-----------------------------------------------------------------|
+| 1 recovery point (and log start) lowered, durable | the old tail, all valid; the leader is asked again where to cut |
+| 2 producer snapshots above the cut deleted        | the same; the producers are rebuilt from older ones             |
+| 3 epochs above the cut deleted                    | the same; the scan past the recovery point finds the epochs again |
+| 4 later segments deleted, last one first          | a shorter log without a hole                                    |
+| 5 the segment cut and fsynced                     | done                                                            |
+"""
+
+from __future__ import annotations
+
+from replog.errors import StorageError
+from replog.log.log_state import LogState
+from replog.log.producer_files import rebuild_producers, remove_snapshots
+from replog.log.segment import LogSegment
+
+
+class LogTruncation(LogState):
+    """The part of a log that is cut."""
+
+    __slots__ = ()
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cuts the batch that holds `offset` and everything after it (KIP-101).
+
+        The lowered recovery point is durable before anything is cut, and the cut before this returns: so a batch
+        appended later is never taken for a flushed one, and an old tail never comes back behind a new one.
+
+        An epoch that began at the log end and never wrote is forgotten even when nothing is cut: a follower that led
+        once and appended nothing would find the same divergence for ever.
+
+        Returns:
+            False when the log ends at or below `offset` already.
+        """
+        self._check_available()
+        if offset >= self._log_end_offset:
+            self._forget_empty_epochs(offset)
+            return False
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        try:
+            self._truncate_segments(offset)
+        except (OSError, StorageError) as error:
+            self._fail("a truncation failed", error)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empties the log; the next record gets `offset`, which is the log start too."""
+        self._check_available()
+        try:
+            self._before_cut(min(self._log_start_offset, offset))
+            self._epochs.clear()
+            while len(self._segments):
+                self._segments.remove_last()
+                self._fs.sync_dir(self._directory)
+            self._segments.append(LogSegment.create(self._fs, self._directory, offset, self._config, self._wall_ms))
+            self._fs.sync_dir(self._directory)
+            remove_snapshots(self._fs, self._directory, above=-1)
+            self._log_start_offset = self._recovery_point = offset
+            self._after_cut(offset)
+        except (OSError, StorageError) as error:
+            self._fail("a truncation failed", error)
+
+    def _truncate_segments(self, offset: int) -> None:
+        number = self._segments.number_for(offset)
+        segment = self._segments[number]
+        found = segment.find(offset)
+        position = found.position if found else segment.size_bytes
+        end_offset = found.previous_end if found else segment.end_offset()
+        self._before_cut(end_offset)
+        self._epochs.truncate_from_end(end_offset)
+        while len(self._segments) > number + 1:
+            self._segments.remove_last()
+            self._fs.sync_dir(self._directory)
+        if not segment.is_active:
+            segment.activate(self._config)
+        segment.truncate(position, end_offset)
+        self._after_cut(end_offset)
+
+    def _forget_empty_epochs(self, end_offset: int) -> None:
+        try:
+            self._epochs.truncate_from_end(end_offset)
+        except OSError as error:
+            self._fail("the leader-epoch checkpoint cannot be written", error)
+        self._last_epoch = self._epochs.latest_epoch
+
+    def _before_cut(self, end_offset: int) -> None:
+        """Lowers what a crash would take as a promise about bytes that are about to go."""
+        self._touched = True
+        self._generation += 1
+        self._reader.forget_places()
+        promised = (self.recovery_point, self._log_start_offset)
+        self._recovery_point = min(self._recovery_point, end_offset)
+        self._log_start_offset = min(self._log_start_offset, end_offset)
+        if promised != (self.recovery_point, self._log_start_offset) and self._checkpoint is not None:
+            self._checkpoint()
+        if remove_snapshots(self._fs, self._directory, above=end_offset):
+            self._fs.sync_dir(self._directory)
+
+    def _after_cut(self, end_offset: int) -> None:
+        self._log_end_offset = end_offset
+        self._last_epoch = self._epochs.latest_epoch
+        rebuild_producers(self._fs, self._directory, self._producers, self._segments, self._config, self._wall_ms)

@@ -1,0 +1,47 @@
+"""Retention: how many of the oldest segments may go (kafka-reference 4.8)."""
+
+from __future__ import annotations
+
+from replog.log.config import LogConfig
+from replog.log.segment import LogSegment
+from replog.log.segment_list import SegmentList
+
+
+def segments_to_delete(
+    segments: SegmentList, config: LogConfig, now_ms: int, high_watermark: int, log_start_offset: int
+) -> int:
+    """Number of segments, from the oldest, that a rule allows to delete.
+
+    A segment goes when all of it lies below the log start, or its newest record is older than `retention.ms`, or the
+    log without it is still at least `retention.bytes` large.  Never one that reaches above the high watermark, never
+    the active one.
+
+    Args:
+        segments: of the log.
+        config: with the rules.
+        now_ms: wall time.
+        high_watermark: exclusive.
+        log_start_offset: first offset that is still wanted.
+    """
+    size_bytes = segments.size_bytes
+    count = 0
+    for number in range(len(segments) - 1):
+        segment, next_base_offset = segments[number], segments[number + 1].base_offset
+        if next_base_offset > high_watermark:
+            break
+        below_start = next_base_offset <= log_start_offset
+        too_large = 0 <= config.retention_bytes <= size_bytes - segment.size_bytes
+        if not (below_start or too_large or _is_too_old(segment, config, now_ms)):
+            break
+        size_bytes -= segment.size_bytes
+        count += 1
+    return count
+
+
+def _is_too_old(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
+    if config.retention_ms < 0:
+        return False
+    newest_ms = segment.largest_timestamp()
+    if newest_ms < 0:  # records without timestamps: the file's age
+        newest_ms = segment.modified_ms()
+    return now_ms - newest_ms > config.retention_ms
