@@ -172,6 +172,7 @@ class QuorumDriver:
         self._listener = listener
         self._on_failure = on_failure
         self._voters = tuple(sorted(voters))
+        log.flush()  # what a crash left only in the page cache must be on disk before this voter vouches for it
         self._core = Quorum(
             node_id=node_id,
             voters=self._voters,
@@ -280,8 +281,6 @@ class QuorumDriver:
 
     async def _run(self) -> None:
         try:
-            # what a crash left in the page cache only must be on disk before this voter vouches for it
-            await self._flusher.flush(self._log)
             await self._perform_all(self._core.start(self._clock.now_ms()))
             while True:
                 await self._wait()
