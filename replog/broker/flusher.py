@@ -41,6 +41,10 @@ class LogFlusher:
             return
         self._running[log] = asyncio.create_task(self._flush(log, [done]), name="log-flush")
 
+    def is_flushing(self, log: Log) -> bool:
+        """Whether an fsync of `log` is under way or waiting."""
+        return log in self._running
+
     async def flush(self, log: Log) -> int:
         """Returns the flushed offset once everything `log` holds now is on disk."""
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

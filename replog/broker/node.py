@@ -331,6 +331,8 @@ class Node:
             (config.log_flush_start_offset_checkpoint_interval_ms, manager.checkpoint_log_start_offsets),
             (config.log_retention_check_interval_ms, manager.delete_old_segments),
         ]
+        if config.log_flush_interval_ms is not None:
+            work.append((config.log_flush_interval_ms, manager.flush_all))
         return [asyncio.create_task(self._every(ms, run), name=f"every-{run.__name__}") for ms, run in work]
 
     async def _every(self, interval_ms: int, run: Callable[[], None]) -> None:

@@ -274,6 +274,8 @@ class ReplicaManager:
             return  # the answer of something that began in an earlier role
         for effect in replica.role.step(message, self.clock.now_ms()):
             self._perform_leader(replica, effect)
+        if isinstance(message, Appended):
+            self._maybe_flush(replica)
         self._schedule(replica)
 
     def _perform_leader(self, replica: Replica, effect: LeaderEffect) -> None:
@@ -303,6 +305,7 @@ class ReplicaManager:
             case AppendFetched():
                 replica.log.append_as_follower(fetched, now_ms=self.clock.wall_ms(), leader_epoch=effect.leader_epoch)
                 self.step_follower(replica, Appended(replica.log.log_end_offset))
+                self._maybe_flush(replica)
             case TruncateTo():
                 _log.info("%s: truncated from %d to %d: %s", replica.name, replica.log.log_end_offset, effect.offset,
                           effect.reason)  # fmt: skip
@@ -320,6 +323,20 @@ class ReplicaManager:
                 self._request_flush(replica)
             case _ as unreachable:
                 assert_never(unreachable)
+
+    def _maybe_flush(self, replica: Replica) -> None:
+        """Beside the way of an acknowledgement: segments that are full, and log.flush.interval.messages."""
+        log = replica.log
+        unflushed = log.log_end_offset - log.recovery_point
+        is_due = log.has_unflushed_segment or unflushed >= self.config.log_flush_interval_messages
+        if is_due and not self._flusher.is_flushing(log):
+            self._request_flush(replica)
+
+    def flush_all(self) -> None:
+        """Asks for an fsync of every log with unflushed records (log.flush.interval.ms)."""
+        for replica in self.replicas.values():
+            if replica.log.recovery_point < replica.log.log_end_offset:
+                self._request_flush(replica)
 
     def _request_flush(self, replica: Replica) -> None:
         self._flusher.request(replica.log, lambda offset: self.driver.submit(lambda: self._flushed(replica, offset)))

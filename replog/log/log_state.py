@@ -135,6 +135,11 @@ class LogState:
         return [segment.base_offset for segment in self._segments]
 
     @property
+    def has_unflushed_segment(self) -> bool:
+        """Whether a segment that takes no more appends is not on stable storage yet (kafka-reference 3.6)."""
+        return self._segments.active.base_offset > self._recovery_point
+
+    @property
     def leader_epochs(self) -> LeaderEpochCache:
         """Which epoch began where."""
         return self._epochs
