@@ -24,6 +24,8 @@ from replog.errors import MalformedFrameError
 
 T = TypeVar("T")
 
+_BUFFERS = {bytes, bytearray, memoryview}
+
 _Write = Callable[[Message, Any], None]
 _Read = Callable[[Message], Any]
 
@@ -65,9 +67,11 @@ def _plan(cls: type) -> _Plan:
 
 def _field(name: str, hint: Any) -> tuple[_Write, _Read]:
     """How one field is written and read."""
-    optional = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
-    if optional:
-        (hint,) = [arm for arm in typing.get_args(hint) if arm is not type(None)]
+    arms = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    optional = type(None) in arms
+    hint, *others = [arm for arm in arms if arm is not type(None)]
+    if set(others) - _BUFFERS:
+        raise TypeError(f"field {name}: no protobuf mapping for {arms!r}")
     if typing.get_origin(hint) is tuple:
         return _repeated(name, typing.get_args(hint)[0], optional=optional)
     if dataclasses.is_dataclass(hint):
@@ -141,7 +145,9 @@ def _scalar(hint: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         return _uuid_to_bytes, _uuid_from_bytes
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return int, hint
-    if hint in {int, str, bool, float, bytes}:
+    if hint is bytes:
+        return bytes, _same  # a view is copied; the messages of the hot path are mapped in `frames`
+    if hint in {int, str, bool, float}:
         return _same, _same
     raise TypeError(f"no protobuf mapping for {hint!r}")
 

@@ -361,6 +361,9 @@ class _Service:
             await _abort(context, MalformedFrameError(f"no hello within {HELLO_TIMEOUT_S:g} s"))
         except ReplogError as error:
             await _abort(context, error)
+        except Exception:
+            _log.exception("a stream ended with a bug of ours")
+            raise
 
     def _context(self, context: Any, timeout_ms: int, hello: Hello | None = None) -> RequestContext:
         now_ms = time.monotonic_ns() // 1_000_000
