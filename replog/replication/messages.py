@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from replog.errors import ErrorCode
-from replog.metadata.config_keys import FlushPolicy
 
 
 @dataclass(frozen=True, slots=True)
