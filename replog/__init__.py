@@ -11,8 +11,9 @@ from replog._version import __version__
 
 if TYPE_CHECKING:
     from replog.client import Admin, Consumer, Producer
+    from replog.cluster import LocalCluster
 
-__all__ = ["Admin", "Consumer", "Producer", "__version__"]
+__all__ = ["Admin", "Consumer", "LocalCluster", "Producer", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,4 +21,8 @@ def __getattr__(name: str) -> Any:
         import replog.client
 
         return getattr(replog.client, name)
+    if name == "LocalCluster":
+        from replog.cluster import LocalCluster
+
+        return LocalCluster
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,10 +18,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from replog.client import Admin
 from replog.cluster.processes import ProcessId, free_ports, last_lines, spawn_node, wait_until_gone
@@ -81,7 +82,7 @@ class LocalCluster:
     @classmethod
     async def start(
         cls,
-        directory: Path,
+        directory: str | Path,
         *,
         nodes: int = 3,
         config: Mapping[str, ConfigValue] | None = None,
@@ -103,6 +104,7 @@ class LocalCluster:
         """
         if not 1 <= nodes <= 9:
             raise ConfigError("nodes", nodes, f"a local cluster has 1 to 9 nodes, not {nodes}")
+        directory = Path(directory)
         if (directory / STATE_FILE).exists():
             raise ConfigError(
                 "directory",
@@ -207,33 +209,36 @@ class LocalCluster:
 
     # ---- all nodes -----------------------------------------------------------------------------------------------------
 
-    async def wait_until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Returns when every broker is registered and unfenced.
+    async def wait_until_ready(
+        self, timeout_s: float = READY_TIMEOUT_S, *, node_ids: Collection[int] | None = None
+    ) -> None:
+        """Returns when every broker, or each of `node_ids`, is registered and unfenced.
 
         Raises:
             BrokerNotAvailableError: a process ended, or the time is over; holds the end of the node's log.
         """
         deadline = time.monotonic() + timeout_s
+        wanted = set(self.nodes if node_ids is None else node_ids)
         async with Admin(self.bootstrap_servers) as admin:
             while True:
                 for spec in self.nodes.values():
-                    if not spec.is_alive:
+                    if spec.node_id in wanted and not spec.is_alive:
                         raise BrokerNotAvailableError(
                             f"node {spec.node_id} ended while starting:\n{last_lines(spec.log_file, 8)}"
                         )
-                if await self._is_ready(admin):
+                if await self._is_ready(admin, wanted):
                     return
                 if time.monotonic() > deadline:
                     raise BrokerNotAvailableError(f"the cluster was not ready within {timeout_s:g} s; {self._logs()}")
                 await asyncio.sleep(0.05)
 
-    async def _is_ready(self, admin: Admin) -> bool:
+    async def _is_ready(self, admin: Admin, wanted: set[int]) -> bool:
         try:
             metadata = await admin.describe_cluster()
         except ReplogError:
             return False
         active = {broker.broker_id for broker in metadata.brokers if not broker.fenced}
-        return active >= set(self.nodes)
+        return active >= wanted
 
     async def stop_all(self) -> None:
         """Stops every node in order, at the same time."""
@@ -246,7 +251,7 @@ class LocalCluster:
         """Deletes the cluster directory."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    async def __aenter__(self) -> LocalCluster:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
