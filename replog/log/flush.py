@@ -41,7 +41,9 @@ class FileCloser:
             self.close_waiting()
 
     def close_waiting(self) -> None:
-        """Closes what is left; no flush may be running."""
+        """Closes what is left, or leaves it to the end of the flush that is in flight (a log deleted meanwhile)."""
+        if self._in_flight:
+            return
         waiting, self._waiting = self._waiting, []
         for file in waiting:
             file.close()

@@ -40,7 +40,7 @@ from replog.log.file_names import (
 from replog.log.flush import FileCloser
 from replog.log.producer_files import rebuild_producers, remove_snapshots, remove_stray_snapshots
 from replog.log.producer_state import ProducerStateManager
-from replog.log.segment import RELATIVE_OFFSET_MAX, LogSegment
+from replog.log.segment import OFFSET_MAX, RELATIVE_OFFSET_MAX, LogSegment
 from replog.log.segment_list import SegmentList
 from replog.log.segment_scan import scan_batches, scan_headers
 from replog.records import BatchHeader
@@ -140,7 +140,7 @@ class LogLoader:
     def _finish(self, segments: SegmentList, log_end_offset: int, created: bool) -> LoadedLog:
         log_start_offset = max(self.log_start_offset, segments[0].base_offset)
         self._epochs.truncate_from_end(log_end_offset)
-        self._epochs.truncate_from_start(log_start_offset)
+        self._epochs.truncate_from_start(segments[0].base_offset)
         self._directory_changed |= remove_snapshots(self.fs, self.directory, above=log_end_offset)
         if self._directory_changed:
             self.fs.sync_dir(self.directory)
@@ -148,14 +148,22 @@ class LogLoader:
             self._write_epochs(self._epochs.entries)
         producers = ProducerStateManager()
         remove_stray_snapshots(self.fs, self.directory, segments)
-        rebuild_producers(self.fs, self.directory, producers, segments, self.config, self.now_ms)
+        rebuild_producers(
+            self.fs,
+            self.directory,
+            producers,
+            segments,
+            self.config,
+            self.now_ms,
+            flushed_offset=OFFSET_MAX,
+        )
         segments.release_all()
-        recovery_point = log_end_offset if self.clean else min(self.recovery_point, log_end_offset)
+        recovery_point = max(min(self.recovery_point, log_end_offset), segments.active.base_offset)
         return LoadedLog(
             segments=segments,
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
-            recovery_point=recovery_point,
+            recovery_point=log_end_offset if self.clean else recovery_point,
             epochs=LeaderEpochCache(self._epochs.entries, self._write_epochs),
             producers=producers,
             closer=self._closer,
@@ -281,6 +289,7 @@ class LogLoader:
         if self.report.epochs_rebuilt:
             for _, header in scan_headers(segment.file, 0, segment.size_bytes):
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
+            segment.release(self._closer)
         return end_offset
 
     def _scan(self, segment: LogSegment, expected_offset: int) -> tuple[int, bool]:
@@ -328,11 +337,16 @@ class LogLoader:
         segments[number].truncate(segments[number].size_bytes, end_offset)
 
     def _seal(self, segment: LogSegment) -> None:
-        """Writes the rebuilt indexes, durably: nothing above the recovery point is trusted otherwise."""
+        """Makes a scanned segment durable, with its rebuilt indexes: the recovery point may pass it then.
+
+        Not left to the next flush, which would need a descriptor for every segment that a lost checkpoint brought back.
+        """
+        segment.file.sync()
         for file in segment.write_indexes():
             file.sync()
             file.close()
         segment.drop_indexes()
+        segment.release(self._closer)
         self._directory_changed = True
 
     def _is_flushed(self, offset: int) -> bool:

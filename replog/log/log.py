@@ -25,14 +25,13 @@ from replog.log.config import LogConfig
 from replog.log.file_names import deleted_dir_name
 from replog.log.loader import LogLoader
 from replog.log.log_append import LogAppending
-from replog.log.log_flushing import LogFlushing
 from replog.log.log_truncation import LogTruncation
 from replog.log.producer_files import remove_snapshot
 from replog.log.retention import segments_to_delete
 from replog_checkpoints import FileSystem, make_durable_dirs, parent_of
 
 
-class Log(LogAppending, LogTruncation, LogFlushing):
+class Log(LogAppending, LogTruncation):
     """One partition replica's log.  Made by `Log.open`.
 
     Invariants:
@@ -128,6 +127,9 @@ class Log(LogAppending, LogTruncation, LogFlushing):
     def set_log_start_offset(self, offset: int) -> None:
         """Moves the log start up: what is below may be deleted.  Lower offsets are ignored.
 
+        Not durable by itself: after a crash the log may start lower again, and its leader epochs are still known then
+        (they are forgotten with the segments, unlike in Kafka).
+
         Raises:
             OffsetOutOfRangeError: above the log end.
         """
@@ -138,9 +140,7 @@ class Log(LogAppending, LogTruncation, LogFlushing):
                 self._log_start_offset,
                 self._log_end_offset,
             )
-        if offset > self._log_start_offset:
-            self._log_start_offset = offset
-            self._epochs.truncate_from_start(offset)
+        self._log_start_offset = max(self._log_start_offset, offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Deletes the oldest segments that retention or the log start makes superfluous.
@@ -162,6 +162,7 @@ class Log(LogAppending, LogTruncation, LogFlushing):
                 self._segments.remove_first()
                 remove_snapshot(self._fs, self._directory, base_offset)
                 self._fs.sync_dir(self._directory)
+            self._epochs.truncate_from_start(self._segments[0].base_offset)
         except OSError as error:
             self._fail("deleting old segments failed", error)
         return count

@@ -16,7 +16,7 @@ from replog.errors import (
     InvariantViolationError,
     RecordTooLargeError,
 )
-from replog.log.log_state import LogState
+from replog.log.log_flushing import LogFlushing
 from replog.log.producer_files import apply_batch, write_snapshot
 from replog.log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from replog.records import BatchHeader, Buffer, check_crc, parse_header, restamped_prefix, scan
@@ -45,7 +45,7 @@ class AppendInfo:
     size_bytes: int
 
 
-class LogAppending(LogState):
+class LogAppending(LogFlushing):
     """The part of a log that grows."""
 
     __slots__ = ()

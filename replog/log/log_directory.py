@@ -13,7 +13,7 @@
 | between reading and removing the clean marker  | the marker, still true                                               |
 | while a replica is created                     | a directory without records, completed when it is opened again        |
 | while a replica is deleted                     | `...-delete`, removed; a checkpoint line without a directory, dropped |
-| between the log-start and recovery-point files | a newer log start beside an older recovery point: both true           |
+| between the log-start and recovery-point files | a newer log start beside an older recovery point: both true            |
 
 A directory that belongs to another node or cluster, or that Kafka formatted, is refused before anything in it is changed.
 A replica that cannot be opened (bit-rot below its recovery point) goes offline alone: see `offline`.
@@ -184,19 +184,15 @@ class LogDirectory:
             self._forget(key)
 
     def checkpoint_recovery_points(self) -> None:
-        """Writes log starts, then recovery points: a log start never lags behind a recovery point that it raised."""
+        """Writes the log starts and the recovery points of all logs."""
         with _storage_errors(self.path):
             self.checkpoint_log_start_offsets()
-            points = {key: log.recovery_point for key, log in self._logs.items()}
+            points = {key: log.checkpointed_recovery_point for key, log in self._logs.items()}
             self._write_recovery_points({**self._kept(self._recovery_points), **points})
 
     def checkpoint_log_start_offsets(self) -> None:
         """Writes the log starts that lie inside a segment."""
-        starts = {
-            key: log.log_start_offset
-            for key, log in self._logs.items()
-            if log.log_start_offset > log.first_segment_base_offset
-        }
+        starts = {key: log.log_start_offset for key, log in self._logs.items() if log.needs_log_start_checkpoint}
         offsets = {**self._kept(self._log_start_offsets), **starts}
         with _storage_errors(self.path):
             if offsets != self._log_start_offsets or not self._fs.exists(self._at(checkpoints.LOG_START_OFFSET_FILE)):

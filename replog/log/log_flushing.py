@@ -48,9 +48,10 @@ class LogFlushing(LogState):
 
         Raises:
             StorageError: the job failed.
+            BrokerClosedError: the log was closed or deleted meanwhile; its files are closed now.
         """
         self._closer.flush_ended()
-        if not job.finished:
+        if not job.finished or isinstance(self._unavailable, BrokerClosedError):
             self._check_available()
             raise InvariantViolationError(f"{self._topic_partition}: a flush was completed that never ran")
         for file in job.beside:

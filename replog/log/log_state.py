@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from replog.errors import ReplogError, StorageError
+from replog.errors import BrokerClosedError, ReplogError, StorageError
 from replog.log.config import LogConfig
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.loader import LoadedLog, RecoveryReport
@@ -36,6 +36,7 @@ class LogState:
         "_epochs",
         "_fs",
         "_generation",
+        "_is_emptied",
         "_last_epoch",
         "_log_end_offset",
         "_log_start_offset",
@@ -77,10 +78,11 @@ class LogState:
         self._reader = LogReader(loaded.segments)
         self._last_epoch = loaded.epochs.latest_epoch
         self._unsynced: list[File] = []
-        self._directory_changes = 0 if loaded.report.clean else 1  # a killed process may have left names unsynced
+        self._directory_changes: int = 0 if loaded.report.clean else 1  # a killed process may have left names unsynced
         self._directory_synced = 0
         self._touched = loaded.created or not loaded.report.clean or loaded.report.segments_scanned > 0
         self._generation = 0
+        self._is_emptied = False
         self._unavailable: ReplogError | None = None
         self._wall_ms = now_ms  # the last wall time anybody told
 
@@ -115,6 +117,11 @@ class LogState:
         return max(self._recovery_point, self._log_start_offset)
 
     @property
+    def checkpointed_recovery_point(self) -> int:
+        """The recovery point without regard to the log start: true whatever a crash does to the log-start checkpoint."""
+        return self._recovery_point
+
+    @property
     def flushed_offset(self) -> int:
         """The same as the recovery point: how far a power cut cannot reach."""
         return self.recovery_point
@@ -125,9 +132,9 @@ class LogState:
         return self._segments.size_bytes
 
     @property
-    def first_segment_base_offset(self) -> int:
-        """Base offset of the oldest segment: the log start needs a checkpoint only when it lies above."""
-        return self._segments[0].base_offset
+    def needs_log_start_checkpoint(self) -> bool:
+        """The name of the oldest segment does not say where the log starts (or will be gone before another says it)."""
+        return self._is_emptied or self._log_start_offset > self._segments[0].base_offset
 
     @property
     def segment_base_offsets(self) -> list[int]:
@@ -178,7 +185,9 @@ class LogState:
             raise type(unavailable)(str(unavailable))
 
     def _note_failure(self, error: Exception) -> None:
-        """May run in the thread of a flush."""
+        """May run in the thread of a flush.  A closed log cannot fail: what a late flush finds concerns nobody."""
+        if isinstance(self._unavailable, BrokerClosedError):
+            return
         self._unavailable = StorageError(
             f"{self._directory}: {error}. What is on disk is unknown now, so nothing more is appended: "
             "check the disk, then restart the broker; opening the log verifies it"

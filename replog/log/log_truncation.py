@@ -50,18 +50,22 @@ class LogTruncation(LogState):
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empties the log; the next record gets `offset`, which is the log start too."""
+        """Empties the log; the next record gets `offset`, which is the log start too.
+
+        The new log start is durable first: whatever a crash leaves of the old segments then either lies below it, or is
+        an old tail that the leader is asked about again; with no segment left the log begins there.
+        """
         self._check_available()
         try:
-            self._before_cut(min(self._log_start_offset, offset))
+            self._log_start_offset = offset
+            self._promise_no_more_than(offset, is_emptied=True)
             self._epochs.clear()
             while len(self._segments):
                 self._segments.remove_last()
                 self._fs.sync_dir(self._directory)
             self._segments.append(LogSegment.create(self._fs, self._directory, offset, self._config, self._wall_ms))
             self._fs.sync_dir(self._directory)
-            remove_snapshots(self._fs, self._directory, above=-1)
-            self._log_start_offset = self._recovery_point = offset
+            self._recovery_point = offset
             self._after_cut(offset)
         except (OSError, StorageError) as error:
             self._fail("a truncation failed", error)
@@ -72,7 +76,8 @@ class LogTruncation(LogState):
         found = segment.find(offset)
         position = found.position if found else segment.size_bytes
         end_offset = found.previous_end if found else segment.end_offset()
-        self._before_cut(end_offset)
+        self._log_start_offset = min(self._log_start_offset, end_offset)
+        self._promise_no_more_than(end_offset, is_emptied=False)
         self._epochs.truncate_from_end(end_offset)
         while len(self._segments) > number + 1:
             self._segments.remove_last()
@@ -89,20 +94,29 @@ class LogTruncation(LogState):
             self._fail("the leader-epoch checkpoint cannot be written", error)
         self._last_epoch = self._epochs.latest_epoch
 
-    def _before_cut(self, end_offset: int) -> None:
+    def _promise_no_more_than(self, end_offset: int, *, is_emptied: bool) -> None:
         """Lowers what a crash would take as a promise about bytes that are about to go."""
         self._touched = True
         self._generation += 1
         self._reader.forget_places()
-        promised = (self.recovery_point, self._log_start_offset)
+        is_lowered = self._recovery_point > end_offset or self._log_start_offset >= end_offset
         self._recovery_point = min(self._recovery_point, end_offset)
-        self._log_start_offset = min(self._log_start_offset, end_offset)
-        if promised != (self.recovery_point, self._log_start_offset) and self._checkpoint is not None:
+        if (is_lowered or is_emptied) and self._checkpoint is not None:
+            self._is_emptied = is_emptied
             self._checkpoint()
-        if remove_snapshots(self._fs, self._directory, above=end_offset):
+            self._is_emptied = False
+        if remove_snapshots(self._fs, self._directory, above=-1 if is_emptied else end_offset):
             self._fs.sync_dir(self._directory)
 
     def _after_cut(self, end_offset: int) -> None:
         self._log_end_offset = end_offset
         self._last_epoch = self._epochs.latest_epoch
-        rebuild_producers(self._fs, self._directory, self._producers, self._segments, self._config, self._wall_ms)
+        rebuild_producers(
+            self._fs,
+            self._directory,
+            self._producers,
+            self._segments,
+            self._config,
+            self._wall_ms,
+            flushed_offset=self._recovery_point,
+        )

@@ -69,11 +69,24 @@ def rebuild_producers(
     segments: SegmentList,
     config: LogConfig,
     now_ms: int,
+    *,
+    flushed_offset: int,
 ) -> None:
-    """Brings `producers` to the state at the end of the log.  Snapshots that cannot be read are deleted."""
+    """Brings `producers` to the state at the end of the log.  Snapshots that cannot be read are deleted.
+
+    Args:
+        fs: the disk.
+        directory: of the log.
+        producers: replaced.
+        segments: of the log.
+        config: says how much of the tail is looked at for the last five batches.
+        now_ms: wall time.
+        flushed_offset: segments that reach above it have unflushed writes and stay open.
+    """
     start_offset, entries = _newest_snapshot(fs, directory)
     producers.load_snapshot(entries, now_ms)
-    for segment in list(segments)[segments.number_for(start_offset) :]:
+    for number in range(segments.number_for(start_offset), len(segments)):
+        segment = segments.touch(number, flushed_offset)
         found = segment.find(start_offset) if start_offset > segment.base_offset else None
         position = found.position if found else (0 if start_offset <= segment.base_offset else segment.size_bytes)
         for at, header in scan_headers(segment.file, position, segment.size_bytes):

@@ -246,7 +246,7 @@ class LogSegment:
             path = file_path(self._directory, self.base_offset, suffix)
             if not self._fs.exists(path) or self._fs.size(path) % width:
                 return False
-        return True
+        return self._fs.size(path) > 0 or not self._has_timestamps()  # the time index comes last
 
     # Reading
 
@@ -373,8 +373,14 @@ class LogSegment:
             raise CorruptIndexError(f"{self.path}: the last offset index entry {tuple(last)} is not in the log")
         if time_index.count > 1 and time_index.entry(0).timestamp >= time_index.last().timestamp:
             raise CorruptIndexError(f"{self.path}: time index entries do not rise")
+        if time_index.count == 0 and self._has_timestamps():
+            raise CorruptIndexError(f"{self.path}: the time index is empty, the records have timestamps")
         if self.size_bytes == 0 and (offset_index.count or time_index.count):
             raise CorruptIndexError(f"{self.path}: index entries for an empty log")
+
+    def _has_timestamps(self) -> bool:
+        """Whether the first batch has one, so that a completed time index has an entry."""
+        return self.size_bytes >= HEADER_BYTES and read_header(self.file, 0).max_timestamp >= 0
 
     def _is_batch(self, last_offset: int, position: int) -> bool:
         data = self.file.pread(FRAME_BYTES, position)

@@ -20,9 +20,7 @@ def batch(
 ) -> bytes:
     """One batch as a client sends it."""
     records = [(timestamp_ms + number, None, value, ()) for number, value in enumerate(values or (b"v",))]
-    return encode_batch(
-        records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
-    )
+    return encode_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
 
 
 def stored(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
@@ -83,6 +81,17 @@ def content(log: Log, *, max_bytes: int = 1 << 20) -> list[bytes]:
 def offsets(log: Log) -> list[int]:
     """Base offsets of all batches."""
     return [parse_header(data).base_offset for data in content(log)]
+
+
+def visible_epochs(log: Log) -> list[tuple[int, int]]:
+    """The epoch cache as far as it speaks of records that can be read."""
+    entries = log.leader_epochs.entries
+    ends = [start for _, start in [*entries, (0, log.log_end_offset)]][1:]
+    return [
+        (epoch, max(start, log.log_start_offset))
+        for (epoch, start), end in zip(entries, ends, strict=True)
+        if end > max(start, log.log_start_offset)
+    ]
 
 
 def implied_epochs(log: Log) -> list[tuple[int, int]]:

@@ -116,11 +116,11 @@ def test_a_segment_without_timestamps_rolls_by_its_age() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     counts=st.lists(st.integers(1, 5), min_size=1, max_size=40),
-    reads=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 700), st.integers(0, 130), st.booleans()), max_size=30),
+    reads=st.lists(
+        st.tuples(st.integers(0, 120), st.integers(0, 700), st.integers(0, 130), st.booleans()), max_size=30
+    ),
 )
-def test_a_read_is_the_run_of_batches_that_fits(
-    counts: list[int], reads: list[tuple[int, int, int, bool]]
-) -> None:
+def test_a_read_is_the_run_of_batches_that_fits(counts: list[int], reads: list[tuple[int, int, int, bool]]) -> None:
     log = open_log(SimulatedFileSystem())
     for count in counts:
         log.append_as_leader(batch(*[b"value"] * count), leader_epoch=0, now_ms=T0)
@@ -147,13 +147,14 @@ def test_a_read_is_the_run_of_batches_that_fits(
 
 def test_large_reads_use_the_index_and_end_at_a_batch() -> None:
     _, log = filled(2000, config=LogConfig(index_interval_bytes=512))
-    whole = b"".join(content(log))
-    size = len(whole) // 2000
+    batches = content(log)
     for start, max_bytes, end in ((0, 60_000, 2000), (500, 40_000, 777), (3, 100_000, 1500), (1999, 1 << 20, 2000)):
-        found = log.read(start, max_bytes=max_bytes, end_offset=end, min_one_batch=True)
-        last = min(end, start + max_bytes // size)
-        assert found == whole[start * size : last * size] or size * 2000 != len(whole)
-        assert parse_header(found).base_offset == start
+        expected = b""
+        for data in batches[start:end]:
+            if len(expected) + len(data) > max_bytes:
+                break
+            expected += data
+        assert log.read(start, max_bytes=max_bytes, end_offset=end, min_one_batch=True) == expected
 
 
 def test_first_record_at_or_after_a_time() -> None:
@@ -165,7 +166,7 @@ def test_first_record_at_or_after_a_time() -> None:
         expected = next(((o, t) for o, t in enumerate(times) if t >= timestamp), None)
         assert log.offset_for_timestamp(timestamp, end_offset=120) == expected
     log.set_log_start_offset(20)
-    assert log.offset_for_timestamp(T0, end_offset=120) == (21, times[21]) or times[20] >= T0
+    assert log.offset_for_timestamp(T0, end_offset=120) == (20, times[20])
     assert log.offset_for_timestamp(T0 + 60, end_offset=19) is None
 
 
