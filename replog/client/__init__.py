@@ -1,0 +1,46 @@
+"""Clients: `Admin`, `Producer` and `Consumer` on asyncio, and the same without it (`SyncAdmin`, ...).
+
+Importing this does not load gRPC; making a client does.
+"""
+
+from replog.client.admin import Admin
+from replog.client.batch import BulkDelivery, Delivery
+from replog.client.cluster import ClusterView
+from replog.client.consumer import Consumer
+from replog.client.partitioner import DefaultPartitioner, Partitioner, murmur2
+from replog.client.producer import Producer
+from replog.client.sync import LoopThread, SyncAdmin, SyncBulkDelivery, SyncConsumer, SyncDelivery, SyncProducer
+from replog.client.types import (
+    ConsumerRecord,
+    DeliveredRange,
+    FetchedBatches,
+    OffsetAndTimestamp,
+    RecordMetadata,
+    TopicPartition,
+)
+from replog.controller.messages import NewTopic
+
+__all__ = [
+    "Admin",
+    "BulkDelivery",
+    "ClusterView",
+    "Consumer",
+    "ConsumerRecord",
+    "DefaultPartitioner",
+    "DeliveredRange",
+    "Delivery",
+    "FetchedBatches",
+    "LoopThread",
+    "NewTopic",
+    "OffsetAndTimestamp",
+    "Partitioner",
+    "Producer",
+    "RecordMetadata",
+    "SyncAdmin",
+    "SyncBulkDelivery",
+    "SyncConsumer",
+    "SyncDelivery",
+    "SyncProducer",
+    "TopicPartition",
+    "murmur2",
+]

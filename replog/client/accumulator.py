@@ -1,0 +1,196 @@
+"""All batches of one producer: their memory, their deadlines, and the settings they share.
+
+Memory is charged per record when it is appended and given back when its batch is resolved.  A sender of records that
+finds no room waits its turn, first come, first served: that is the producer's backpressure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from replog.client.batch import ProducerBatch
+from replog.client.partition_queue import PartitionQueue
+from replog.errors import ReplogError, RequestTimedOutError
+
+RECENT_FAILURES_MAX = 64
+"""How many failed batches `flush` remembers to report; the first one matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorSettings:
+    batch_size_bytes: int
+    """A batch is closed at this size; a record that is larger gets a batch of its own."""
+    linger_ms: float
+    """How long a batch that is not full waits for more records."""
+    buffer_memory_bytes: int
+    """Bound of all records that are not acknowledged yet."""
+    delivery_timeout_ms: int
+    """From `send` to the acknowledgement; then the records fail."""
+    max_in_flight: int
+    """Unresolved batches per partition, 1 to 5."""
+    is_idempotent: bool
+
+
+class Accumulator:
+    """Invariants:
+        - `used_bytes` is the sum of `charged_bytes` over the unresolved batches;
+        - it passes `buffer_memory_bytes` by at most one record.
+
+    Args:
+        settings: see there.
+        on_expired: told of each partition that lost a batch to its delivery time-out.
+    """
+
+    def __init__(
+        self, settings: AccumulatorSettings, *, on_expired: Callable[[PartitionQueue], None] = lambda _queue: None
+    ) -> None:
+        self.settings = settings
+        self.used_bytes = 0
+        self.flushing_count = 0
+        self.linger_s = settings.linger_ms / 1000
+        self.is_idempotent = settings.is_idempotent
+        self.max_in_flight = settings.max_in_flight
+        self._on_expired = on_expired
+        self._unresolved: dict[ProducerBatch, None] = {}  # in order of creation, hence of deadline
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._failed: deque[ProducerBatch] = deque(maxlen=RECENT_FAILURES_MAX)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_flushing(self) -> bool:
+        return self.flushing_count > 0
+
+    # ---- memory ----------------------------------------------------------------------------------------------------
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a record of this size may be appended now; one that is larger than all memory may when it is empty."""
+        if self._waiters:
+            return False
+        return self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes or self.used_bytes == 0
+
+    async def wait_for_room(self, size_bytes: int) -> None:
+        """Waits until `size_bytes` may be appended, behind those who came earlier.
+
+        The wait ends: every batch is acknowledged or fails at its delivery time-out, and gives its memory back.
+        The caller appends without awaiting anything in between.
+        """
+        while not self.has_room(size_bytes):
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            entry = (size_bytes, waiter)
+            self._waiters.append(entry)
+            try:
+                await waiter
+            except BaseException:
+                if entry in self._waiters:
+                    self._waiters.remove(entry)
+                self._wake_waiters()
+                raise
+            if self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes or self.used_bytes == 0:
+                return
+
+    def _wake_waiters(self) -> None:
+        """Lets in those at the head of the line whom the free memory suffices for."""
+        used_bytes = self.used_bytes
+        while self._waiters:
+            size_bytes, waiter = self._waiters[0]
+            if used_bytes and used_bytes + size_bytes > self.settings.buffer_memory_bytes:
+                return
+            self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                used_bytes += size_bytes
+
+    # ---- batches ---------------------------------------------------------------------------------------------------
+
+    def new_batch(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
+        """An empty batch that has room for a record of `record_bytes`."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        return ProducerBatch(
+            queue,
+            loop.create_future(),
+            max_bytes=max(self.settings.batch_size_bytes, record_bytes),
+            created_s=now_s,
+            deadline_s=now_s + self.settings.delivery_timeout_ms / 1000,
+        )
+
+    def opened(self, batch: ProducerBatch) -> None:
+        """`batch` has its first record: it counts from now on."""
+        self._unresolved[batch] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(batch.deadline_s, self._expire)
+
+    def resolve(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
+        """The batch is acknowledged."""
+        self._release(batch)
+        batch.resolve(base_offset, append_time_ms)
+
+    def fail(self, batch: ProducerBatch, error: ReplogError) -> None:
+        """The batch will never be acknowledged."""
+        self._release(batch)
+        batch.fail(error)
+        self._failed.append(batch)
+
+    def _release(self, batch: ProducerBatch) -> None:
+        del self._unresolved[batch]
+        self.used_bytes -= batch.charged_bytes
+        if self._waiters:
+            self._wake_waiters()
+
+    def _expire(self) -> None:
+        """Fails what is past its deadline, and sets the timer for the next."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        for batch in list(self._unresolved):
+            if batch.deadline_s > now_s:
+                self._timer = loop.call_at(batch.deadline_s, self._expire)
+                return
+            if batch in self._unresolved:
+                batch.queue.handle_failed(batch, self._expired_error(batch))
+                self._on_expired(batch.queue)
+
+    def _expired_error(self, batch: ProducerBatch) -> RequestTimedOutError:
+        cause = batch.queue.last_error
+        state = "may or may not be in the log" if batch.attempt else "were never sent"
+        reason = f"{type(cause).__name__}: {cause}" if cause else self._no_cause(batch)
+        error = RequestTimedOutError(
+            f"{batch.queue}: {batch.records_count} records were not acknowledged within delivery.timeout.ms "
+            f"({self.settings.delivery_timeout_ms} ms); they {state}. Last cause: {reason}"
+        )
+        error.__cause__ = cause
+        return error
+
+    @staticmethod
+    def _no_cause(batch: ProducerBatch) -> str:
+        if batch.queue.leader is None:
+            return "the partition has no leader"
+        if batch.queue.needs_identity:
+            return "no producer id could be had from the controller"
+        return "no answer from the leader"
+
+    # ---- the end of things -----------------------------------------------------------------------------------------
+
+    def unresolved(self) -> list[ProducerBatch]:
+        """Batches that are neither acknowledged nor failed, oldest first."""
+        return list(self._unresolved)
+
+    def unseen_failure(self) -> ReplogError | None:
+        """The first failure since the last call that nobody has asked about through its delivery."""
+        failures = [batch.error for batch in self._failed if not batch.was_seen]
+        self._failed.clear()
+        return failures[0] if failures else None
+
+    def close(self, error: ReplogError) -> None:
+        """Fails whatever is left, and everybody who waits for room."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for batch in list(self._unresolved):
+            batch.queue.fail_all(error)
+        for _, waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+        self._waiters.clear()

@@ -1,0 +1,293 @@
+"""`Admin`: topics, cluster, nodes, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from replog.client.addresses import address_of
+from replog.client.cluster import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView, expect
+from replog.client.cluster_image import has_leaders, is_in_sync, is_ready
+from replog.client.offsets import list_offsets
+from replog.client.types import OffsetAndTimestamp, TopicPartition
+from replog.controller.messages import (
+    AlterConfigs,
+    AlterConfigsResponse,
+    ConfigEntry,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeleteTopics,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicResult,
+)
+from replog.errors import (
+    BrokerNotAvailableError,
+    ErrorCode,
+    ReplogError,
+    RequestTimedOutError,
+)
+from replog.metadata.records import ResourceType
+from replog.rpc.error_codes import error_from_code
+from replog.rpc.messages import (
+    ClusterMetadata,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
+    MetadataRequest,
+    TopicInfo,
+)
+from replog.rpc.transport import ConnectionLostError, Transport
+
+DEFAULT_TIMEOUT_MS = 30_000
+
+
+class Admin:
+    """Manages topics and looks at the cluster.
+
+    Every method retries what is worth retrying, for `timeout_ms` at most, and then raises RequestTimedOutError with
+    the last cause in its text.  Use it as `async with Admin("127.0.0.1:9092") as admin:`; entering does not wait
+    for a broker, so it can be opened before the cluster is up (see `wait_until_ready`).
+
+    Args:
+        bootstrap_servers: "host:port,host:port" or a sequence of them.
+        client_id: names this client in the brokers' logs.
+        timeout_ms: overall limit of each method that is given none of its own.
+        transport: the default is gRPC.
+
+    Raises:
+        ConfigError: `bootstrap_servers` is not a list of host:port.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "replog-admin",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        transport: Transport | None = None,
+    ) -> None:
+        self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
+        self._timeout_ms = timeout_ms
+
+    async def __aenter__(self) -> Self:
+        self._view.open()
+        return self
+
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._view.close()
+
+    # ---- topics ----------------------------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> tuple[TopicResult, ...]:
+        """Creates several topics, each for itself; look at `error` of each result.
+
+        A result says NONE too when an earlier attempt of this call, whose answer was lost, had created the topic.
+        """
+        wanted = tuple(topics)
+        request = CreateTopics(wanted, validate_only=validate_only)
+        fate = _Fate()
+        response = await self._view.controller_call(
+            request, timeout_ms=timeout_ms or self._timeout_ms, what="create topics", on_retry=fate.note
+        )
+        results = expect(response, CreateTopicsResponse).topics
+        if not fate.unknown or validate_only:
+            return results
+        return tuple([await self._judge_created(topic, result) for topic, result in zip(wanted, results, strict=True)])
+
+    async def create_topic(
+        self,
+        name: str,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        assignments: Sequence[Sequence[int]] = (),
+        timeout_ms: int | None = None,
+    ) -> TopicInfo:
+        """Creates one topic and waits until all its partitions have leaders that this client can see.
+
+        Args:
+            name: letters, digits, ".", "_" and "-", at most 249.
+            num_partitions: -1: the brokers' `num.partitions`.
+            replication_factor: -1: the brokers' `default.replication.factor`.
+            configs: Kafka's names, e.g. `{"min.insync.replicas": 2}`.
+            assignments: the replicas of partition 0, 1, ...; instead of the two counts.
+
+        Raises:
+            TopicExistsError, InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError, ConfigError: as
+                the controller says.
+            RequestTimedOutError: not within the time-out; the topic may exist all the same.
+        """
+        limit_ms = timeout_ms or self._timeout_ms
+        replicas = tuple(tuple(brokers) for brokers in assignments)
+        topic = NewTopic(name, num_partitions, replication_factor, replicas, _entries(configs or {}))
+        (result,) = await self.create_topics([topic], timeout_ms=limit_ms)
+        _raise_result(result)
+        return await self.wait_for_topic(name, has_leaders, timeout_ms=limit_ms, what=f"wait for leaders of {name}")
+
+    async def delete_topic(self, name: str, *, timeout_ms: int | None = None) -> None:
+        """Deletes a topic and waits until it is gone from the metadata that this client sees.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+        """
+        limit_ms = timeout_ms or self._timeout_ms
+        fate = _Fate()
+        response = await self._view.controller_call(
+            DeleteTopics((name,)), timeout_ms=limit_ms, what=f"delete topic {name}", on_retry=fate.note
+        )
+        (result,) = expect(response, DeleteTopicsResponse).topics
+        if not (fate.unknown and result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            _raise_result(result)
+
+        def gone() -> bool | None:
+            return True if self._view.cluster_id and name not in self._view.image.topics else None
+
+        self._view.request_refresh()
+        await self._view.wait_for(gone, timeout_ms=limit_ms, what=f"see topic {name} go")
+
+    async def list_topics(self, *, timeout_ms: int | None = None) -> list[str]:
+        """Names of all topics, sorted."""
+        metadata = await self.describe_cluster(timeout_ms=timeout_ms)
+        return sorted(topic.name for topic in metadata.topics)
+
+    async def describe_topics(
+        self, names: Iterable[str], *, visible_within_ms: int = VISIBLE_WITHIN_MS
+    ) -> dict[str, TopicInfo]:
+        """Partitions, leaders, ISRs and configs, by topic name.
+
+        Args:
+            names: of the topics.
+            visible_within_ms: how long a topic that was just created may take to reach the brokers' metadata.
+
+        Raises:
+            UnknownTopicOrPartitionError: one is still not there after that.
+        """
+        await self.describe_cluster()
+        return {name: await self._view.topic_or_raise(name, within_ms=visible_within_ms) for name in names}
+
+    async def alter_topic_configs(
+        self, topic: str, configs: Mapping[str, object], *, timeout_ms: int | None = None
+    ) -> None:
+        """Sets configs of a topic; None as a value removes one, so that the broker's default holds again.
+
+        Raises:
+            ConfigError: a name or value is not allowed.
+        """
+        request = AlterConfigs(ResourceType.TOPIC, topic, _entries(configs))
+        response = await self._view.controller_call(
+            request, timeout_ms=timeout_ms or self._timeout_ms, what=f"alter configs of {topic}"
+        )
+        expect(response, AlterConfigsResponse)
+
+    # ---- cluster and nodes -----------------------------------------------------------------------------------------
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
+        """Brokers, controller and topics, asked anew."""
+        response = await self._view.call_any(
+            MetadataRequest(), timeout_ms=timeout_ms or self._timeout_ms, what="describe the cluster"
+        )
+        return self._view.adopt(expect(response, ClusterMetadata))
+
+    async def describe_node(self, broker: int | str, *, timeout_ms: int | None = None) -> DescribeNodeResponse:
+        """What one process says about itself, also before it is unfenced.
+
+        Args:
+            broker: its id, or its "host:port".
+
+        Raises:
+            BrokerNotAvailableError: no broker of this id is registered.
+            ConnectionLostError: the node does not answer.  One attempt only: a dead node is an answer here.
+        """
+        limit_ms = timeout_ms or ATTEMPT_TIMEOUT_MS
+        address = broker if isinstance(broker, str) else await self._address(broker)
+        response = await self._view.call(address, DescribeNodeRequest(), timeout_ms=limit_ms)
+        return expect(response, DescribeNodeResponse)
+
+    async def list_offsets(
+        self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """One offset per partition; see `replog.client.offsets.list_offsets` for what can be asked and raised."""
+        wanted = {TopicPartition(*partition): time for partition, time in timestamps.items()}
+        return await list_offsets(self._view, wanted, timeout_ms=timeout_ms or self._timeout_ms)
+
+    # ---- waiting ---------------------------------------------------------------------------------------------------
+
+    async def wait_until_ready(self, *, brokers: int = 1, timeout_ms: int | None = None) -> ClusterMetadata:
+        """Waits until at least `brokers` brokers are unfenced and there is a controller."""
+
+        def ready() -> ClusterMetadata | None:
+            metadata = self._view.metadata
+            return metadata if is_ready(metadata, brokers) else None
+
+        limit_ms = timeout_ms or self._timeout_ms
+        return await self._view.wait_for(ready, timeout_ms=limit_ms, what=f"wait for {brokers} brokers")
+
+    async def wait_until_in_sync(self, topic: str, *, timeout_ms: int | None = None) -> TopicInfo:
+        """Waits until every partition has a leader and all its replicas in the ISR."""
+        return await self.wait_for_topic(
+            topic, is_in_sync, timeout_ms=timeout_ms, what=f"wait for all replicas of {topic} to be in sync"
+        )
+
+    async def wait_for_topic(
+        self, name: str, predicate: Callable[[TopicInfo], bool], *, timeout_ms: int | None = None, what: str = ""
+    ) -> TopicInfo:
+        """Waits until the topic's metadata satisfies `predicate`; looked at after every change."""
+
+        def found() -> TopicInfo | None:
+            topic = self._view.image.topics.get(name)
+            return topic if topic is not None and predicate(topic) else None
+
+        self._view.open()
+        self._view.request_refresh()
+        limit_ms = timeout_ms or self._timeout_ms
+        return await self._view.wait_for(found, timeout_ms=limit_ms, what=what or f"wait for topic {name}")
+
+    async def _address(self, broker_id: int) -> str:
+        metadata = await self._view.ready(self._timeout_ms)
+        if (broker := self._view.image.brokers.get(broker_id)) is None:
+            known = ", ".join(str(broker.broker_id) for broker in metadata.brokers)
+            raise BrokerNotAvailableError(f"no broker {broker_id} is registered; there are: {known or 'none'}")
+        return address_of(broker)
+
+    async def _judge_created(self, topic: NewTopic, result: TopicResult) -> TopicResult:
+        """Turns "exists already" into success where a lost attempt of ours must have been the one that created it."""
+        if result.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return result
+        info = (await self.describe_topics([topic.name]))[topic.name]
+        factor = len(info.partitions[0].replicas) if info.partitions else -1
+        if topic.num_partitions not in {-1, len(info.partitions)} or topic.replication_factor not in {-1, factor}:
+            return result
+        return TopicResult(topic.name, ErrorCode.NONE, "", info.topic_id, len(info.partitions), factor)
+
+
+class _Fate:
+    """Remembers whether an attempt was lost in a way that leaves open if it took effect."""
+
+    def __init__(self) -> None:
+        self.unknown = False
+
+    def note(self, error: ReplogError) -> None:
+        lost = isinstance(error, ConnectionLostError) and not error.refused
+        self.unknown = self.unknown or lost or isinstance(error, RequestTimedOutError)
+
+
+def _entries(configs: Mapping[str, object]) -> tuple[ConfigEntry, ...]:
+    return tuple(ConfigEntry(name, None if value is None else _text(value)) for name, value in configs.items())
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _raise_result(result: TopicResult) -> None:
+    if result.error is not ErrorCode.NONE:
+        raise error_from_code(result.error, result.message or f"{result.name}: {result.error.name}")

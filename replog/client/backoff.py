@@ -1,0 +1,69 @@
+"""Waiting before trying again: growing pauses, and the one loop that retries a call until its time is up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from replog.errors import ReplogError, RequestTimedOutError, RetriableError
+
+T = TypeVar("T")
+
+BACKOFF_MS_MIN = 100
+BACKOFF_MS_MAX = 500
+
+
+class Backoff:
+    """Pauses that double from `min_ms` to `max_ms`, each spread by a fifth either way.
+
+    Why spread: after a broker died, clients that retry in step would arrive in step.
+    """
+
+    def __init__(self, rng: random.Random, *, min_ms: float = BACKOFF_MS_MIN, max_ms: float = BACKOFF_MS_MAX) -> None:
+        self._rng = rng
+        self._min_ms = min_ms
+        self._max_ms = max_ms
+        self._next_ms = min_ms
+
+    def next_s(self) -> float:
+        """The pause to make now, in seconds; the following one is longer."""
+        pause_ms = self._next_ms
+        self._next_ms = min(self._max_ms, pause_ms * 2)
+        return pause_ms * self._rng.uniform(0.8, 1.2) / 1000
+
+    def reset(self) -> None:
+        """Something worked: start small again."""
+        self._next_ms = self._min_ms
+
+
+async def retry(attempt: Callable[[int], Awaitable[T]], *, timeout_ms: int, what: str, backoff: Backoff) -> T:
+    """Calls `attempt` until it returns, with pauses, for at most `timeout_ms`.
+
+    Args:
+        attempt: gets the milliseconds that are left; a RetriableError from it means "try again".
+        timeout_ms: overall limit.
+        what: names the operation in the error, e.g. "create topic flights".
+        backoff: how long to pause.
+
+    Raises:
+        RequestTimedOutError: the time is up; it names the last cause, which is also its `__cause__`.
+        ReplogError: anything that trying again does not mend, from `attempt` as it is.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_ms / 1000
+    cause: ReplogError | None = None
+    while (remaining_ms := int((deadline_s - loop.time()) * 1000)) > 0:
+        try:
+            return await attempt(remaining_ms)
+        except RetriableError as error:
+            cause = error
+        await asyncio.sleep(max(0.0, min(backoff.next_s(), deadline_s - loop.time())))
+    raise timed_out(what, timeout_ms, cause) from cause
+
+
+def timed_out(what: str, timeout_ms: int, cause: BaseException | None) -> RequestTimedOutError:
+    """The error at the end of all retries; `cause` is the last thing that went wrong, None when nothing did."""
+    reason = f"{type(cause).__name__}: {cause}" if cause is not None else "no answer"
+    return RequestTimedOutError(f"{what}: no success within {timeout_ms} ms. Last cause: {reason}")

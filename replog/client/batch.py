@@ -1,0 +1,221 @@
+"""One batch of the producer, from its first record to its acknowledgement, and the handles users wait on.
+
+There is one future per batch, not per record: a future costs more than encoding a record.  A `Delivery` is a batch and
+a place in it; the offset is worked out when somebody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replog.client.types import DeliveredRange, RecordMetadata
+from replog.errors import ReplogError
+from replog.records import BatchBuilder, decode_batch, encode_batch
+
+if TYPE_CHECKING:
+    from replog.client.partition_queue import PartitionQueue
+
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """What idempotence hangs on: the broker drops a batch it has seen under this id and sequence."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class ProducerBatch:
+    """Records for one partition that are sent, retried and acknowledged together.
+
+    Invariants:
+        - once encoded, the bytes change only by `renumber`, and that only when the broker has said for certain that it
+          did not append them;
+        - `future` is resolved exactly once, and then the bytes are let go.
+
+    Attributes:
+        attempt: counts sends; a reply to an earlier attempt is dropped.
+        in_flight: sent, and neither answered nor given up.
+        was_seen: somebody asked for the outcome, so an error need not be reported again by `flush`.
+    """
+
+    __slots__ = (
+        "append_time_ms",
+        "attempt",
+        "base_offset",
+        "base_sequence",
+        "builder",
+        "charged_bytes",
+        "created_s",
+        "deadline_s",
+        "error",
+        "future",
+        "identity",
+        "in_flight",
+        "must_renumber",
+        "payload",
+        "queue",
+        "records_count",
+        "was_seen",
+    )
+
+    def __init__(
+        self,
+        queue: PartitionQueue,
+        future: asyncio.Future[None],
+        *,
+        max_bytes: int,
+        created_s: float,
+        deadline_s: float,
+    ) -> None:
+        self.queue = queue
+        self.future = future
+        self.builder = BatchBuilder(max_bytes=max_bytes)
+        self.created_s = created_s
+        self.deadline_s = deadline_s
+        self.charged_bytes = 0
+        self.records_count = 0
+        self.payload: bytes | None = None
+        self.identity: ProducerIdentity | None = None
+        self.base_sequence = -1
+        self.attempt = 0
+        self.in_flight = False
+        self.must_renumber = False
+        self.base_offset = UNKNOWN_OFFSET
+        self.append_time_ms = -1
+        self.error: ReplogError | None = None
+        self.was_seen = False
+
+    @property
+    def is_done(self) -> bool:
+        return self.future.done()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size on the wire: exact once encoded, the uncompressed size before."""
+        return len(self.payload) if self.payload is not None else self.builder.size_bytes
+
+    def encode(self, identity: ProducerIdentity | None, base_sequence: int) -> None:
+        """Makes the bytes, once; `identity` None is a producer without idempotence."""
+        self.identity = identity
+        self.base_sequence = base_sequence
+        if identity is None:
+            self.payload = self.builder.build()
+        else:
+            self.payload = self.builder.build(identity.producer_id, identity.producer_epoch, base_sequence)
+
+    def renumber(self, identity: ProducerIdentity, base_sequence: int) -> None:
+        """Encodes the same records under another identity; see the invariants."""
+        records = [(r.timestamp, r.key, r.value, r.headers) for r in decode_batch(self.payload or b"")]
+        self.payload = encode_batch(
+            records,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=base_sequence,
+        )
+        self.identity = identity
+        self.base_sequence = base_sequence
+        self.must_renumber = False
+
+    def resolve(self, base_offset: int, append_time_ms: int) -> None:
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self._finish()
+        self.future.set_result(None)
+
+    def fail(self, error: ReplogError) -> None:
+        self.error = error
+        self._finish()
+        self.future.set_exception(error)
+        self.future.exception()  # looked at: an error nobody awaits is reported by flush, not by the loop's logger
+
+    def _finish(self) -> None:
+        self.in_flight = False
+        self.payload = None
+        del self.builder
+
+    async def wait(self) -> None:
+        """Returns when the records are acknowledged; raises what kept them from it."""
+        self.was_seen = True
+        await asyncio.shield(self.future)  # a waiter that is cancelled must not cancel the batch for the others
+
+
+class Delivery:
+    """The outcome of one record, to be awaited (or not: `flush` waits for all of them).
+
+    `await delivery` gives its `RecordMetadata` or raises what kept the record from being acknowledged.
+    """
+
+    __slots__ = ("_batch", "_relative_offset", "_timestamp_ms")
+
+    def __init__(self, batch: ProducerBatch, relative_offset: int, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._relative_offset = relative_offset
+        self._timestamp_ms = timestamp_ms
+
+    def __await__(self) -> Generator[object, None, RecordMetadata]:
+        yield from self._batch.wait().__await__()
+        return self.result()
+
+    def done(self) -> bool:
+        """Whether `result` would return or raise at once."""
+        return self._batch.is_done
+
+    def result(self) -> RecordMetadata:
+        """The outcome.
+
+        Raises:
+            asyncio.InvalidStateError: not `done()` yet.
+            ReplogError: the record was not acknowledged.
+        """
+        batch = self._batch
+        batch.was_seen = True
+        batch.future.result()
+        offset = batch.base_offset + self._relative_offset if batch.base_offset >= 0 else UNKNOWN_OFFSET
+        timestamp = batch.append_time_ms if batch.append_time_ms >= 0 else self._timestamp_ms
+        return RecordMetadata(batch.queue.topic, batch.queue.partition_id, offset, timestamp)
+
+
+class BulkDelivery:
+    """The outcome of one `send_many`: awaited once for all its records.
+
+    `await bulk` gives the ranges of offsets they got, or raises the first error; some of the records may be
+    acknowledged then (see `acknowledged_count`).
+    """
+
+    __slots__ = ("_parts", "records_count")
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[ProducerBatch, int, int]] = []  # batch, first relative offset, count
+        self.records_count = 0
+
+    def add(self, batch: ProducerBatch, first: int, count: int) -> None:
+        self._parts.append((batch, first, count))
+        self.records_count += count
+
+    def __await__(self) -> Generator[object, None, Sequence[DeliveredRange]]:
+        for batch, _, _ in self._parts:
+            batch.was_seen = True
+        for batch, _, _ in self._parts:
+            yield from batch.wait().__await__()
+        return [
+            DeliveredRange(
+                batch.queue.topic,
+                batch.queue.partition_id,
+                batch.base_offset + first if batch.base_offset >= 0 else UNKNOWN_OFFSET,
+                count,
+            )
+            for batch, first, count in self._parts
+        ]
+
+    def done(self) -> bool:
+        return all(batch.is_done for batch, _, _ in self._parts)
+
+    @property
+    def acknowledged_count(self) -> int:
+        """Records acknowledged so far."""
+        return sum(count for batch, _, count in self._parts if batch.is_done and batch.error is None)

@@ -1,0 +1,387 @@
+"""The client's picture of the cluster: who leads what, and how to reach it.
+
+Metadata comes two ways.  A watch stream on one broker pushes every change, which is how a client learns of a new
+leader within milliseconds; when that stream is lost the watch moves to the next broker.  A refresh on demand asks any
+broker, for the time in which the watch itself is cut off without knowing.  Both end in `_adopt`, which only ever moves
+forward: a broker that lags behind cannot take newer knowledge away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from replog.client.addresses import Leader, parse_bootstrap_servers
+from replog.client.backoff import Backoff, retry, timed_out
+from replog.client.cluster_image import ClusterImage
+from replog.client.connections import DATA, ConnectionPool, default_transport
+from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.errors import (
+    BrokerClosedError,
+    InconsistentClusterIdError,
+    MalformedFrameError,
+    ReplogError,
+    RetriableError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from replog.rpc.messages import (
+    ClientRequest,
+    ClientResponse,
+    ClusterMetadata,
+    Hello,
+    MetadataRequest,
+    TopicInfo,
+)
+from replog.rpc.transport import Connection, ConnectionLostError, Transport
+
+T = TypeVar("T")
+
+ATTEMPT_TIMEOUT_MS = 5_000
+"""Limit of one attempt of a call; afterwards another broker is asked."""
+
+REFRESH_TIMEOUT_MS = 1_000
+"""The same for metadata, which every broker answers from memory."""
+
+VISIBLE_WITHIN_MS = 2_000
+"""How long a new topic may take to reach a broker's metadata before it counts as missing."""
+
+_WRONG_NODE = (InconsistentClusterIdError, MalformedFrameError, UnsupportedVersionError)
+_EMPTY = ClusterImage(ClusterMetadata("", -1, -1, -1, (), ()))
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterView:
+    """Bootstrap servers, newest metadata, connections.  One per client, driven by that client's loop.
+
+    Invariants:
+        - the metadata offset never goes back;
+        - metadata of another cluster id is never adopted.
+
+    Args:
+        bootstrap_servers: where to start; after the first answer the brokers named in it are used too.
+        transport: the default is gRPC.
+        client_id: names this client in the brokers' logs.
+        rng: spreads retries.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        transport: Transport | None = None,
+        client_id: str = "",
+        rng: random.Random | None = None,
+    ) -> None:
+        self.bootstrap = parse_bootstrap_servers(bootstrap_servers)
+        self.client_id = client_id
+        self.rng = rng or random.Random()  # noqa: S311 -- spreads retries, keeps no secret
+        self.image = _EMPTY
+        self.last_error: ReplogError | None = None
+        self._transport = transport or default_transport()
+        self._pool = ConnectionPool(self._transport)
+        self._failures: dict[str, ReplogError] = {}
+        self._good_address = self.bootstrap[0]
+        self._listeners: list[Callable[[], None]] = []
+        self._changed = asyncio.Event()
+        self._refresh_wanted = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    # ---- life ------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Starts the watch and the refresher; returns at once.  Calling it again does nothing."""
+        self._raise_if_closed()
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._watch_forever(), name="replog-metadata-watch"),
+                asyncio.create_task(self._refresh_forever(), name="replog-metadata-refresh"),
+            ]
+
+    async def close(self) -> None:
+        """Ends both tasks and closes the connections.  Calling it again does nothing."""
+        self._closed = True
+        self._changed.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await self._pool.close()
+
+    async def ready(self, timeout_ms: int) -> ClusterMetadata:
+        """The metadata, waiting for the first answer if there was none.
+
+        Raises:
+            RequestTimedOutError: no bootstrap server answered; it names the last cause.
+            MalformedFrameError, UnsupportedVersionError: what answers there is not a replog broker of this version.
+        """
+
+        def known() -> ClusterMetadata | None:
+            return self.image.metadata if self.cluster_id else None
+
+        return await self.wait_for(known, timeout_ms=timeout_ms, what=f"connect to {','.join(self.bootstrap)}")
+
+    # ---- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """The newest; empty, with metadata offset -1, until the first answer."""
+        return self.image.metadata
+
+    @property
+    def cluster_id(self) -> str:
+        """An empty string until the first answer."""
+        return self.image.metadata.cluster_id
+
+    def leader(self, topic: str, partition: int) -> Leader | None:
+        """Who leads the partition; None while nobody does, or the partition is not known."""
+        return self.image.leader(topic, partition)
+
+    def hello(self) -> Hello:
+        """What this client says first on a stream."""
+        return Hello(self.cluster_id, node_id=-1, incarnation_id=UUID(int=0), client_id=self.client_id)
+
+    def data_connection(self, address: str) -> Connection:
+        """A connection of the caller's own, for a stream; the caller closes it."""
+        return self._transport.connect(address, purpose=DATA)
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` after each change of the metadata; it must not wait."""
+        self._listeners.append(listener)
+
+    def request_refresh(self) -> None:
+        """Something did not fit what is known: ask a broker soon.  At most one refresh runs at a time."""
+        self._refresh_wanted.set()
+
+    async def wait_for(self, found: Callable[[], T | None], *, timeout_ms: int, what: str) -> T:
+        """Looks at each new metadata until `found` returns something.
+
+        Raises:
+            RequestTimedOutError: not within `timeout_ms`; it names `what` and the last cause.
+            ReplogError: nothing has ever been learned, and for a reason that waiting does not mend.
+        """
+        self.open()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while (result := found()) is None:
+                    self._raise_if_closed()
+                    self._raise_if_hopeless()
+                    self._changed.clear()
+                    await self._changed.wait()
+                return result
+        except TimeoutError:
+            cause = self.last_error
+        raise timed_out(what, timeout_ms, cause) from cause
+
+    async def topic_or_raise(self, name: str, *, within_ms: int = VISIBLE_WITHIN_MS) -> TopicInfo:
+        """The topic's description, allowing for brokers that have not heard of it yet.
+
+        Raises:
+            UnknownTopicOrPartitionError: brokers answer, and it is not visible after `within_ms`.
+            RequestTimedOutError: no broker answers.
+        """
+
+        def found() -> TopicInfo | None:
+            if (topic := self.image.topics.get(name)) is None:
+                self.request_refresh()
+            return topic
+
+        try:
+            return await self.wait_for(found, timeout_ms=within_ms, what=f"look up topic {name}")
+        except RetriableError:
+            if not self.cluster_id:
+                raise
+        raise UnknownTopicOrPartitionError(
+            f'topic "{name}" does not exist in cluster {self.cluster_id}. '
+            "`replog topics list` shows the topics, `replog topics create` makes one."
+        )
+
+    # ---- calls -----------------------------------------------------------------------------------------------------
+
+    async def call(self, address: str, request: ClientRequest, *, timeout_ms: int) -> ClientResponse:
+        """One attempt at one broker; raises what comes."""
+        async with self._pool.use(address) as connection:
+            return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
+
+    async def call_any(self, request: ClientRequest, *, timeout_ms: int, what: str) -> ClientResponse:
+        """Asks one broker after the other until one answers.  Raises: as `backoff.retry`."""
+
+        async def ask(address: str, limit_ms: int) -> ClientResponse:
+            return await self.call(address, request, timeout_ms=limit_ms)
+
+        return await self._ask_around(ask, timeout_ms=timeout_ms, what=what)
+
+    async def controller_call(
+        self,
+        request: ControllerRequest,
+        *,
+        timeout_ms: int,
+        what: str,
+        on_retry: Callable[[ReplogError], None] | None = None,
+    ) -> ControllerResponse:
+        """Gives a request for the active controller to any broker, which passes it on.  Raises: as `backoff.retry`.
+
+        Args:
+            on_retry: told of each failed attempt, for callers to whom it matters that one may have taken effect.
+        """
+
+        async def ask(address: str, limit_ms: int) -> ControllerResponse:
+            try:
+                async with self._pool.use(address) as connection:
+                    return await connection.controller_call(request, timeout_ms=limit_ms, cluster_id=self.cluster_id)
+            except RetriableError as error:
+                if on_retry is not None:
+                    on_retry(error)
+                raise
+
+        return await self._ask_around(ask, timeout_ms=timeout_ms, what=what)
+
+    async def _ask_around(self, ask: Callable[[str, int], Awaitable[T]], *, timeout_ms: int, what: str) -> T:
+        self.open()
+        loop = asyncio.get_running_loop()
+
+        async def ask_each(remaining_ms: int) -> T:
+            deadline_s = loop.time() + remaining_ms / 1000
+            cause: ReplogError | None = None
+            for address in self._candidates():
+                left_ms = int((deadline_s - loop.time()) * 1000)
+                if left_ms <= 0:
+                    break
+                try:
+                    return await self._ask_one(address, ask, min(left_ms, ATTEMPT_TIMEOUT_MS))
+                except (RetriableError, *_WRONG_NODE) as error:
+                    # a node that is not ours counts only when there is no other answer
+                    cause = error if cause is None or isinstance(error, RetriableError) else cause
+            raise cause or ConnectionLostError("no time was left to ask a broker")
+
+        return await retry(ask_each, timeout_ms=timeout_ms, what=what, backoff=Backoff(self.rng))
+
+    async def _ask_one(self, address: str, ask: Callable[[str, int], Awaitable[T]], limit_ms: int) -> T:
+        try:
+            answer = await ask(address, limit_ms)
+        except (ConnectionLostError, *_WRONG_NODE):
+            if self._good_address == address:
+                self._good_address = ""
+            raise
+        self._good_address = address
+        return answer
+
+    def _candidates(self) -> list[str]:
+        """Addresses to try: the one that answered last, the brokers of the newest metadata, the bootstrap list."""
+        good = (self._good_address,) if self._good_address else ()
+        return list(dict.fromkeys((*good, *self.image.addresses(), *self.bootstrap)))
+
+    # ---- metadata --------------------------------------------------------------------------------------------------
+
+    async def _watch_forever(self) -> None:
+        backoff = Backoff(self.rng)
+        while True:
+            for address in self._candidates():
+                try:
+                    await self._watch(address, backoff)
+                except ReplogError as error:
+                    self._note_failure(address, error)
+                await asyncio.sleep(backoff.next_s())
+
+    async def _watch(self, address: str, backoff: Backoff) -> None:
+        """Follows one broker's watch until it ends; a broker that is silent at the start is given up."""
+        async with self._pool.use(address) as connection:
+            updates = connection.watch_metadata(MetadataRequest(watch=True))
+            try:
+                async with asyncio.timeout(ATTEMPT_TIMEOUT_MS / 1000):
+                    self._adopt(address, await anext(updates))
+                backoff.reset()
+                self._good_address = address
+                await self._pool.prune({*self.image.addresses(), *self.bootstrap})
+                async for metadata in updates:
+                    self._adopt(address, metadata)
+            except (TimeoutError, StopAsyncIteration):
+                raise ConnectionLostError(f"{address} sends no metadata") from None
+            finally:
+                await _close_iterator(updates)
+
+    async def _refresh_forever(self) -> None:
+        backoff = Backoff(self.rng)
+        while True:
+            await self._refresh_wanted.wait()
+            self._refresh_wanted.clear()
+            if await self._refresh():
+                backoff.reset()
+            await asyncio.sleep(backoff.next_s())
+
+    async def _refresh(self) -> bool:
+        for address in self._candidates():
+            try:
+                answer = await self.call(address, MetadataRequest(), timeout_ms=REFRESH_TIMEOUT_MS)
+                self._adopt(address, expect(answer, ClusterMetadata))
+            except ReplogError as error:
+                self._note_failure(address, error)
+            else:
+                self._good_address = address
+                await self._pool.prune({*self.image.addresses(), *self.bootstrap})
+                return True
+        return False
+
+    def _adopt(self, address: str, metadata: ClusterMetadata) -> None:
+        if self.cluster_id and metadata.cluster_id != self.cluster_id:
+            raise InconsistentClusterIdError(
+                f"{address} belongs to cluster {metadata.cluster_id}, this client talks to {self.cluster_id}. "
+                "Check bootstrap.servers: all of them must be brokers of one cluster."
+            )
+        self._failures.pop(address, None)
+        if metadata.metadata_offset < self.metadata.metadata_offset or metadata == self.metadata:
+            return
+        self.image = ClusterImage(metadata)
+        for listener in self._listeners:
+            listener()
+        self._changed.set()
+
+    def adopt(self, metadata: ClusterMetadata) -> ClusterMetadata:
+        """Takes in metadata that a caller has asked for; returns the newest."""
+        self._adopt(self._good_address, metadata)
+        return self.metadata
+
+    def _note_failure(self, address: str, error: ReplogError) -> None:
+        _log.debug("metadata from %s: %s", address, error)
+        if isinstance(error, InconsistentClusterIdError):
+            _log.warning("%s", error)
+        if self._good_address == address:
+            self._good_address = ""
+        self.last_error = error
+        if address in self.bootstrap:
+            self._failures[address] = error
+        self._changed.set()
+
+    def _raise_if_closed(self) -> None:
+        if self._closed:
+            raise BrokerClosedError("this client was closed; make a new one")
+
+    def _raise_if_hopeless(self) -> None:
+        """Nothing is known, and no bootstrap server is what it should be: waiting longer does not help."""
+        if self.cluster_id or len(self._failures) < len(self.bootstrap):
+            return
+        if not any(isinstance(error, RetriableError) for error in self._failures.values()):
+            raise self._failures[self.bootstrap[0]]
+
+
+def expect(response: object, cls: type[T]) -> T:
+    """`response`, which must be a `cls`.
+
+    Raises:
+        MalformedFrameError: the other side answered with something else.
+    """
+    if not isinstance(response, cls):
+        raise MalformedFrameError(f"expected {cls.__name__} as an answer, got {type(response).__name__}")
+    return response
+
+
+async def _close_iterator(updates: AsyncIterator[ClusterMetadata]) -> None:
+    close = getattr(updates, "aclose", None)
+    if close is not None:
+        await close()

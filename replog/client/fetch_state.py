@@ -1,0 +1,139 @@
+"""What a consumer knows of one partition: where it reads, what is fetched ahead, why it waits.  Pure.
+
+Two offsets move forward on their own: `fetch_offset` when a reply is accepted, `position` when records are handed out.
+Nothing is skipped or repeated, for a reply counts only when it answers the request that is waited for (`token`) and
+continues exactly where the last one ended; a change of leader or a seek makes the old token worthless.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from replog.client.addresses import Leader
+from replog.client.types import TopicPartition
+from replog.errors import CorruptRecordError, ReplogError
+from replog.records import BatchHeader, Buffer, scan
+from replog.rpc.messages import FetchResult
+
+BACKOFF_S_MIN = 0.1
+BACKOFF_S_MAX = 0.5
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Whole batches of one partition, fetched and not handed out yet.
+
+    Attributes:
+        data: as it came; a view of the received message, which lives as long as the chunk.
+        headers: of the batches in it that are wanted; the first may begin below the position.
+        next_index: the first batch that is not handed out.
+        owner: the fetcher whose share of memory it takes.
+    """
+
+    state: PartitionState
+    data: Buffer
+    headers: list[BatchHeader]
+    high_watermark: int
+    owner: Any
+    next_index: int = 0
+
+    @property
+    def next_offset(self) -> int:
+        """Exclusive end."""
+        return self.headers[-1].next_offset
+
+
+class PartitionState:
+    """Invariants:
+        - `position <= fetch_offset`, and what lies between is in chunks, in order;
+        - at most one request for this partition is in flight.
+
+    Attributes:
+        position: the next offset to hand out.
+        fetch_offset: the next offset to ask for.
+        token: a reply to a request with another token is dropped.
+        error: why reading stopped until a seek; raised to the user once what was fetched before is handed out.
+        out_of_range: the offset was refused; the consumer's reset policy decides.
+    """
+
+    def __init__(self, partition: TopicPartition, topic_id: UUID, position: int) -> None:
+        self.partition = partition
+        self.topic_id = topic_id
+        self.position = position
+        self.fetch_offset = position
+        self.token = 0
+        self.is_in_flight = False
+        self.buffered_bytes = 0
+        self.chunks_count = 0
+        self.leader: Leader | None = None
+        self.high_watermark = -1
+        self.log_start_offset = -1
+        self.error: ReplogError | None = None
+        self.out_of_range: FetchResult | None = None
+        self.backoff_until_s = 0.0
+        self._failures_count = 0
+
+    def seek(self, offset: int) -> None:
+        """Reads on at `offset`; what was fetched or asked for is forgotten (the caller drops the chunks)."""
+        self.position = self.fetch_offset = offset
+        self.error = None
+        self.out_of_range = None
+        self.forget_request()
+        self.clear_backoff()
+
+    def forget_request(self) -> None:
+        """Whatever is in flight is not waited for any more."""
+        self.token += 1
+        self.is_in_flight = False
+
+    def can_fetch(self, now_s: float, *, buffered_bytes_max: int) -> bool:
+        """Whether to ask for more: nothing is in flight, nothing is wrong, and little enough is buffered."""
+        return (
+            not self.is_in_flight
+            and self.error is None
+            and self.out_of_range is None
+            and self.buffered_bytes < buffered_bytes_max
+            and now_s >= self.backoff_until_s
+        )
+
+    def accept(self, result: FetchResult, data: Buffer, owner: Any) -> Chunk | None:
+        """Takes in a reply without an error; None when it brings nothing.
+
+        Raises:
+            CorruptRecordError: the bytes are not batches that continue at the fetch offset.
+        """
+        self._failures_count = 0
+        self.high_watermark = max(self.high_watermark, result.high_watermark)
+        self.log_start_offset = max(self.log_start_offset, result.log_start_offset)
+        headers = [header for header in scan(data) if header.next_offset > self.fetch_offset]
+        if not headers:
+            if len(data):
+                raise CorruptRecordError("", 0, f"{self.partition}: no whole batch at or above {self.fetch_offset}")
+            return None
+        for earlier, later in itertools.pairwise(headers):
+            if later.base_offset < earlier.next_offset:
+                raise CorruptRecordError(
+                    "", later.position, f"{self.partition}: offset {later.base_offset} follows {earlier.last_offset}"
+                )
+        self.fetch_offset = headers[-1].next_offset
+        self.buffered_bytes += len(data)
+        self.chunks_count += 1
+        return Chunk(self, data, headers, result.high_watermark, owner)
+
+    def release(self, chunk: Chunk) -> None:
+        """`chunk` has been handed out or dropped."""
+        self.buffered_bytes -= len(chunk.data)
+        self.chunks_count -= 1
+
+    def back_off(self, now_s: float) -> None:
+        """A retriable error: pause, longer each time."""
+        self.backoff_until_s = now_s + min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(self._failures_count, 8))
+        self._failures_count += 1
+
+    def clear_backoff(self) -> None:
+        """Something has changed (a leader, the position): ask at once."""
+        self.backoff_until_s = 0.0
+        self._failures_count = 0

@@ -1,0 +1,106 @@
+"""Which fetcher each partition of a consumer belongs to: one per leader that leads something that is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from replog.client.addresses import Leader
+from replog.client.cluster import ClusterView
+from replog.client.fetch_state import Chunk, PartitionState
+from replog.client.fetcher import FetchSettings, LeaderFetcher
+
+
+class FetcherPool:
+    """Invariants:
+    - a partition is with the fetcher of its current leader, or with none;
+    - what a former fetcher still brings for it does not count.
+
+    Args:
+        view: the open cluster view of the consumer.
+        settings: shared by all fetchers; the memory is shared evenly.
+        on_chunk, on_trouble: see `LeaderFetcher`.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        settings: FetchSettings,
+        *,
+        on_chunk: Callable[[Chunk], None],
+        on_trouble: Callable[[], None],
+    ) -> None:
+        self._view = view
+        self._settings = settings
+        self._on_chunk = on_chunk
+        self._on_trouble = on_trouble
+        self._fetchers: dict[int, LeaderFetcher] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    def follow(self, state: PartitionState) -> None:
+        """Moves the partition to its leader of the newest metadata."""
+        old, new = state.leader, self._view.leader(*state.partition)
+        if old == new:
+            return
+        if old is None or new is None or (old.broker_id, old.address) != (new.broker_id, new.address):
+            self.leave(state)
+        state.leader = new
+        state.clear_backoff()
+        if new is not None:
+            self._fetcher(new).add(state)
+
+    def leave(self, state: PartitionState) -> None:
+        """Takes the partition from its fetcher; a reply that is under way is dropped."""
+        if (fetcher := self._current(state)) is not None:
+            fetcher.remove(state)
+        state.forget_request()
+        state.leader = None
+
+    def wake(self, state: PartitionState) -> None:
+        """The partition may be fetched again (a seek)."""
+        if (fetcher := self._current(state)) is not None:
+            fetcher.wake()
+
+    def stop_idle(self) -> None:
+        """Ends the streams to brokers that lead nothing that is read."""
+        for broker_id, fetcher in list(self._fetchers.items()):
+            if fetcher.is_idle:
+                del self._fetchers[broker_id]
+                self._stop(fetcher)
+
+    async def close(self) -> None:
+        """Ends all of them; no task is left."""
+        for fetcher in self._fetchers.values():
+            self._stop(fetcher)
+        self._fetchers.clear()
+        while self._stopping:
+            await asyncio.gather(*self._stopping)
+
+    def _current(self, state: PartitionState) -> LeaderFetcher | None:
+        return self._fetchers.get(state.leader.broker_id) if state.leader is not None else None
+
+    def _fetcher(self, leader: Leader) -> LeaderFetcher:
+        fetcher = self._fetchers.get(leader.broker_id)
+        if fetcher is not None and fetcher.address == leader.address:
+            return fetcher
+        if fetcher is not None:
+            self._stop(fetcher)
+        fetcher = self._fetchers[leader.broker_id] = LeaderFetcher(
+            self._view,
+            leader.broker_id,
+            leader.address,
+            self._settings,
+            share_bytes=self._share_bytes,
+            on_chunk=self._on_chunk,
+            on_trouble=self._on_trouble,
+        )
+        fetcher.start()
+        return fetcher
+
+    def _share_bytes(self) -> int:
+        return self._settings.buffer_memory_bytes // max(1, len(self._fetchers))
+
+    def _stop(self, fetcher: LeaderFetcher) -> None:
+        task = asyncio.create_task(fetcher.stop())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)

@@ -1,0 +1,70 @@
+"""Producer ids for an idempotent producer, asked of the cluster when the first batch needs one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from replog.client.backoff import Backoff
+from replog.client.batch import ProducerIdentity
+from replog.client.cluster import ATTEMPT_TIMEOUT_MS, ClusterView, expect
+from replog.client.partition_queue import PartitionQueue
+from replog.errors import ReplogError
+from replog.rpc.messages import InitProducerIdRequest, InitProducerIdResponse
+
+
+class IdentitySource:
+    """Gives each partition the newest producer id that the partition has not used up.
+
+    Partitions may hold different ids after one of them had to start anew; each id's sequences are per partition.
+
+    Args:
+        view: an open cluster view.
+        on_arrived: called when partitions that waited may go on.
+    """
+
+    def __init__(self, view: ClusterView, *, on_arrived: Callable[[list[PartitionQueue]], None]) -> None:
+        self._view = view
+        self._on_arrived = on_arrived
+        self._newest: ProducerIdentity | None = None
+        self._waiting: dict[PartitionQueue, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def give(self, queue: PartitionQueue) -> None:
+        """Sets the queue's identity, now or when one has arrived."""
+        if self._newest is not None and self._newest != queue.spent_identity:
+            queue.set_identity(self._newest)
+            return
+        self._waiting[queue] = None
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._fetch(), name="replog-producer-id")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _fetch(self) -> None:
+        """Asks until there is an answer; batches that wait for it end at their delivery time-out."""
+        backoff = Backoff(self._view.rng)
+        while self._waiting:
+            try:
+                answer = await self._view.call_any(
+                    InitProducerIdRequest(), timeout_ms=ATTEMPT_TIMEOUT_MS, what="get a producer id"
+                )
+                response = expect(answer, InitProducerIdResponse)
+            except ReplogError as error:
+                for queue in self._waiting:
+                    queue.last_error = error
+                await asyncio.sleep(backoff.next_s())
+                continue
+            self._arrived(ProducerIdentity(response.producer_id, response.producer_epoch))
+
+    def _arrived(self, identity: ProducerIdentity) -> None:
+        self._newest = identity
+        served = list(self._waiting)
+        self._waiting.clear()
+        for queue in served:
+            if queue.identity is None:
+                queue.set_identity(identity)
+        self._on_arrived(served)

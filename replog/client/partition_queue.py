@@ -1,0 +1,266 @@
+"""One partition's batches in a producer: what may be sent next, and what a reply means.
+
+No clock, no I/O: times come as arguments, so every rule here is tested without a network.
+
+A batch waits in `open` (being filled) or `closed` (full), gets its sequence when it is first sent, and then stands in
+the *window* until it and all before it are resolved.  The window is never longer than what a broker remembers of a
+producer (five batches), so that a batch sent again is always recognised.
+
+Order is kept by three rules:
+
+- while a batch of the window waits to be sent again, nothing new is sent, and it goes only when no later one is in
+  flight;
+- a batch whose fate is unknown keeps its bytes: sent again it is either appended or recognised, never doubled;
+- until the broker has acknowledged a first batch of an identity, only one is in flight: a broker that has never heard
+  of a producer takes any sequence, and would take the second batch for the first.
+
+A batch that failed for good leaves a *gap*: what was sent after it may be refused.  Such a batch then goes again, one
+at a time; the broker either has it (acknowledged) or says "out of order", which is the proof that it was not appended,
+and only then it is encoded anew under a fresh producer id.  So a failed batch never takes later ones with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from replog.client.addresses import Leader
+from replog.client.batch import ProducerBatch, ProducerIdentity
+from replog.errors import OutOfOrderSequenceError, ReplogError
+from replog.records import Header
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replog.client.accumulator import Accumulator
+
+SEQUENCE_MODULUS = 2**31
+
+
+class PartitionQueue:
+    """Invariants:
+        - `window` is in order of sequence, its first batch is unresolved, its length is at most `max_in_flight`;
+        - at most one batch is in flight while there is a gap, or the identity is not established, or there is none.
+
+    Attributes:
+        leader: where to send; None while there is nobody.
+        identity: what new batches are encoded with; None without idempotence, or until one has been given.
+        last_error: the last cause of a retry, for the text of a later time-out.
+    """
+
+    def __init__(self, accumulator: Accumulator, topic: str, topic_id: UUID, partition_id: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition_id = partition_id
+        self.leader: Leader | None = None
+        self.identity: ProducerIdentity | None = None
+        self.spent_identity: ProducerIdentity | None = None
+        self.window: list[ProducerBatch] = []
+        self.last_error: ReplogError | None = None
+        self.backoff_until_s = 0.0
+        self.failures_count = 0
+        self._accumulator = accumulator
+        self._open: ProducerBatch | None = None
+        self._closed: deque[ProducerBatch] = deque()
+        self._next_sequence = 0
+        self._is_established = False
+        self._has_gap = False
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition_id}"
+
+    # ---- filling ---------------------------------------------------------------------------------------------------
+
+    def append(
+        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Sequence[Header], size_bytes: int
+    ) -> tuple[ProducerBatch, int]:
+        """Adds a record to the open batch, or to a new one when it does not fit; returns where it stands."""
+        batch = self._open
+        relative_offset = None
+        if batch is not None:
+            relative_offset = batch.builder.append(timestamp_ms, key, value, headers)
+        if batch is None or relative_offset is None:
+            batch = self._accumulator.new_batch(self, size_bytes)
+            relative_offset = batch.builder.append(timestamp_ms, key, value, headers)
+            if relative_offset is None:
+                raise OverflowError(f"a record of {size_bytes} bytes does not fit into a batch made for it")
+            if self._open is not None:
+                self._closed.append(self._open)
+            self._open = batch
+            self._accumulator.opened(batch)
+        batch.charged_bytes += size_bytes
+        self._accumulator.used_bytes += size_bytes
+        batch.records_count += 1
+        return batch, relative_offset
+
+    # ---- choosing --------------------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """Something is not sent yet, or waits to be sent again."""
+        return self._open is not None or bool(self._closed) or any(not (b.in_flight or b.is_done) for b in self.window)
+
+    @property
+    def needs_identity(self) -> bool:
+        """A batch would be sent if there were a producer id."""
+        if not self._accumulator.is_idempotent or self.identity is not None:
+            return False
+        if not self.window:
+            return self._open is not None or bool(self._closed)
+        return self.window[0].must_renumber
+
+    def sendable(self, now_s: float, *, allow_partial: bool) -> ProducerBatch | None:
+        """The batch to send next, or None; changes nothing.
+
+        Args:
+            now_s: the loop's time.
+            allow_partial: a batch that could still take records may go.
+        """
+        if now_s < self.backoff_until_s:
+            return None
+        for i, batch in enumerate(self.window):
+            if not batch.in_flight and not batch.is_done:
+                return self._resendable(i)
+        if len(self.window) >= self._in_flight_max() or (self._accumulator.is_idempotent and self.identity is None):
+            return None
+        if self._closed:
+            return self._closed[0]
+        return self._open if allow_partial and now_s >= self.lingers_until_s() else None
+
+    def _resendable(self, i: int) -> ProducerBatch | None:
+        batch = self.window[i]
+        if any(later.in_flight for later in self.window[i + 1 :]):
+            return None
+        if self._in_flight_max() == 1 and any(earlier.in_flight for earlier in self.window[:i]):
+            return None
+        return None if batch.must_renumber and self.identity is None else batch
+
+    def _in_flight_max(self) -> int:
+        if self._has_gap or (self._accumulator.is_idempotent and not self._is_established):
+            return 1
+        return self._accumulator.max_in_flight
+
+    def lingers_until_s(self) -> float:
+        """When the open batch may go although it is not full; 0 when there is none, or somebody flushes."""
+        if self._open is None or self._accumulator.is_flushing:
+            return 0.0
+        return self._open.created_s + self._accumulator.linger_s
+
+    # ---- sending and replies ---------------------------------------------------------------------------------------
+
+    def mark_sent(self, batch: ProducerBatch) -> None:
+        """`batch`, which `sendable` gave, is on its way; encodes it when this is the first time."""
+        if batch.attempt == 0:
+            if batch is self._open:
+                self._open = None
+            else:
+                self._closed.popleft()
+            batch.encode(self.identity, self._take_sequences(batch))
+            self.window.append(batch)
+        elif batch.must_renumber and self.identity is not None:
+            batch.renumber(self.identity, self._take_sequences(batch))
+        batch.attempt += 1
+        batch.in_flight = True
+
+    def handle_acknowledged(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
+        self.failures_count = 0
+        self._is_established = self._is_established or batch.identity == self.identity
+        self._accumulator.resolve(batch, base_offset, append_time_ms)
+        self._trim()
+
+    def handle_retriable(self, batch: ProducerBatch, error: ReplogError, *, backoff_until_s: float) -> None:
+        """The batch is to be sent again, as it is."""
+        batch.in_flight = False
+        self.last_error = error
+        self.backoff_until_s = max(self.backoff_until_s, backoff_until_s)
+
+    def handle_out_of_order(self, batch: ProducerBatch, error: ReplogError, *, backoff_until_s: float) -> None:
+        """The broker did not append the batch, for it does not follow the last one it has.
+
+        With an earlier batch unresolved that is expected: both go again.  After a gap of our making it is the proof
+        that allows a new number.  Otherwise what the broker has is not what it acknowledged.
+        """
+        batch.in_flight = False
+        if batch is not self.window[0]:
+            self.handle_retriable(batch, error, backoff_until_s=backoff_until_s)
+        elif batch.identity != self.identity:
+            batch.must_renumber = True
+        else:
+            self._fail_window(self._lost_order(batch, error))
+
+    def handle_failed(self, batch: ProducerBatch, error: ReplogError) -> None:
+        """The batch will not be sent again; later ones will (see the module's text on gaps)."""
+        was_sent = batch.attempt > 0
+        if not was_sent:
+            self._drop_unsent(batch)
+        self._accumulator.fail(batch, error)
+        if was_sent:
+            self._open_gap()
+        self._trim()
+
+    def fail_all(self, error: ReplogError) -> None:
+        """Nothing of this partition will be sent any more (topic deleted, producer closed)."""
+        for batch in list(self._unresolved()):
+            self._accumulator.fail(batch, error)
+        self._open = None
+        self._closed.clear()
+        self.window.clear()
+
+    def take_back(self, error: ReplogError) -> None:
+        """The leader changed or was lost: what is in flight there has an unknown fate and goes again."""
+        self.last_error = error
+        for batch in self.window:
+            batch.in_flight = False
+
+    def _take_sequences(self, batch: ProducerBatch) -> int:
+        if self.identity is None:
+            return -1
+        sequence = self._next_sequence
+        self._next_sequence = (sequence + batch.records_count) % SEQUENCE_MODULUS
+        return sequence
+
+    def set_identity(self, identity: ProducerIdentity) -> None:
+        """A producer id for this partition's next batches; their sequences start at 0."""
+        self.identity = identity
+        self._next_sequence = 0
+        self._is_established = False
+
+    def _open_gap(self) -> None:
+        if self.identity is not None:
+            self.spent_identity, self.identity = self.identity, None
+            self._has_gap = True
+
+    def _trim(self) -> None:
+        while self.window and self.window[0].is_done:
+            del self.window[0]
+        if self._has_gap and all(batch.identity == self.identity for batch in self.window):
+            self._has_gap = False
+
+    def _fail_window(self, error: ReplogError) -> None:
+        for batch in self.window:
+            if not batch.is_done:
+                self._accumulator.fail(batch, error)
+        self._open_gap()
+        self._trim()
+
+    def _lost_order(self, batch: ProducerBatch, error: ReplogError) -> OutOfOrderSequenceError:
+        return OutOfOrderSequenceError(
+            f"{self}: the broker refuses sequence {batch.base_sequence} of producer {batch.identity.producer_id if batch.identity else -1}, although "
+            f"everything before it was acknowledged ({error}). Acknowledged records may be missing in the log (an "
+            "unclean leader election), or the broker has forgotten this producer. The batches in flight have failed; "
+            "what is sent from now on uses a new producer id."
+        )
+
+    def _drop_unsent(self, batch: ProducerBatch) -> None:
+        if batch is self._open:
+            self._open = None
+        else:
+            self._closed.remove(batch)
+
+    def _unresolved(self) -> Iterator[ProducerBatch]:
+        yield from (batch for batch in self.window if not batch.is_done)
+        yield from self._closed
+        if self._open is not None:
+            yield self._open

@@ -1,0 +1,88 @@
+"""Which partition a record without one goes to: Kafka's rule, so that both systems place a key alike.
+
+A key's partition is ``murmur2(key) & 0x7fffffff % partitions``.  Records without a key stick to one partition until
+about a batch's worth of bytes went there, then move on at random: full batches, even spread (KIP-480, KIP-794).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Protocol
+
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+_MASK = 0xFFFFFFFF
+_CACHED_KEY_BYTES_MAX = 64
+
+
+class Partitioner(Protocol):
+    """Chooses a partition for a record that names none.  Called once per record: keep it fast."""
+
+    def partition(
+        self, topic: str, key: bytes | None, size_bytes: int, partitions_count: int, available: Sequence[int]
+    ) -> int:
+        """A partition from 0 to `partitions_count - 1`.
+
+        Args:
+            topic: name of the topic.
+            key: the record's key, None for none.
+            size_bytes: about what the record takes in a batch.
+            partitions_count: at least 1.
+            available: partitions that have a leader now, possibly none of them.
+        """
+        ...
+
+
+class DefaultPartitioner:
+    """Keys by murmur2, no key: sticky.
+
+    Args:
+        sticky_bytes: records without a key move to another partition after this many bytes.
+        rng: chooses the next sticky partition.
+    """
+
+    def __init__(self, *, sticky_bytes: int, rng: random.Random) -> None:
+        self._sticky_bytes = sticky_bytes
+        self._rng = rng
+        self._sticky: dict[str, list[int]] = {}  # topic -> [partition, bytes left]
+
+    def partition(
+        self, topic: str, key: bytes | None, size_bytes: int, partitions_count: int, available: Sequence[int]
+    ) -> int:
+        if key is not None:
+            hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES_MAX else murmur2(key)
+            return (hashed & 0x7FFFFFFF) % partitions_count
+        sticky = self._sticky.get(topic)
+        if sticky is None or sticky[1] <= 0 or (sticky[0] not in available and available):
+            sticky = self._sticky[topic] = [self._next(sticky, partitions_count, available), self._sticky_bytes]
+        sticky[1] -= size_bytes
+        return sticky[0]
+
+    def _next(self, last: list[int] | None, partitions_count: int, available: Sequence[int]) -> int:
+        choices = available or range(partitions_count)
+        others = [partition for partition in choices if last is None or partition != last[0]]
+        return self._rng.choice(others or choices)
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bits, little-endian, with the seed that Kafka uses.
+
+    Returns:
+        The hash as an unsigned number; Kafka prints it signed, e.g. 3321034988 is its -973932308.
+    """
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = (int.from_bytes(data[i : i + 4], "little") * _M) & _MASK
+        k = ((k ^ (k >> 24)) * _M) & _MASK
+        h = ((h * _M) & _MASK) ^ k
+    if length > whole:
+        h = ((h ^ int.from_bytes(data[whole:], "little")) * _M) & _MASK
+    h = ((h ^ (h >> 13)) * _M) & _MASK
+    return h ^ (h >> 15)
+
+
+_cached_murmur2 = lru_cache(maxsize=8192)(murmur2)

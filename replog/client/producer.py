@@ -1,0 +1,342 @@
+"""`Producer`: records in, acknowledgements out.
+
+A record's way: `send` picks a partition and appends it to that partition's open batch (`PartitionQueue`, memory
+counted by `Accumulator`); the leader's `BrokerSender` gathers batches of many partitions into one message; the reply
+resolves the batch, and with it every `Delivery` of its records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from replog.client.accumulator import Accumulator, AccumulatorSettings
+from replog.client.batch import BulkDelivery, Delivery, ProducerBatch
+from replog.client.cluster import ClusterView
+from replog.client.partition_queue import PartitionQueue
+from replog.client.partitioner import DefaultPartitioner, Partitioner
+from replog.client.producer_config import Acks, ProducerConfig
+from replog.client.router import Router, TopicQueues
+from replog.client.sender import SenderSettings
+from replog.errors import BrokerClosedError, RecordTooLargeError, UnknownTopicOrPartitionError
+from replog.records import Header, batch_bytes_bound
+from replog.rpc.transport import Transport
+
+YIELD_BYTES = 64 * 1024
+"""After this much a busy `send` loop lets the loop run, so that senders and replies get their turn."""
+
+_DATA = (bytes, type(None))
+
+ABORT_FLUSH_MS = 1_000
+"""How long leaving `async with` by an exception still waits for acknowledgements."""
+
+
+DEFAULTS = ProducerConfig()
+
+
+class Producer:
+    """Writes records; idempotent and `acks="all"` by default.
+
+    ::
+
+        async with Producer("127.0.0.1:9092") as producer:
+            delivery = await producer.send("flights", b"value", key=b"UA")
+            print(await delivery)  # RecordMetadata(topic, partition, offset, timestamp)
+
+    `send` returns as soon as the record has a place in a batch; awaiting what it returns waits for the
+    acknowledgement.  Records of one partition keep their order.  Retries across leader changes are the producer's
+    business until `delivery_timeout_ms` has passed; then the records of that batch fail, and only those: later ones go
+    on, under a new producer id where that is needed (see `partition_queue`).
+
+    Args:
+        bootstrap_servers: "host:port,host:port" or a sequence of them.
+        client_id: names this client in the brokers' logs.
+        partitioner: chooses partitions for records that name none; by default as Kafka does.
+        transport: the default is gRPC.
+        Others: see `ProducerConfig`.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        acks: Acks = "all",
+        enable_idempotence: bool | None = None,
+        batch_size_bytes: int = DEFAULTS.batch_size_bytes,
+        linger_ms: float = DEFAULTS.linger_ms,
+        max_request_bytes: int = DEFAULTS.max_request_bytes,
+        buffer_memory_bytes: int = DEFAULTS.buffer_memory_bytes,
+        delivery_timeout_ms: int = DEFAULTS.delivery_timeout_ms,
+        request_timeout_ms: int = DEFAULTS.request_timeout_ms,
+        max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
+        connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
+        client_id: str = "replog-producer",
+        partitioner: Partitioner | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.config = ProducerConfig(
+            acks=acks,
+            enable_idempotence=enable_idempotence,
+            batch_size_bytes=batch_size_bytes,
+            linger_ms=linger_ms,
+            max_request_bytes=max_request_bytes,
+            buffer_memory_bytes=buffer_memory_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            max_in_flight_per_partition=max_in_flight_per_partition,
+            connect_timeout_ms=connect_timeout_ms,
+        )
+        self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
+        self._partitioner = partitioner or DefaultPartitioner(sticky_bytes=batch_size_bytes, rng=self._view.rng)
+        self._accumulator = Accumulator(_accumulator_settings(self.config), on_expired=self._handle_expired)
+        self._router = Router(self._view, self._accumulator, _sender_settings(self.config))
+        self._topics = self._router.topics
+        self._bytes_since_yield = 0
+        self._is_closed = False
+
+    # ---- life ------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close(timeout_ms=0)
+            raise
+        return self
+
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self._shut_down(ABORT_FLUSH_MS)
+
+    async def start(self) -> None:
+        """Connects.
+
+        Raises:
+            RequestTimedOutError: no bootstrap server answered within `connect_timeout_ms`; it names the last cause.
+            MalformedFrameError, UnsupportedVersionError: what answers there is not a replog broker of this version.
+        """
+        await self._view.ready(self.config.connect_timeout_ms)
+
+    async def close(self, *, timeout_ms: int | None = None) -> None:
+        """Flushes, then closes.  Calling it again does nothing.
+
+        Args:
+            timeout_ms: how long to wait for acknowledgements; None: until every record is acknowledged or has failed
+                by its delivery time-out.  What is left then fails with BrokerClosedError.
+
+        Raises:
+            ReplogError: as `flush`; the producer is closed all the same.
+        """
+        await self._shut_down(timeout_ms)
+        error = self._accumulator.unseen_failure()
+        if error is not None and timeout_ms != 0:
+            raise error
+
+    async def _shut_down(self, timeout_ms: int | None) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._flush()
+        except TimeoutError:
+            pass
+        finally:
+            self._accumulator.close(BrokerClosedError("the producer was closed before the records were acknowledged"))
+            await self._router.close()
+            await self._view.close()
+
+    async def flush(self) -> None:
+        """Waits until everything sent so far is acknowledged or has failed; lingering batches go at once.
+
+        Raises:
+            ReplogError: the first failure since the last flush among records whose delivery nobody has awaited.
+        """
+        await self._flush()
+        error = self._accumulator.unseen_failure()
+        if error is not None:
+            raise error
+
+    async def _flush(self) -> None:
+        accumulator = self._accumulator
+        accumulator.flushing_count += 1
+        try:
+            self._router.wake_all()
+            futures = [batch.future for batch in accumulator.unresolved()]
+            if futures:
+                await asyncio.wait(futures)
+        finally:
+            accumulator.flushing_count -= 1
+
+    # ---- sending ---------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = (),
+    ) -> Delivery:
+        """Puts a record into a batch; waits only for room, or for the topic's first metadata.
+
+        Args:
+            topic: must exist.
+            value: the payload; None is a tombstone.
+            key: decides the partition when none is given, and identity under compaction.
+            partition: None lets the partitioner choose.
+            timestamp_ms: since 1970; None is now.
+            headers: pairs of a name and bytes or None.
+
+        Returns:
+            Await it for the `RecordMetadata`.
+
+        Raises:
+            RecordTooLargeError: larger than `max_request_bytes`; nothing was sent.
+            UnknownTopicOrPartitionError: no such topic or partition.
+            InvalidRecordError: a negative timestamp, or a header name that is not valid Unicode.
+            BrokerClosedError: the producer was closed.
+        """
+        size_bytes = self._checked_size(topic, key, value, headers)
+        queues = self._topics.get(topic)
+        if queues is None or self._is_closed or not self._accumulator.has_room(size_bytes):
+            queues = await self._wait_until_possible(topic, size_bytes)
+        queue = self._queue(queues, key, partition, size_bytes)
+        timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        batch, relative_offset = self._append(queue, timestamp, key, value, headers, size_bytes)
+        if self._bytes_since_yield >= YIELD_BYTES:
+            await self._yield()
+        return Delivery(batch, relative_offset, timestamp)
+
+    async def send_many(
+        self,
+        topic: str,
+        records: Iterable[tuple[bytes | None, bytes | None]],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> BulkDelivery:
+        """Like `send` for each (key, value) of `records`, in order, with one outcome for all instead of one each.
+
+        Raises:
+            As `send`, at the record that is at fault: those before it are sent, and `flush` tells their fate.
+        """
+        bulk = BulkDelivery()
+        runs: dict[PartitionQueue, tuple[ProducerBatch, int, int]] = {}
+        for key, value in records:
+            size_bytes = self._checked_size(topic, key, value, ())
+            queues = self._topics.get(topic)
+            if queues is None or self._is_closed or not self._accumulator.has_room(size_bytes):
+                queues = await self._wait_until_possible(topic, size_bytes)
+            queue = self._queue(queues, key, partition, size_bytes)
+            timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+            batch, relative_offset = self._append(queue, timestamp, key, value, (), size_bytes)
+            run = runs.get(queue)
+            if run is not None and run[0] is batch and run[1] + run[2] == relative_offset:
+                runs[queue] = (batch, run[1], run[2] + 1)
+            else:
+                if run is not None:
+                    bulk.add(*run)
+                runs[queue] = (batch, relative_offset, 1)
+            if self._bytes_since_yield >= YIELD_BYTES:
+                await self._yield()
+        for run in runs.values():
+            bulk.add(*run)
+        return bulk
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The topic's partitions.
+
+        Raises:
+            UnknownTopicOrPartitionError: no such topic.
+        """
+        return [p.partition_id for p in (await self._view.topic_or_raise(topic)).partitions]
+
+    def _checked_size(self, topic: str, key: Any, value: Any, headers: Sequence[Header]) -> int:
+        """Upper bound of the record in a batch of its own; refuses what can never be sent, of whatever type."""
+        if not (isinstance(value, _DATA) and isinstance(key, _DATA)):
+            name, data = ("key", key) if isinstance(value, _DATA) else ("value", value)
+            raise TypeError(f"{name} is {type(data).__name__}, expected bytes or None: encode it first")
+        size_bytes = batch_bytes_bound(key, value, headers)
+        if size_bytes > self.config.max_request_bytes:
+            raise RecordTooLargeError(
+                f"{topic}: a record of up to {size_bytes} bytes with its overhead, max.request.bytes is "
+                f"{self.config.max_request_bytes}. Send smaller records, or raise max_request_bytes here and "
+                "max.message.bytes of the topic."
+            )
+        return size_bytes
+
+    def _queue(self, queues: TopicQueues, key: bytes | None, partition: int | None, size_bytes: int) -> PartitionQueue:
+        all_queues = queues.queues
+        if partition is None:
+            available = queues.available
+            partition = self._partitioner.partition(queues.name, key, size_bytes, len(all_queues), available)
+        if 0 <= partition < len(all_queues):
+            return all_queues[partition]
+        raise UnknownTopicOrPartitionError(
+            f"{queues.name} has {len(all_queues)} partitions, numbered from 0; there is no partition {partition}"
+        )
+
+    def _append(
+        self,
+        queue: PartitionQueue,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        size_bytes: int,
+    ) -> tuple[ProducerBatch, int]:
+        placed = queue.append(timestamp_ms, key, value, headers, size_bytes)
+        self._bytes_since_yield += size_bytes
+        if placed[1] == 0:  # a new batch: before, there may have been nothing to send
+            self._router.route(queue)
+        return placed
+
+    async def _yield(self) -> None:
+        self._bytes_since_yield = 0
+        await asyncio.sleep(0)
+
+    async def _wait_until_possible(self, topic: str, size_bytes: int) -> TopicQueues:
+        """Waits for the topic's metadata and for room; the caller appends before it awaits anything else."""
+        self._bytes_since_yield = 0
+        while True:
+            self._raise_if_closed()
+            queues = await self._router.resolve(topic)
+            if self._accumulator.has_room(size_bytes):
+                return queues
+            await self._accumulator.wait_for_room(size_bytes)
+            if not self._is_closed and self._topics.get(topic) is queues:
+                return queues
+
+    def _raise_if_closed(self) -> None:
+        if self._is_closed:
+            raise BrokerClosedError("this producer was closed; make a new one")
+
+    def _handle_expired(self, queue: PartitionQueue) -> None:
+        self._router.route(queue)
+
+
+def _accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
+    return AccumulatorSettings(
+        batch_size_bytes=min(config.batch_size_bytes, config.max_request_bytes),
+        linger_ms=config.linger_ms,
+        buffer_memory_bytes=config.buffer_memory_bytes,
+        delivery_timeout_ms=config.delivery_timeout_ms,
+        max_in_flight=config.max_in_flight,
+        is_idempotent=config.is_idempotent,
+    )
+
+
+def _sender_settings(config: ProducerConfig) -> SenderSettings:
+    return SenderSettings(config.acks_code, config.request_timeout_ms, config.max_request_bytes)

@@ -1,0 +1,94 @@
+"""The producer's settings, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from replog.errors import ConfigError
+from replog.rpc.messages import ACKS_ALL
+
+Acks = Literal["all", -1, 0, 1]
+
+MAX_IN_FLIGHT_MAX = 5
+"""Batches per producer and partition that a broker remembers; with more, one sent again might not be recognised."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig:
+    """Settings of a `Producer`; each is a keyword of its constructor.
+
+    Raises:
+        ConfigError: a value is out of range, or two contradict each other.
+    """
+
+    acks: Acks = "all"
+    """"all": every in-sync replica has the records (at least min.insync.replicas of them); 1: the leader has appended
+    them, and they are lost with it; 0: they were sent, nothing more is known and no offset is given."""
+    enable_idempotence: bool | None = None
+    """No duplicates and no reordering by retries.  Default: on with acks "all", which it needs; otherwise off."""
+    batch_size_bytes: int = 128 * 1024
+    """A batch is closed at this size, 1 or more.  Too small: more messages; too large: memory per partition.
+    A record that is larger gets a batch of its own."""
+    linger_ms: float = 0
+    """How long a batch that is not full waits for more records.  With 0 batches fill while requests are in flight."""
+    max_request_bytes: int = 1024 * 1024
+    """Bound of one message's batches, and so of one record with its overhead.  Keep it at most the topics'
+    max.message.bytes plus nothing: the broker refuses larger batches."""
+    buffer_memory_bytes: int = 32 * 1024 * 1024
+    """Bound of records that are not acknowledged yet; `send` waits when it is reached."""
+    delivery_timeout_ms: int = 120_000
+    """From `send` to the acknowledgement, retries included; then the records fail."""
+    request_timeout_ms: int = 30_000
+    """How long one request may wait for its acknowledgement before it is tried again."""
+    max_in_flight_per_partition: int = MAX_IN_FLIGHT_MAX
+    """Batches sent and not acknowledged, 1 to 5.  Without idempotence it is always 1, so that order is kept."""
+    connect_timeout_ms: int = 10_000
+    """How long `start` waits for a first broker to answer."""
+
+    def __post_init__(self) -> None:
+        if self.acks not in {"all", -1, 0, 1}:
+            raise ConfigError("acks", self.acks, f'acks is {self.acks!r}; it is "all", 1 or 0.')
+        if self.enable_idempotence and self.acks_code != ACKS_ALL:
+            raise ConfigError(
+                "enable.idempotence",
+                self.enable_idempotence,
+                f'enable.idempotence needs acks "all", and acks is {self.acks!r}. Change one.',
+            )
+        for name, low in _LOWEST.items():
+            value = getattr(self, name)
+            if value < low:
+                dotted = name.replace("_", ".")
+                raise ConfigError(dotted, value, f"{dotted} is {value}; it must be at least {low}.")
+        if self.max_in_flight_per_partition > MAX_IN_FLIGHT_MAX:
+            raise ConfigError(
+                "max.in.flight.per.partition",
+                self.max_in_flight_per_partition,
+                f"max.in.flight.per.partition is {self.max_in_flight_per_partition}; it is 1 to {MAX_IN_FLIGHT_MAX}, "
+                "the number of batches that a broker remembers of a producer.",
+            )
+
+    @property
+    def acks_code(self) -> int:
+        """As the protocol says it: -1, 0 or 1."""
+        return ACKS_ALL if self.acks == "all" else self.acks
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self.acks_code == ACKS_ALL if self.enable_idempotence is None else self.enable_idempotence
+
+    @property
+    def max_in_flight(self) -> int:
+        return self.max_in_flight_per_partition if self.is_idempotent else 1
+
+
+_LOWEST: dict[str, int] = {
+    "batch_size_bytes": 1,
+    "linger_ms": 0,
+    "max_request_bytes": 256,
+    "buffer_memory_bytes": 1024,
+    "delivery_timeout_ms": 1,
+    "request_timeout_ms": 1,
+    "max_in_flight_per_partition": 1,
+    "connect_timeout_ms": 1,
+}

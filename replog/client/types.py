@@ -1,0 +1,79 @@
+"""What users of the clients hold in their hands; plain tuples, cheap to make by the million."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from replog.records import Buffer, Header, TimestampType
+
+
+class TopicPartition(NamedTuple):
+    """One partition, by topic name.  A plain `("flights", 3)` is accepted wherever one is expected."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """Answer of `list_offsets`: `offset` -1 when no record is that late; `timestamp` -1 when none was asked for."""
+
+    offset: int
+    timestamp: int
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record stands.
+
+    Attributes:
+        offset: -1 with acks=0, where the broker never says.
+        timestamp: ms since 1970; the broker's append time where the topic is configured so, else the producer's.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class DeliveredRange(NamedTuple):
+    """Records of one `send_many` that stand side by side: offsets [base_offset, base_offset + records_count)."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    records_count: int
+
+
+class ConsumerRecord(NamedTuple):
+    """One record as a consumer hands it out.  Field meanings as in `replog.records.Record`."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+class FetchedBatches(NamedTuple):
+    """Whole record batches as they came from the broker, for readers that decode by themselves.
+
+    Attributes:
+        start_offset: the first offset wanted; `data` may begin with earlier records of the same batch, so give this
+            to `decode_records` or `decode_columns`.
+        next_offset: where the following piece starts (exclusive end of this one).
+        high_watermark: the partition's, when this was fetched.
+        data: owned by the receiver; nothing writes to it.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    next_offset: int
+    high_watermark: int
+    data: Buffer

@@ -1,0 +1,482 @@
+"""A cluster that does what a test says: scripted brokers over an in-memory transport (or a real one).
+
+Each partition is a list of batches with the producer's sequence checked as a broker does, so that a lost, doubled or
+reordered batch shows.  `script` replaces the answer to the next produce requests; `cut` breaks every stream of a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from replog.controller.messages import (
+    ControllerRequest,
+    ControllerResponse,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeleteTopics,
+    DeleteTopicsResponse,
+    TopicResult,
+)
+from replog.errors import BrokerNotAvailableError, ErrorCode, InconsistentClusterIdError, ReplogError
+from replog.records import Record, decode_records, parse_header, restamped_prefix
+from replog.rpc.calls import IncomingCall
+from replog.rpc.messages import (
+    EARLIEST_TIMESTAMP,
+    BrokerInfo,
+    ClientRequest,
+    ClientResponse,
+    ClusterMetadata,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchResult,
+    Hello,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
+    MetadataRequest,
+    PartitionInfo,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceResult,
+    TopicInfo,
+)
+from replog.rpc.transport import ConnectionLostError, RequestContext
+
+CLUSTER_ID = "fake-cluster"
+Script = Callable[[ProducePartition, bytes], ErrorCode | str]
+"""Answer for one partition of a produce request: a code (nothing is appended), or "lose" (appended, no reply),
+"drop" (not appended, no reply), "append" (as usual)."""
+
+
+@dataclass
+class FakeLog:
+    topic_id: UUID
+    partition_id: int
+    leader: int
+    leader_epoch: int = 0
+    log_start_offset: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    end_offset: int = 0
+    high_watermark: int | None = None
+    sequences: dict[int, int] = field(default_factory=dict)  # producer id -> next sequence
+    recent: dict[tuple[int, int], int] = field(default_factory=dict)  # (producer id, base sequence) -> base offset
+
+    @property
+    def visible_offset(self) -> int:
+        return self.end_offset if self.high_watermark is None else self.high_watermark
+
+    def append(self, batch: bytes) -> tuple[ErrorCode, int]:
+        """A leader's append, duplicates recognised."""
+        header = parse_header(batch)
+        if header.producer_id >= 0:
+            key = (header.producer_id, header.base_sequence)
+            if key in self.recent:
+                return ErrorCode.NONE, self.recent[key]
+            expected = self.sequences.get(header.producer_id)
+            if expected is not None and expected != header.base_sequence:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            self.sequences[header.producer_id] = header.base_sequence + header.records_count
+            self.recent[key] = self.end_offset
+            for old in [k for k in self.recent if k[0] == header.producer_id][:-5]:
+                del self.recent[old]  # a broker remembers five batches of a producer
+        base_offset = self.end_offset
+        prefix = restamped_prefix(batch, 0, base_offset, self.leader_epoch)
+        self.batches.append(prefix + batch[len(prefix) :])
+        self.end_offset += header.records_count
+        return ErrorCode.NONE, base_offset
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        found: list[bytes] = []
+        for batch in self.batches:
+            header = parse_header(batch)
+            if header.next_offset <= offset or header.next_offset > self.visible_offset:
+                continue
+            if found and sum(map(len, found)) + len(batch) > max_bytes:
+                break
+            found.append(batch)
+        return b"".join(found)
+
+    def records(self) -> list[Record]:
+        return decode_records(b"".join(self.batches))
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self.records()]
+
+
+class FakeCluster:
+    """Brokers 1..n and their shared state; `transport()` or real servers give access."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        self.cluster_id = CLUSTER_ID
+        self.nodes = {i: FakeNode(self, i) for i in range(1, brokers + 1)}
+        self.logs: dict[tuple[str, int], FakeLog] = {}
+        self.metadata_offset = 0
+        self.changed = asyncio.Event()
+        self.producer_ids = itertools.count(1000)
+        self.controller_script: deque[ReplogError | str] = deque()
+        self.created_count = 0
+        self.addresses = {i: f"127.0.0.1:{10_000 + i}" for i in self.nodes}
+
+    @property
+    def bootstrap(self) -> list[str]:
+        return list(self.addresses.values())
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        topic_id = UUID(int=len(self.logs) + 1 + (self.created_count << 32))
+        self.created_count += 1
+        ids = sorted(self.nodes)
+        for partition in range(partitions):
+            self.logs[name, partition] = FakeLog(topic_id, partition, ids[partition % len(ids)])
+        self.publish()
+
+    def delete_topic(self, name: str) -> None:
+        self.logs = {key: log for key, log in self.logs.items() if key[0] != name}
+        self.publish()
+
+    def move_leader(self, topic: str, partition: int, leader: int) -> None:
+        log = self.logs[topic, partition]
+        log.leader, log.leader_epoch = leader, log.leader_epoch + 1
+        self.publish()
+
+    def publish(self) -> None:
+        self.metadata_offset += 1
+        event, self.changed = self.changed, asyncio.Event()
+        event.set()
+        for node in self.nodes.values():
+            node.appended.set()
+
+    def metadata(self) -> ClusterMetadata:
+        brokers = []
+        for i in self.nodes:
+            host, _, port = self.addresses[i].rpartition(":")
+            brokers.append(BrokerInfo(i, host, int(port), broker_epoch=1, fenced=self.nodes[i].is_down))
+        topics: dict[str, list[PartitionInfo]] = {}
+        ids: dict[str, UUID] = {}
+        for (name, partition), log in self.logs.items():
+            isr = tuple(self.nodes)
+            topics.setdefault(name, []).append(PartitionInfo(partition, log.leader, log.leader_epoch, 0, isr, isr))
+            ids[name] = log.topic_id
+        infos = tuple(TopicInfo(name, ids[name], tuple(partitions)) for name, partitions in topics.items())
+        return ClusterMetadata(self.cluster_id, self.metadata_offset, 1, 1, tuple(brokers), infos)
+
+    def log_by_id(self, topic_id: UUID, partition_id: int) -> FakeLog | None:
+        for log in self.logs.values():
+            if (log.topic_id, log.partition_id) == (topic_id, partition_id):
+                return log
+        return None
+
+    def transport(self) -> MemoryTransport:
+        return MemoryTransport(self)
+
+
+class FakeNode:
+    """One broker: `NodeHandlers` with a script."""
+
+    def __init__(self, cluster: FakeCluster, node_id: int) -> None:
+        self.cluster = cluster
+        self.node_id = node_id
+        self.is_down = False
+        self.script: deque[Script] = deque()
+        self.produced: list[ProduceRequest] = []
+        self.fetched: list[FetchRequest] = []
+        self.list_offsets_script: deque[ErrorCode] = deque()
+        self.fetch_script: deque[ErrorCode] = deque()
+        self.hold_replies = False
+        self.held: list[tuple[Any, list[ProduceResponse]]] = []
+        self.appended = asyncio.Event()
+        self.streams: set[MemoryPipe] = set()
+        self.is_silent = False
+
+    def cut(self) -> None:
+        """Every stream of this node ends."""
+        for stream in list(self.streams):
+            stream.cut()
+
+    # ---- unary -----------------------------------------------------------------------------------------------------
+
+    async def handle_client_call(self, call: IncomingCall[ClientRequest], context: RequestContext) -> ClientResponse:
+        if call.cluster_id and call.cluster_id != self.cluster.cluster_id:
+            raise InconsistentClusterIdError(f"this is {self.cluster.cluster_id}, not {call.cluster_id}")
+        match call.request:
+            case MetadataRequest():
+                return self.cluster.metadata()
+            case InitProducerIdRequest():
+                return InitProducerIdResponse(next(self.cluster.producer_ids), 0)
+            case DescribeNodeRequest():
+                return DescribeNodeResponse(self.node_id, UUID(int=1), "running", 1, "leader", 1, 1, 1, 1)
+            case ListOffsetsRequest() as request:
+                return ListOffsetsResponse(tuple(self._list_offset(p) for p in request.partitions))
+
+    def _list_offset(self, partition: Any) -> ListOffsetsResult:
+        log = self.cluster.log_by_id(partition.topic_id, partition.partition_id)
+        key = (partition.topic_id, partition.partition_id)
+        if self.list_offsets_script:
+            return ListOffsetsResult(*key, self.list_offsets_script.popleft())
+        if log is None or log.leader != self.node_id:
+            return ListOffsetsResult(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        offset = log.log_start_offset if partition.timestamp == EARLIEST_TIMESTAMP else log.visible_offset
+        return ListOffsetsResult(*key, ErrorCode.NONE, offset)
+
+    async def handle_controller_call(
+        self, call: IncomingCall[ControllerRequest], context: RequestContext
+    ) -> ControllerResponse:
+        lose_reply = False
+        if self.cluster.controller_script:
+            step = self.cluster.controller_script.popleft()
+            if isinstance(step, ReplogError):
+                raise step
+            lose_reply = step == "lose"
+        response = self._control(call.request)
+        if lose_reply:
+            raise ConnectionLostError("the reply was lost")
+        return response
+
+    def _control(self, request: ControllerRequest) -> ControllerResponse:
+        match request:
+            case CreateTopics():
+                return CreateTopicsResponse(tuple(self._create(topic) for topic in request.topics))
+            case DeleteTopics():
+                return DeleteTopicsResponse(tuple(self._delete(name) for name in request.names))
+            case _:
+                raise BrokerNotAvailableError(f"not scripted: {request}")
+
+    def _create(self, topic: Any) -> TopicResult:
+        if any(name == topic.name for name, _ in self.cluster.logs):
+            return TopicResult(topic.name, ErrorCode.TOPIC_ALREADY_EXISTS, f"{topic.name} exists")
+        self.cluster.create_topic(topic.name, topic.num_partitions)
+        return TopicResult(topic.name, ErrorCode.NONE)
+
+    def _delete(self, name: str) -> TopicResult:
+        if not any(topic == name for topic, _ in self.cluster.logs):
+            return TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name}")
+        self.cluster.delete_topic(name)
+        return TopicResult(name, ErrorCode.NONE)
+
+    async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:
+        while not self.is_down:
+            changed = self.cluster.changed
+            yield self.cluster.metadata()
+            await changed.wait()
+
+    def check_hello(self, hello: Hello) -> Hello:
+        if hello.cluster_id != self.cluster.cluster_id:
+            raise InconsistentClusterIdError(f"this is {self.cluster.cluster_id}, not {hello.cluster_id}")
+        return Hello(self.cluster.cluster_id, self.node_id, UUID(int=self.node_id))
+
+    # ---- produce ---------------------------------------------------------------------------------------------------
+
+    async def handle_produce_stream(self, hello: Hello, stream: Any, context: RequestContext) -> None:
+        while True:
+            request: ProduceRequest = await stream.receive()
+            self.produced.append(request)
+            results = [self._produce(p, bytes(b)) for p, b in zip(request.partitions, request.batches, strict=True)]
+            kept = tuple(result for result in results if result is not None)
+            if request.acks == 0 or not kept or self.is_silent:
+                continue
+            if self.hold_replies:
+                self.held.append((stream, [ProduceResponse(request.correlation_id, kept)]))
+            else:
+                await stream.send([ProduceResponse(request.correlation_id, kept)])
+
+    async def release_held(self, *, newest_first: bool = False) -> None:
+        self.hold_replies = False
+        held, self.held = self.held, []
+        for stream, responses in reversed(held) if newest_first else held:
+            await stream.send(responses)
+
+    def _produce(self, partition: ProducePartition, batch: bytes) -> ProduceResult | None:
+        step = self.script.popleft()(partition, batch) if self.script else "append"
+        key = (partition.topic_id, partition.partition_id)
+        if step == "drop":
+            return None
+        if isinstance(step, ErrorCode):
+            return ProduceResult(*key, step, f"scripted {step.name}")
+        log = self.cluster.log_by_id(*key)
+        if log is None:
+            return ProduceResult(*key, ErrorCode.UNKNOWN_TOPIC_ID)
+        if log.leader != self.node_id:
+            return ProduceResult(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if partition.leader_epoch != log.leader_epoch:
+            old = partition.leader_epoch < log.leader_epoch
+            return ProduceResult(*key, ErrorCode.FENCED_LEADER_EPOCH if old else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        code, base_offset = log.append(batch)
+        self.appended.set()
+        return None if step == "lose" else ProduceResult(*key, code, base_offset=base_offset)
+
+    # ---- fetch -----------------------------------------------------------------------------------------------------
+
+    async def handle_fetch_stream(self, hello: Hello, stream: Any, context: RequestContext) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                request: FetchRequest = await stream.receive()
+                self.fetched.append(request)
+                tasks.create_task(self._answer_fetch(request, stream))
+
+    async def _answer_fetch(self, request: FetchRequest, stream: Any) -> None:
+        deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+        while True:
+            self.appended.clear()
+            answers = [self._fetch(partition) for partition in request.partitions]
+            late = asyncio.get_running_loop().time() >= deadline
+            if late or any(data or result.error is not ErrorCode.NONE for result, data in answers):
+                break
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self.appended.wait()
+            except TimeoutError:
+                pass
+        if self.is_silent:
+            return
+        results, data = tuple(a[0] for a in answers), tuple(a[1] for a in answers)
+        await stream.send(FetchResponse(request.correlation_id, results, data))
+
+    def _fetch(self, partition: FetchPartition) -> tuple[FetchResult, bytes]:
+        log = self.cluster.log_by_id(partition.topic_id, partition.partition_id)
+        base = FetchResult(partition.topic_id, partition.partition_id, ErrorCode.NONE, partition.fetch_offset)
+        if self.fetch_script:
+            return replace(base, error=self.fetch_script.popleft()), b""
+        if log is None:
+            return replace(base, error=ErrorCode.UNKNOWN_TOPIC_ID), b""
+        if log.leader != self.node_id:
+            return replace(base, error=ErrorCode.NOT_LEADER_OR_FOLLOWER), b""
+        if partition.leader_epoch != log.leader_epoch:
+            return replace(base, error=ErrorCode.FENCED_LEADER_EPOCH), b""
+        if not log.log_start_offset <= partition.fetch_offset <= log.end_offset:
+            ends = {"log_start_offset": log.log_start_offset, "log_end_offset": log.end_offset}
+            return replace(base, error=ErrorCode.OFFSET_OUT_OF_RANGE, **ends), b""
+        data = log.read(partition.fetch_offset, partition.max_bytes)
+        return replace(base, high_watermark=log.visible_offset, log_start_offset=log.log_start_offset), data
+
+    async def handle_quorum_stream(self, hello: Hello, stream: Any, context: RequestContext) -> None:
+        raise NotImplementedError
+
+
+# ---- the in-memory transport ---------------------------------------------------------------------------------------
+
+
+class MemoryPipe:
+    """Both directions of one stream."""
+
+    def __init__(self) -> None:
+        self.to_server: asyncio.Queue[Any] = asyncio.Queue()
+        self.to_client: asyncio.Queue[Any] = asyncio.Queue()
+        self.is_cut = False
+        self.task: asyncio.Task[None] | None = None
+
+    def cut(self) -> None:
+        self.is_cut = True
+        self.to_server.put_nowait(None)
+        self.to_client.put_nowait(None)
+
+
+class MemoryEnd:
+    """One end: what a `Stream` is."""
+
+    def __init__(self, pipe: MemoryPipe, out: asyncio.Queue[Any], into: asyncio.Queue[Any]) -> None:
+        self._pipe, self._out, self._in = pipe, out, into
+
+    async def send(self, message: Any) -> None:
+        await asyncio.sleep(0)
+        if self._pipe.is_cut:
+            raise ConnectionLostError("cut")
+        self._out.put_nowait(tuple(message) if isinstance(message, list) else message)
+
+    async def receive(self) -> Any:
+        message = await self._in.get()
+        if message is None or self._pipe.is_cut:
+            raise ConnectionLostError("cut")
+        return message
+
+    async def close(self) -> None:
+        self._pipe.cut()
+        if self._pipe.task is not None:
+            self._pipe.task.cancel()
+            await asyncio.gather(self._pipe.task, return_exceptions=True)
+
+
+class MemoryTransport:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.open_connections: set[MemoryConnection] = set()
+
+    def connect(self, address: str, *, purpose: str) -> MemoryConnection:
+        by_address = {a: self._cluster.nodes[i] for i, a in self._cluster.addresses.items()}
+        connection = MemoryConnection(self, address, by_address.get(address))
+        self.open_connections.add(connection)
+        return connection
+
+
+class MemoryConnection:
+    def __init__(self, transport: MemoryTransport, address: str, node: FakeNode | None) -> None:
+        self._transport, self._address, self._node = transport, address, node
+        self._context = RequestContext("anonymous", "", "memory", "memory", 0)
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    def _reach(self) -> FakeNode:
+        if self._node is None or self._node.is_down:
+            raise ConnectionLostError(f"{self._address}: connection refused", refused=True)
+        return self._node
+
+    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse:
+        await asyncio.sleep(0)
+        return await self._reach().handle_client_call(IncomingCall(request, cluster_id, timeout_ms), self._context)
+
+    async def controller_call(
+        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
+    ) -> ControllerResponse:
+        await asyncio.sleep(0)
+        call = IncomingCall(request, cluster_id, timeout_ms)
+        return await self._reach().handle_controller_call(call, self._context)
+
+    async def watch_metadata(self, request: MetadataRequest) -> AsyncIterator[ClusterMetadata]:
+        node = self._reach()
+        async for metadata in node.watch_metadata(request, self._context):
+            yield metadata
+        raise ConnectionLostError("the watch ended")
+
+    async def open_produce(self, hello: Hello) -> MemoryEnd:
+        node = self._reach()
+        return self._open(node, hello, node.handle_produce_stream)
+
+    async def open_fetch(self, hello: Hello) -> MemoryEnd:
+        node = self._reach()
+        return self._open(node, hello, node.handle_fetch_stream)
+
+    async def open_quorum(self, hello: Hello) -> MemoryEnd:
+        raise NotImplementedError
+
+    def _open(self, node: FakeNode, hello: Hello, handle: Any) -> MemoryEnd:
+        node.check_hello(hello)
+        pipe = MemoryPipe()
+        node.streams.add(pipe)
+        server = MemoryEnd(pipe, pipe.to_client, pipe.to_server)
+
+        async def serve() -> None:
+            try:
+                await handle(hello, server, self._context)
+            except* ConnectionLostError:
+                pass
+            finally:
+                node.streams.discard(pipe)
+                pipe.cut()
+
+        pipe.task = asyncio.create_task(serve())
+        return MemoryEnd(pipe, pipe.to_server, pipe.to_client)
+
+    async def close(self) -> None:
+        self._transport.open_connections.discard(self)

@@ -1,0 +1,118 @@
+"""`Admin`: what is retried, what is not, and what a lost answer means."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fake_cluster import FakeCluster
+
+from replog.client import Admin
+from replog.errors import (
+    BrokerNotAvailableError,
+    NotControllerError,
+    RequestTimedOutError,
+    TopicExistsError,
+    UnknownTopicOrPartitionError,
+)
+from replog.rpc.transport import ConnectionLostError
+
+
+def make(cluster: FakeCluster) -> Admin:
+    return Admin(cluster.bootstrap, transport=cluster.transport())
+
+
+async def test_topics_come_and_go() -> None:
+    cluster = FakeCluster(3)
+    async with make(cluster) as admin:
+        info = await admin.create_topic("flights", 6, 3, {"min.insync.replicas": 2})
+        assert len(info.partitions) == 6
+        assert await admin.list_topics() == ["flights"]
+        assert (await admin.describe_topics(["flights"]))["flights"].name == "flights"
+        with pytest.raises(TopicExistsError):
+            await admin.create_topic("flights", 6, 3)
+        await admin.delete_topic("flights")
+        assert await admin.list_topics() == []
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await admin.delete_topic("flights")
+        with pytest.raises(UnknownTopicOrPartitionError, match='topic "flights" does not exist'):
+            await admin.describe_topics(["flights"], visible_within_ms=50)
+
+
+async def test_a_controller_that_moves_is_found() -> None:
+    cluster = FakeCluster(2)
+    cluster.controller_script.extend([NotControllerError("moved"), BrokerNotAvailableError("starting")])
+    async with make(cluster) as admin:
+        await admin.create_topic("t", 1, 1)
+
+
+async def test_a_lost_answer_to_create_and_delete_is_not_an_error() -> None:
+    cluster = FakeCluster()
+    async with make(cluster) as admin:
+        cluster.controller_script.append("lose")
+        assert (await admin.create_topic("t", 2, 1)).name == "t"
+        cluster.controller_script.append("lose")
+        await admin.delete_topic("t")
+
+
+async def test_a_lost_answer_does_not_hide_somebody_elses_topic() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 5)
+    cluster.controller_script.append("lose")
+    async with make(cluster) as admin:
+        with pytest.raises(TopicExistsError):
+            await admin.create_topic("t", 2, 1)
+
+
+async def test_the_timeout_names_the_last_cause() -> None:
+    cluster = FakeCluster()
+    cluster.controller_script.extend([NotControllerError("no active controller")] * 50)
+    async with make(cluster) as admin:
+        with pytest.raises(RequestTimedOutError, match=r"300 ms.*NotControllerError: no active controller"):
+            await admin.create_topic("t", 1, 1, timeout_ms=300)
+
+
+async def test_it_waits_for_the_cluster() -> None:
+    cluster = FakeCluster(3)
+    for node in cluster.nodes.values():
+        node.is_down = True
+    async with make(cluster) as admin:
+        waiting = asyncio.create_task(admin.wait_until_ready(brokers=3, timeout_ms=5_000))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        for node in cluster.nodes.values():
+            node.is_down = False
+        cluster.publish()
+        assert len((await waiting).brokers) == 3
+        with pytest.raises(RequestTimedOutError, match="wait for 4 brokers"):
+            await admin.wait_until_ready(brokers=4, timeout_ms=50)
+
+
+async def test_nodes_describe_themselves() -> None:
+    cluster = FakeCluster(2)
+    async with make(cluster) as admin:
+        assert (await admin.describe_node(2)).node_id == 2
+        assert (await admin.describe_node(cluster.addresses[1])).node_id == 1
+        with pytest.raises(BrokerNotAvailableError, match="there are: 1, 2"):
+            await admin.describe_node(9)
+        cluster.nodes[2].is_down = True
+        with pytest.raises(ConnectionLostError):
+            await admin.describe_node(2)
+
+
+async def test_the_watch_moves_to_another_broker() -> None:
+    cluster = FakeCluster(2)
+    async with make(cluster) as admin:
+        await admin.wait_until_ready(brokers=2)
+        cluster.nodes[1].is_down = True
+        cluster.publish()
+        await asyncio.sleep(0.3)
+        cluster.create_topic("new")
+        await admin.wait_for_topic("new", lambda topic: True, timeout_ms=1_000)
+
+
+async def test_offsets() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster) as admin:
+        assert await admin.list_offsets({("t", 0): -1}) == {("t", 0): (0, -1)}

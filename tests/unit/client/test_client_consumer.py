@@ -1,0 +1,327 @@
+"""`Consumer` against scripted brokers: every record once and in order, whatever happens to leaders and streams."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+
+from replog.client import Consumer
+from replog.errors import (
+    BrokerClosedError,
+    ConfigError,
+    CorruptRecordError,
+    ErrorCode,
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from replog.records import Codec, TimestampType, decode_records, encode_batch, encode_leader_change
+
+
+def make(cluster: FakeCluster, **settings: Any) -> Consumer:
+    return Consumer(cluster.bootstrap, transport=cluster.transport(), **{"fetch_max_wait_ms": 50, **settings})
+
+
+def fill(cluster: FakeCluster, topic: str, partition: int, count: int, *, per_batch: int = 7) -> None:
+    log = cluster.logs[topic, partition]
+    first = log.end_offset
+    while log.end_offset < first + count:
+        n = min(per_batch, first + count - log.end_offset)
+        log.append(encode_batch([(1000 + i, b"k", b"%d" % (log.end_offset + i), ()) for i in range(n)]))
+    for node in cluster.nodes.values():
+        node.appended.set()
+
+
+async def read(consumer: Consumer, count: int) -> list[Any]:
+    found: list[Any] = []
+    async with asyncio.timeout(5):
+        while len(found) < count:
+            found.append(await anext(consumer))
+    return found
+
+
+def offsets(records: list[Any]) -> list[int]:
+    return [record.offset for record in records]
+
+
+async def test_records_come_in_order_with_all_their_fields() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 20)
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        records = await read(consumer, 20)
+        assert offsets(records) == list(range(20))
+        assert records[9] == ("t", 0, 9, 1002, TimestampType.CREATE_TIME, b"k", b"9", ())
+        assert consumer.position(("t", 0)) == 20
+    assert not cluster.nodes[1].streams
+
+
+async def test_many_partitions_on_many_leaders() -> None:
+    cluster = FakeCluster(3)
+    cluster.create_topic("t", 6)
+    for partition in range(6):
+        fill(cluster, "t", partition, 50)
+    async with make(cluster) as consumer:
+        assert len(await consumer.assign_topic("t")) == 6
+        records = await read(consumer, 300)
+    for partition in range(6):
+        assert offsets([r for r in records if r.partition == partition]) == list(range(50))
+
+
+async def test_a_position_inside_a_batch_skips_the_records_before_it() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 20)
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)], start={("t", 0): 10})
+        assert offsets(await read(consumer, 3)) == [10, 11, 12]
+        consumer.seek(("t", 0), 3)
+        assert offsets(await read(consumer, 2)) == [3, 4]
+        await consumer.seek_to_end()
+        assert consumer.position(("t", 0)) == 20
+        await consumer.seek_to_beginning(("t", 0))
+        assert offsets(await read(consumer, 1)) == [0]
+
+
+async def test_poll_is_bounded_by_records_and_time() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 20)
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        assert offsets(await consumer.poll(5)) == [0, 1, 2, 3, 4]
+        assert consumer.position(("t", 0)) == 5
+        assert offsets(await consumer.poll(100)) == list(range(5, 20))
+        assert await consumer.poll(timeout_ms=20) == []
+
+
+async def test_raw_batches_continue_where_records_stopped() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 20)
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        await read(consumer, 3)
+        (piece,) = await consumer.fetch_batches()
+        assert (piece.topic, piece.partition, piece.start_offset, piece.next_offset) == ("t", 0, 3, 20)
+        assert piece.high_watermark == 20
+        decoded = decode_records(piece.data, start_offset=piece.start_offset)
+        assert [record.offset for record in decoded] == list(range(3, 20))
+        fill(cluster, "t", 0, 5)
+        assert offsets(await read(consumer, 5)) == list(range(20, 25))
+
+
+async def test_a_reader_waits_for_what_is_not_there_yet() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster, fetch_max_wait_ms=5_000) as consumer:
+        await consumer.assign([("t", 0)], start="latest")
+        reading = asyncio.create_task(read(consumer, 3))
+        await asyncio.sleep(0.02)
+        assert not reading.done()
+        fill(cluster, "t", 0, 3)
+        assert offsets(await reading) == [0, 1, 2]
+
+
+async def test_nothing_at_or_above_the_high_watermark() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 14)
+    cluster.logs["t", 0].high_watermark = 7
+    async with make(cluster) as consumer:
+        assert await consumer.end_offsets([("t", 0)]) == {("t", 0): 7}
+        await consumer.assign([("t", 0)])
+        assert len(await consumer.poll(100)) == 7
+        assert await consumer.poll(100, timeout_ms=100) == []
+        cluster.logs["t", 0].high_watermark = 14
+        assert offsets(await consumer.poll(100)) == list(range(7, 14))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+async def test_passing_errors_are_retried(code: ErrorCode) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 5)
+    cluster.nodes[1].fetch_script.append(code)
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        assert offsets(await read(consumer, 5)) == list(range(5))
+
+
+async def test_it_follows_leaders_and_survives_lost_streams() -> None:
+    cluster = FakeCluster(3)
+    cluster.create_topic("t", 3)
+    async with make(cluster) as consumer:
+        await consumer.assign_topic("t")
+        records = []
+        for turn in range(6):
+            for partition in range(3):
+                fill(cluster, "t", partition, 20, per_batch=3)
+            records += await read(consumer, 25)
+            cluster.nodes[turn % 3 + 1].cut()
+            for partition in range(3):
+                cluster.move_leader("t", partition, (partition + turn) % 3 + 1)
+        records += await read(consumer, 360 - len(records))
+    for partition in range(3):
+        assert offsets([r for r in records if r.partition == partition]) == list(range(120))
+
+
+async def test_a_silent_leader_is_left_for_the_new_one() -> None:
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 5)
+    cluster.nodes[1].is_silent = True
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        assert await consumer.poll(timeout_ms=50) == []
+        cluster.move_leader("t", 0, 2)
+        assert offsets(await read(consumer, 5)) == list(range(5))
+
+
+async def test_out_of_range_raises_and_names_both_ends() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 2)
+    fill(cluster, "t", 0, 20)
+    fill(cluster, "t", 1, 5)
+    cluster.logs["t", 0].log_start_offset = 4
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)], start={("t", 0): 99})
+        with pytest.raises(OffsetOutOfRangeError, match=r"t-0: offset 99 does not exist; .* offsets 4 to 20") as caught:
+            await anext(consumer)
+        assert (caught.value.log_start_offset, caught.value.log_end_offset) == (4, 20)
+        with pytest.raises(OffsetOutOfRangeError):
+            await consumer.poll()
+        consumer.seek(("t", 0), 4)
+        assert offsets(await read(consumer, 1)) == [4]
+
+
+@pytest.mark.parametrize(("policy", "first"), [("earliest", 4), ("latest", 20)])
+async def test_out_of_range_may_reset(policy: Any, first: int) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 20, per_batch=1)
+    cluster.logs["t", 0].log_start_offset = 4
+    async with make(cluster, auto_offset_reset=policy) as consumer:
+        await consumer.assign([("t", 0)], start={("t", 0): 1})
+        reading = asyncio.create_task(read(consumer, 1))
+        await asyncio.sleep(0.02)
+        fill(cluster, "t", 0, 1)
+        assert offsets(await reading) == [first]
+
+
+async def test_memory_is_bounded_while_nobody_reads() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 4)
+    for partition in range(4):
+        for _ in range(50):
+            cluster.logs["t", partition].append(encode_batch([(0, None, b"x" * 1000, ())]))
+    async with make(cluster, buffer_memory_bytes=20_000, max_partition_fetch_bytes=8_000) as consumer:
+        await consumer.assign_topic("t")
+        await asyncio.sleep(0.1)
+        held = sum(len(chunk.data) for chunk in consumer._chunks)
+        assert 0 < held < 4 * 8_000 + 20_000
+        assert len(await read(consumer, 200)) == 200
+
+
+async def test_control_batches_move_the_position_and_are_not_shown() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    log = cluster.logs["t", 0]
+    fill(cluster, "t", 0, 2)
+    log.append(
+        encode_leader_change(
+            base_offset=0, leader_epoch=1, timestamp_ms=5, leader_id=1, voters=(1,), granting_voters=(1,)
+        )
+    )
+    fill(cluster, "t", 0, 2)
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        assert offsets(await read(consumer, 4)) == [0, 1, 3, 4]
+
+
+async def test_a_damaged_batch_is_told_after_what_came_before_it() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 14)
+    broken = bytearray(cluster.logs["t", 0].batches[1])
+    broken[-1] ^= 0xFF
+    cluster.logs["t", 0].batches[1] = bytes(broken)
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        assert offsets(await read(consumer, 7)) == list(range(7))
+        with pytest.raises(CorruptRecordError):
+            await anext(consumer)
+        assert consumer.position(("t", 0)) == 7
+
+
+async def test_a_deleted_topic_is_told() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        reading = asyncio.create_task(read(consumer, 1))
+        await asyncio.sleep(0.01)
+        cluster.delete_topic("t")
+        with pytest.raises(UnknownTopicOrPartitionError, match="deleted"):
+            await reading
+        cluster.create_topic("t")
+        fill(cluster, "t", 0, 1)
+        await consumer.assign([("t", 0)])
+        assert offsets(await read(consumer, 1)) == [0]
+
+
+async def test_misuse_is_told() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reset"):
+        make(cluster, auto_offset_reset="none")
+    async with make(cluster) as consumer:
+        with pytest.raises(InvalidRequestError, match="no partition is assigned"):
+            await anext(consumer)
+        with pytest.raises(UnknownTopicOrPartitionError, match="t has 1 partitions"):
+            await consumer.assign([("t", 1)])
+        with pytest.raises(InvalidRequestError, match="t-0 is not assigned"):
+            consumer.seek(("t", 0), 1)
+        await consumer.assign([("t", 0)])
+        reading = asyncio.create_task(read(consumer, 1))
+        await asyncio.sleep(0.01)
+        await consumer.close()
+        with pytest.raises(BrokerClosedError):
+            await reading
+
+
+async def test_offsets_are_asked_again_until_the_time_is_up() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 3)
+    cluster.nodes[1].list_offsets_script.append(ErrorCode.OFFSET_NOT_AVAILABLE)
+    async with make(cluster) as consumer:
+        assert await consumer.end_offsets([("t", 0)]) == {("t", 0): 3}
+        cluster.nodes[1].list_offsets_script.extend([ErrorCode.OFFSET_NOT_AVAILABLE] * 20)
+        with pytest.raises(RequestTimedOutError, match=r"list offsets: .*OffsetNotAvailableError"):
+            await consumer.end_offsets([("t", 0)], timeout_ms=250)
+
+
+async def test_compressed_batches() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.logs["t", 0].append(encode_batch([(0, None, b"z" * 500, ())] * 3, codec=Codec.GZIP))
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        assert offsets(await read(consumer, 3)) == [0, 1, 2]

@@ -1,0 +1,124 @@
+"""The clients over the real transport, async and sync, against a scripted node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from fake_cluster import FakeCluster
+
+from replog.client import Admin, Consumer, LoopThread, Producer, SyncAdmin, SyncConsumer, SyncProducer
+from replog.errors import BrokerClosedError, RequestTimedOutError
+from replog.rpc.grpc_transport import serve
+
+
+@contextlib.asynccontextmanager
+async def served(brokers: int = 1) -> AsyncIterator[FakeCluster]:
+    cluster = FakeCluster(brokers)
+    servers = []
+    for node_id, node in cluster.nodes.items():
+        server = await serve(node, "127.0.0.1", 0)
+        cluster.addresses[node_id] = f"127.0.0.1:{server.port}"
+        servers.append(server)
+    try:
+        yield cluster
+    finally:
+        for server in servers:
+            await server.stop(0)
+
+
+async def test_the_whole_way() -> None:
+    async with served(2) as cluster:
+        async with Admin(cluster.bootstrap) as admin:
+            await admin.wait_until_ready(brokers=2)
+            await admin.create_topic("t", 4, 1)
+        async with Producer(cluster.bootstrap) as producer:
+            bulk = await producer.send_many("t", ((b"%d" % (i % 50), b"%d" % i) for i in range(5_000)))
+            cluster.move_leader("t", 0, 2)
+            await bulk
+            assert bulk.acknowledged_count == 5_000
+        async with Consumer(cluster.bootstrap) as consumer:
+            await consumer.assign_topic("t")
+            values = []
+            async with asyncio.timeout(10):
+                async for record in consumer:
+                    values.append(record.value)
+                    if len(values) == 5_000:
+                        break
+        assert sorted(values) == sorted(b"%d" % i for i in range(5_000))
+
+
+async def test_a_stopped_server_is_lost_and_found_again() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    server = await serve(cluster.nodes[1], "127.0.0.1", 0)
+    cluster.addresses[1] = f"127.0.0.1:{server.port}"
+    try:
+        async with (
+            Producer(cluster.bootstrap) as patient,
+            Producer(cluster.bootstrap, delivery_timeout_ms=500) as hasty,
+        ):
+            await (await patient.send("t", b"a"))
+            await server.stop(0)
+            waiting = await patient.send("t", b"b")
+            with pytest.raises(RequestTimedOutError, match=r"500 ms.*ConnectionLostError"):
+                await (await hasty.send("t", b"lost"))
+            server = await serve(cluster.nodes[1], "127.0.0.1", server.port)
+            assert (await waiting).offset == 1
+    finally:
+        await server.stop(0)
+
+
+@pytest.fixture
+def cluster_in_a_thread() -> Iterator[FakeCluster]:
+    """The server in the shared loop thread, where the sync clients' loop is: one loop per process for gRPC."""
+    thread = LoopThread.acquire()
+    stack = contextlib.AsyncExitStack()
+
+    async def start() -> FakeCluster:
+        return await stack.enter_async_context(served())
+
+    yield thread.run(start())
+    thread.run(stack.aclose())
+    thread.release()
+
+
+def test_without_async(cluster_in_a_thread: FakeCluster) -> None:
+    servers = cluster_in_a_thread.bootstrap
+    with SyncAdmin(servers) as admin:
+        admin.create_topic("t", 1, 1)
+        assert admin.list_topics() == ["t"]
+    with SyncProducer(servers) as producer:
+        delivery = producer.send("t", b"0", key=b"k")
+        assert delivery.result(5).offset == 0
+        bulk = producer.send_many("t", [(None, b"%d" % i) for i in range(1, 100)])
+    assert sum(r.records_count for r in bulk.result()) == 99, "a closed producer still tells"
+    with pytest.raises(BrokerClosedError):
+        producer.send("t", b"late")
+    with SyncConsumer(servers) as consumer:
+        consumer.assign_topic("t")
+        values = [record.value for _, record in zip(range(100), consumer, strict=False)]
+        assert values == [b"%d" % i for i in range(100)]
+        assert consumer.end_offsets([("t", 0)]) == {("t", 0): 100}
+        assert consumer.poll(timeout_ms=10) == []
+
+
+def test_the_last_client_ends_the_thread() -> None:
+    before = threading.active_count()
+    first, second = LoopThread.acquire(), LoopThread.acquire()
+    assert first is second
+    first.release()
+    assert threading.active_count() == before + 1
+    second.release()
+    assert threading.active_count() == before
+
+
+def test_importing_the_package_does_not_load_grpc() -> None:
+    code = "import sys, replog, replog.client; assert 'grpc' not in sys.modules; replog.Producer"
+    path = ":".join(path for path in sys.path if path)
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": path})

@@ -1,0 +1,205 @@
+"""The rules of one partition's batches, without a network: sequences, order, gaps."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from replog.client.accumulator import Accumulator, AccumulatorSettings
+from replog.client.batch import ProducerBatch, ProducerIdentity
+from replog.client.partition_queue import PartitionQueue
+from replog.errors import (
+    NotEnoughReplicasError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
+    RequestTimedOutError,
+)
+from replog.records import decode_batch, parse_header
+
+NOW = 1e9
+
+
+def make(*, idempotent: bool = True, linger_ms: float = 0, batch_size_bytes: int = 100) -> PartitionQueue:
+    settings = AccumulatorSettings(
+        batch_size_bytes=batch_size_bytes,
+        linger_ms=linger_ms,
+        buffer_memory_bytes=1 << 20,
+        delivery_timeout_ms=60_000,
+        max_in_flight=5 if idempotent else 1,
+        is_idempotent=idempotent,
+    )
+    queue = PartitionQueue(Accumulator(settings), "t", UUID(int=1), 0)
+    if idempotent:
+        queue.set_identity(ProducerIdentity(7, 0))
+    return queue
+
+
+def fill(queue: PartitionQueue, batches: int) -> None:
+    """Each record gets a batch of its own: two do not fit into 100 bytes."""
+    for i in range(batches):
+        queue.append(1000, None, b"%030d" % i, (), 127)
+
+
+def send(queue: PartitionQueue) -> ProducerBatch | None:
+    batch = queue.sendable(NOW, allow_partial=True)
+    if batch is not None:
+        queue.mark_sent(batch)
+    return batch
+
+
+def establish(queue: PartitionQueue) -> None:
+    """The broker knows the producer: the first batch is acknowledged."""
+    fill(queue, 1)
+    first = send(queue)
+    assert first is not None
+    queue.handle_acknowledged(first, 0, -1)
+
+
+def sent(queue: PartitionQueue, count: int) -> list[ProducerBatch]:
+    batches = [send(queue) for _ in range(count)]
+    return [batch for batch in batches if batch is not None]
+
+
+def sequences(batches: list[ProducerBatch]) -> list[int]:
+    return [parse_header(batch.payload or b"").base_sequence for batch in batches]
+
+
+async def test_only_one_batch_until_the_broker_knows_the_producer() -> None:
+    queue = make()
+    fill(queue, 3)
+    (first,) = sent(queue, 3)
+    queue.handle_acknowledged(first, 0, -1)
+    assert sequences(sent(queue, 3)) == [1, 2]
+
+
+async def test_at_most_five_unresolved_batches() -> None:
+    queue = make()
+    establish(queue)
+    fill(queue, 8)
+    batches = sent(queue, 8)
+    assert sequences(batches) == [1, 2, 3, 4, 5]
+    queue.handle_acknowledged(batches[2], 3, -1)
+    assert send(queue) is None, "the broker remembers five batches from the oldest unresolved one on"
+    queue.handle_acknowledged(batches[0], 1, -1)
+    assert sequences(sent(queue, 8)) == [6]
+
+
+async def test_without_idempotence_one_batch_at_a_time_keeps_the_order() -> None:
+    queue = make(idempotent=False)
+    fill(queue, 3)
+    (first,) = sent(queue, 3)
+    assert parse_header(first.payload or b"").producer_id == -1
+    queue.handle_retriable(first, NotEnoughReplicasError("x"), backoff_until_s=NOW)
+    assert sent(queue, 3) == [first]
+
+
+async def test_a_retry_goes_before_everything_later_and_unchanged() -> None:
+    queue = make()
+    establish(queue)
+    fill(queue, 4)
+    a, b = sent(queue, 2)
+    bytes_before = a.payload
+    queue.handle_retriable(a, NotEnoughReplicasError("x"), backoff_until_s=NOW + 0.1)
+    assert send(queue) is None, "backing off, and b is still in flight"
+    queue.handle_out_of_order(b, OutOfOrderSequenceError("x"), backoff_until_s=NOW)
+    assert send(queue) is None, "backing off"
+    queue.backoff_until_s = 0
+    assert sequences(sent(queue, 4)) == [1, 2, 3, 4]
+    assert a.payload == bytes_before
+
+
+async def test_a_retry_waits_for_what_is_in_flight_behind_it() -> None:
+    queue = make()
+    establish(queue)
+    fill(queue, 2)
+    a, b = sent(queue, 2)
+    queue.handle_retriable(a, NotEnoughReplicasError("x"), backoff_until_s=0)
+    assert send(queue) is None
+    queue.handle_out_of_order(b, OutOfOrderSequenceError("x"), backoff_until_s=0)
+    assert sent(queue, 2) == [a, b]
+
+
+async def test_out_of_order_with_nothing_before_it_is_fatal_for_what_is_in_flight_only() -> None:
+    queue = make()
+    establish(queue)
+    fill(queue, 3)
+    a, b = sent(queue, 2)
+    queue.handle_out_of_order(a, OutOfOrderSequenceError("from broker"), backoff_until_s=0)
+    for batch in (a, b):
+        with pytest.raises(OutOfOrderSequenceError, match="refuses sequence 1 of producer 7"):
+            await batch.wait()
+    assert queue.needs_identity
+    assert send(queue) is None
+    queue.set_identity(ProducerIdentity(8, 0))
+    assert sequences(sent(queue, 1)) == [0]
+
+
+async def test_a_rejected_batch_fails_alone_and_later_ones_get_new_numbers() -> None:
+    """1 is too large, 2 and 3 were in flight behind it: the broker refuses them, they go again as 0 and 1 of id 8."""
+    queue = make()
+    establish(queue)
+    fill(queue, 3)
+    a, b, c = sent(queue, 3)
+    values = [decode_batch(batch.payload or b"")[0].value for batch in (b, c)]
+    queue.handle_failed(a, RecordTooLargeError("too large"))
+    with pytest.raises(RecordTooLargeError):
+        await a.wait()
+    for batch in (b, c):
+        queue.handle_out_of_order(batch, OutOfOrderSequenceError("x"), backoff_until_s=0)
+    assert b.must_renumber
+    assert queue.needs_identity
+    assert send(queue) is None
+    queue.set_identity(ProducerIdentity(8, 0))
+    assert sent(queue, 2) == [b], "one at a time while there is a gap"
+    queue.handle_acknowledged(b, 1, -1)
+    assert sequences(sent(queue, 2)) == [3], "c first goes as it was: its fate is not certain yet"
+    queue.handle_out_of_order(c, OutOfOrderSequenceError("x"), backoff_until_s=0)
+    assert sent(queue, 1) == [c]
+    header = parse_header(c.payload or b"")
+    assert (header.producer_id, header.base_sequence) == (8, 1)
+    assert decode_batch(c.payload or b"")[0].value == values[1]
+    queue.handle_acknowledged(c, 2, -1)
+    fill(queue, 1)
+    assert sequences(sent(queue, 1)) == [2]
+
+
+async def test_after_a_gap_a_batch_that_was_appended_after_all_is_acknowledged_once() -> None:
+    queue = make()
+    establish(queue)
+    fill(queue, 2)
+    a, b = sent(queue, 2)
+    queue.take_back(NotEnoughReplicasError("connection lost"))
+    queue.handle_failed(a, RequestTimedOutError("expired"))
+    assert sent(queue, 1) == [b]
+    assert sequences([b]) == [2]
+    queue.handle_acknowledged(b, 9, -1)
+    fill(queue, 1)
+    assert queue.needs_identity, "the sequence after a gap belongs to a new producer id"
+
+
+async def test_deleting_the_topic_fails_everything() -> None:
+    queue = make()
+    establish(queue)
+    fill(queue, 4)
+    batches = sent(queue, 2)
+    queue.fail_all(RecordTooLargeError("x"))
+    assert not queue.has_work
+    assert all(batch.is_done for batch in batches)
+
+
+async def test_lingering_batches_wait_unless_full_or_flushed() -> None:
+    queue = make(linger_ms=60_000)
+    queue.append(1000, None, b"a", (), 98)
+    assert queue.sendable(queue.lingers_until_s() - 1, allow_partial=True) is None
+    assert queue.sendable(queue.lingers_until_s(), allow_partial=True) is not None
+    queue._accumulator.flushing_count = 1
+    assert queue.sendable(NOW, allow_partial=True) is not None
+
+
+async def test_sequences_wrap_at_31_bits() -> None:
+    queue = make()
+    establish(queue)
+    queue._next_sequence = 2**31 - 1
+    fill(queue, 2)
+    assert sequences(sent(queue, 2)) == [2**31 - 1, 0]

@@ -1,0 +1,347 @@
+"""`Producer` against scripted brokers: what reaches the log when replies get lost, leaders move and brokers refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from fake_cluster import FakeCluster, MemoryTransport
+
+from replog.client import Producer
+from replog.errors import (
+    BrokerClosedError,
+    ConfigError,
+    ErrorCode,
+    InconsistentClusterIdError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from replog.records import parse_header
+from replog.rpc.messages import ProducePartition
+
+
+def answer(code: ErrorCode | str) -> Callable[[ProducePartition, bytes], ErrorCode | str]:
+    return lambda _partition, _batch: code
+
+
+def make(cluster: FakeCluster, **settings: object) -> Producer:
+    return Producer(cluster.bootstrap, transport=cluster.transport(), **settings)  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], bool], *, within_s: float = 5) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_record_gets_its_offset() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("flights", 2)
+    async with make(cluster) as producer:
+        delivery = await producer.send("flights", b"v", key=b"k", partition=1, timestamp_ms=77, headers=[("h", b"1")])
+        assert await delivery == ("flights", 1, 0, 77)
+        assert delivery.done()
+        assert (await (await producer.send("flights", b"w", partition=1))).offset == 1
+    (first, second) = cluster.logs["flights", 1].records()
+    assert (first.key, first.value, first.headers) == (b"k", b"v", (("h", b"1"),))
+    assert second.value == b"w"
+    assert not cluster.nodes[1].streams
+
+
+async def test_batches_fill_while_requests_are_in_flight_and_share_messages() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 4)
+    async with make(cluster) as producer:
+        await producer.send("t", b"first", partition=0)
+        await producer.flush()
+        for i in range(1000):
+            await producer.send("t", b"%d" % i, partition=i % 4)
+        await producer.flush()
+    assert len(cluster.nodes[1].produced) < 10
+    assert max(len(request.partitions) for request in cluster.nodes[1].produced) == 4
+
+
+async def test_send_many_tells_the_ranges() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 2)
+    async with make(cluster) as producer:
+        bulk = await producer.send_many("t", ((b"%d" % (i % 10), b"%d" % i) for i in range(500)))
+        ranges = await bulk
+    assert bulk.records_count == bulk.acknowledged_count == sum(r.records_count for r in ranges) == 500
+    for r in ranges:
+        assert r.base_offset >= 0
+    assert Counter(r.partition for r in ranges).keys() == {0, 1}
+    by_key = [record.value for log in cluster.logs.values() for record in log.records() if record.key == b"3"]
+    assert by_key == [b"%d" % i for i in range(3, 500, 10)], "a key's records keep their order"
+
+
+@pytest.mark.parametrize("seed_code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, "lose", "drop"])
+async def test_no_loss_no_double_no_reordering(seed_code: ErrorCode | str) -> None:
+    """Some of the first batches are refused, or their replies are lost with the connection."""
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    node = cluster.nodes[1]
+    node.script.extend(answer(code) for code in ["append", seed_code, "append", seed_code])
+    async with make(cluster, batch_size_bytes=300) as producer:
+        deliveries = [await producer.send("t", b"%050d" % i) for i in range(100)]
+        if isinstance(seed_code, str):
+            for _ in range(2):
+                await until(lambda: len(node.produced) > 1)
+                await asyncio.sleep(0.02)
+                node.cut()
+        offsets = [(await delivery).offset for delivery in deliveries]
+    assert cluster.logs["t", 0].values() == [b"%050d" % i for i in range(100)]
+    assert offsets == list(range(100))
+
+
+async def test_replies_in_any_order() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    node = cluster.nodes[1]
+    async with make(cluster, batch_size_bytes=300) as producer:
+        await (await producer.send("t", b"first"))
+        node.hold_replies = True
+        deliveries = [await producer.send("t", b"%050d" % i) for i in range(40)]
+        await until(lambda: len(node.held) == 5)
+        await node.release_held(newest_first=True)
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 41))
+
+
+async def test_a_moved_leader_gets_what_the_old_one_did_not_answer() -> None:
+    """The old leader appended the batch (the log is replicated here) and falls silent: nothing is doubled."""
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    cluster.nodes[1].is_silent = True
+    async with make(cluster) as producer:
+        delivery = await producer.send("t", b"v")
+        await until(lambda: bool(cluster.nodes[1].produced))
+        cluster.move_leader("t", 0, 2)
+        assert (await delivery).offset == 0
+        assert (await (await producer.send("t", b"w"))).offset == 1
+    assert cluster.logs["t", 0].values() == [b"v", b"w"]
+
+
+async def test_a_dead_broker_and_a_new_leader() -> None:
+    cluster = FakeCluster(3)
+    cluster.create_topic("t", 3)
+    async with make(cluster) as producer:
+        for i in range(30):
+            await producer.send("t", b"%d" % i, partition=i % 3)
+        await producer.flush()
+        cluster.nodes[1].is_down = True
+        cluster.nodes[1].cut()
+        deliveries = [await producer.send("t", b"%d" % i, partition=i % 3) for i in range(30, 60)]
+        await asyncio.sleep(0.05)
+        cluster.move_leader("t", 0, 2)
+        for delivery in deliveries:
+            await delivery
+    for partition in range(3):
+        assert cluster.logs["t", partition].values() == [b"%d" % i for i in range(partition, 60, 3)]
+
+
+async def test_no_leader_waits_for_one() -> None:
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    cluster.move_leader("t", 0, -1)
+    async with make(cluster) as producer:
+        delivery = await producer.send("t", b"v")
+        await asyncio.sleep(0.01)
+        assert not delivery.done()
+        cluster.move_leader("t", 0, 2)
+        assert (await delivery).offset == 0
+
+
+async def test_a_refused_record_fails_alone() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    node = cluster.nodes[1]
+    node.script.extend([answer("append"), answer(ErrorCode.MESSAGE_TOO_LARGE)])
+    async with make(cluster, batch_size_bytes=300) as producer:
+        await (await producer.send("t", b"0"))
+        deliveries = [await producer.send("t", b"%0200d" % i) for i in range(6)]
+        with pytest.raises(RecordTooLargeError, match="t-0"):
+            await deliveries[0]
+        assert [(await delivery).offset for delivery in deliveries[1:]] == [1, 2, 3, 4, 5]
+    assert cluster.logs["t", 0].values() == [b"0", *(b"%0200d" % i for i in range(1, 6))]
+
+
+async def test_a_lost_order_is_told_and_the_producer_goes_on() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.nodes[1].script.extend([answer("append"), answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)])
+    async with make(cluster) as producer:
+        await (await producer.send("t", b"a"))
+        with pytest.raises(OutOfOrderSequenceError, match="new producer id"):
+            await (await producer.send("t", b"b"))
+        assert (await (await producer.send("t", b"c"))).offset == 1
+    ids = [parse_header(batch).producer_id for batch in cluster.logs["t", 0].batches]
+    assert len(set(ids)) == 2
+
+
+async def test_the_delivery_timeout_ends_all_retries_and_names_the_last_cause() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.nodes[1].script.extend([answer(ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
+    async with make(cluster, delivery_timeout_ms=300) as producer:
+        delivery = await producer.send("t", b"v")
+        with pytest.raises(RequestTimedOutError, match=r"t-0: 1 records.*300 ms.*NotEnoughReplicasError"):
+            await delivery
+        cluster.nodes[1].script.clear()
+        assert (await (await producer.send("t", b"w"))).offset == 0
+
+
+async def test_a_silent_broker_is_taken_for_lost() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.nodes[1].is_silent = True
+    async with make(cluster, request_timeout_ms=1) as producer:
+        delivery = await producer.send("t", b"v")
+        await until(lambda: len(cluster.nodes[1].produced) > 1)
+        cluster.nodes[1].is_silent = False
+        assert (await delivery).offset == 0
+    assert cluster.logs["t", 0].values() == [b"v"]
+
+
+async def test_memory_is_bounded_and_send_waits() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    node = cluster.nodes[1]
+    async with make(cluster, buffer_memory_bytes=10_000) as producer:
+        node.hold_replies = True
+
+        async def send_all() -> None:
+            for _ in range(100):
+                await producer.send("t", b"x" * 500)
+
+        sending = asyncio.create_task(send_all())
+        await asyncio.sleep(0.05)
+        assert not sending.done()
+        assert producer._accumulator.used_bytes <= 10_000
+        await node.release_held()
+        await sending
+    assert len(cluster.logs["t", 0].values()) == 100
+
+
+@pytest.mark.parametrize(("acks", "offset"), [(1, 0), (0, -1)])
+async def test_weaker_acks(acks: int, offset: int) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster, acks=acks) as producer:
+        assert (await (await producer.send("t", b"v"))).offset == offset
+        await until(lambda: bool(cluster.nodes[1].produced))
+    assert cluster.nodes[1].produced[0].acks == acks
+    assert parse_header(cluster.logs["t", 0].batches[0]).producer_id == -1
+
+
+async def test_bad_input_is_refused_at_once() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 2)
+    async with make(cluster, max_request_bytes=1000) as producer:
+        with pytest.raises(RecordTooLargeError, match=r"t: a record of up to 1097 bytes.*max.request.bytes is 1000"):
+            await producer.send("t", b"x" * 1000)
+        with pytest.raises(TypeError, match="value is str, expected bytes"):
+            await producer.send("t", "text")  # type: ignore[arg-type]
+        with pytest.raises(UnknownTopicOrPartitionError, match="t has 2 partitions"):
+            await producer.send("t", b"v", partition=2)
+        with pytest.raises(UnknownTopicOrPartitionError, match=r'topic "nope" does not exist.*topics create'):
+            await producer.send("nope", b"v")
+    with pytest.raises(BrokerClosedError):
+        await producer.send("t", b"v")
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"acks": 2}, "acks"),
+        ({"acks": 1, "enable_idempotence": True}, "enable.idempotence"),
+        ({"max_in_flight_per_partition": 6}, "max.in.flight.per.partition"),
+        ({"batch_size_bytes": 0}, "batch.size.bytes"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, object], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Producer("127.0.0.1:1", transport=MemoryTransport(FakeCluster()), **settings)  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("servers", ["", "localhost", "localhost:0", "localhost:abc", ":9092"])
+def test_bad_bootstrap_servers_are_refused(servers: str) -> None:
+    with pytest.raises(ConfigError):
+        Producer(servers, transport=MemoryTransport(FakeCluster()))
+
+
+async def test_nobody_listens() -> None:
+    cluster = FakeCluster()
+    cluster.nodes[1].is_down = True
+    with pytest.raises(RequestTimedOutError, match=r"connect to 127.0.0.1:10001: .*refused"):
+        async with make(cluster, connect_timeout_ms=300):
+            pass
+
+
+async def test_a_deleted_topic_fails_what_is_on_its_way() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.nodes[1].is_silent = True
+    async with make(cluster) as producer:
+        delivery = await producer.send("t", b"v")
+        await until(lambda: bool(cluster.nodes[1].produced))
+        cluster.delete_topic("t")
+        with pytest.raises(UnknownTopicOrPartitionError, match="deleted"):
+            await delivery
+
+
+async def test_flush_and_close_report_failures_that_nobody_saw() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.nodes[1].script.extend([answer(ErrorCode.MESSAGE_TOO_LARGE)] * 2)
+    producer = make(cluster)
+    await producer.start()
+    await producer.send("t", b"v")
+    with pytest.raises(RecordTooLargeError):
+        await producer.flush()
+    await producer.flush()
+    await producer.send("t", b"v")
+    with pytest.raises(RecordTooLargeError):
+        await producer.close()
+    await producer.close()
+
+
+async def test_close_in_a_hurry_fails_what_is_left() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.nodes[1].is_silent = True
+    producer = make(cluster)
+    await producer.start()
+    delivery = await producer.send("t", b"v")
+    await producer.close(timeout_ms=0)
+    with pytest.raises(BrokerClosedError, match="before the records were acknowledged"):
+        await delivery
+
+
+async def test_another_cluster_at_the_address_is_refused() -> None:
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    async with make(cluster) as producer:
+        cluster.cluster_id = "another"
+        with pytest.raises(InconsistentClusterIdError):
+            producer._view.adopt(cluster.metadata())
+        cluster.cluster_id = "fake-cluster"
+
+
+async def test_a_cancelled_waiter_does_not_cancel_the_batch() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    node = cluster.nodes[1]
+    node.hold_replies = True
+    async with make(cluster) as producer:
+        delivery = await producer.send("t", b"v")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await delivery
+        await until(lambda: bool(node.held))
+        await node.release_held()
+        assert (await delivery).offset == 0
