@@ -1,0 +1,175 @@
+"""From record batches to Arrow: the decoder's buffers become columns without an object per record.
+
+Spark checks the schema of the first batch to the letter (order, names, types, nullability) and takes the batches as
+they are, so their size is decided here: per-batch costs count below about 1 MB, and above 32 MB the JVM slows down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from replog.errors import InvalidRecordError
+from replog.records import Buffer, Codec, Columns, Record, decode_columns, decode_records, scan
+from replog.spark.schema import HEADERS, Column
+
+DECODE_BYTES = 4 << 20
+"""Encoded records that are decoded at a time, as if uncompressed."""
+
+BATCH_BYTES_MAX = 8 << 20
+"""Bound of one Arrow batch, unless a single record is larger."""
+
+COMPRESSION_RATIO_GUESS = 8
+"""How much a compressed batch is taken to grow.  A wrong guess costs memory, not correctness."""
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+ARROW_TYPES: dict[str, Any] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    HEADERS: pa.list_(pa.field("element", _HEADER)),
+}
+"""Column -> Arrow type, equal to what Spark derives from its schema with the session's time zone out of the way."""
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """The Arrow schema of these columns."""
+    return pa.schema(
+        [pa.field(column.name, ARROW_TYPES[column.name], nullable=column.is_nullable) for column in columns]
+    )
+
+
+class ArrowConverter:
+    """Turns record batches of one partition into Arrow batches.
+
+    Args:
+        columns: what to fill, in this order; nothing else is decoded.
+        topic, partition: for the constant columns.
+    """
+
+    def __init__(self, columns: Sequence[Column], topic: str, partition: int) -> None:
+        self._schema = arrow_schema(columns)
+        self._names = [column.name for column in columns]
+        self._topic = pa.scalar(topic, pa.string())
+        self._partition = pa.scalar(partition, pa.int32())
+        self._constants: dict[str, Any] = {}
+
+    def convert(self, data: Buffer, *, start_offset: int, end_offset: int) -> Iterator[pa.RecordBatch]:
+        """The records of `data` in [start_offset, end_offset), in order; batches of at most BATCH_BYTES_MAX.
+
+        Args:
+            data: whole record batches; control batches are skipped.
+            start_offset, end_offset: clip batches that reach over an end.
+
+        Raises:
+            CorruptRecordError, InvalidRecordError: the bytes are damaged, or hold what Spark cannot.
+            UnsupportedCompressionError: the codec's library is not installed.
+        """
+        for piece in split_batches(data):
+            batch = self._batch(piece, start_offset, end_offset)
+            if batch is not None:
+                yield from split_rows(batch)
+
+    def _batch(self, data: Buffer, start_offset: int, end_offset: int) -> pa.RecordBatch | None:
+        columns = decode_columns(
+            data,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            with_keys="key" in self._names,
+            with_values="value" in self._names,
+        )
+        if not columns.count:
+            return None
+        make: dict[str, Callable[[], Any]] = {
+            "key": lambda: _binary(
+                columns.count, columns.key_validity, columns.key_offsets, columns.key_data, columns.key_null_count
+            ),
+            "value": lambda: _binary(
+                columns.count,
+                columns.value_validity,
+                columns.value_offsets,
+                columns.value_data,
+                columns.value_null_count,
+            ),
+            "topic": lambda: self._constant("topic", self._topic, columns.count),
+            "partition": lambda: self._constant("partition", self._partition, columns.count),
+            "offset": lambda: _fixed(pa.int64(), columns.count, columns.offsets),
+            "timestamp": lambda: _timestamps(columns),
+            "timestampType": lambda: _fixed(pa.int32(), columns.count, columns.timestamp_type),
+            HEADERS: lambda: _headers(decode_records(data, start_offset=start_offset, end_offset=end_offset)),
+        }
+        return pa.RecordBatch.from_arrays([make[name]() for name in self._names], schema=self._schema)
+
+    def _constant(self, name: str, value: Any, count: int) -> Any:
+        """`count` times the same: made once, sliced afterwards."""
+        kept = self._constants.get(name)
+        if kept is None or len(kept) < count:
+            kept = self._constants[name] = pa.repeat(value, count)
+        return kept.slice(0, count)
+
+
+def split_batches(data: Buffer) -> Iterator[Buffer]:
+    """Cuts `data` between record batches so that each piece decodes to about DECODE_BYTES."""
+    view = memoryview(data)
+    start, weight = 0, 0
+    for header in scan(data):
+        grown = header.size_bytes * (1 if header.codec is Codec.NONE else COMPRESSION_RATIO_GUESS)
+        if weight and weight + grown > DECODE_BYTES:
+            yield view[start : header.position]
+            start, weight = header.position, 0
+        weight += grown
+    if start < len(view):
+        yield view[start:]
+
+
+def split_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Slices of at most BATCH_BYTES_MAX each, or of one row.  Nothing is copied."""
+    if batch.nbytes <= BATCH_BYTES_MAX or batch.num_rows == 1:
+        yield batch
+    else:
+        half = batch.num_rows // 2
+        yield from split_rows(batch.slice(0, half))
+        yield from split_rows(batch.slice(half))
+
+
+def _binary(count: int, validity: Buffer | None, offsets: Buffer, data: Buffer, null_count: int) -> Any:
+    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers, null_count)
+
+
+def _fixed(kind: Any, count: int, data: Buffer) -> Any:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], 0)
+
+
+def _timestamps(columns: Columns) -> Any:
+    """Milliseconds to microseconds.  -1, "none", stays one millisecond before 1970, as in Spark's Kafka source."""
+    try:
+        return _fixed(pa.timestamp("ms", tz="UTC"), columns.count, columns.timestamps).cast(ARROW_TYPES["timestamp"])
+    except pa.ArrowInvalid as error:
+        raise InvalidRecordError(
+            f"a timestamp is beyond what Spark can hold ({error}). Read without it: give a schema that leaves out "
+            '"timestamp", for example .schema("key binary, value binary, offset bigint").'
+        ) from None
+
+
+def _headers(records: Sequence[Record]) -> Any:
+    """One list per record, null where a record has none."""
+    offsets: list[int | None] = []
+    keys: list[str] = []
+    values: list[bytes | None] = []
+    for record in records:
+        offsets.append(len(keys) if record.headers else None)
+        for key, value in record.headers:
+            keys.append(key)
+            values.append(value)
+    offsets.append(len(keys))
+    headers = pa.StructArray.from_arrays(
+        [pa.array(keys, pa.string()), pa.array(values, pa.binary())], fields=list(_HEADER)
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), headers).cast(ARROW_TYPES[HEADERS])

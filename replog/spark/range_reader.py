@@ -1,0 +1,189 @@
+"""Reads one range of offsets from whoever leads the partition, as whole record batches.
+
+What is hard about it (streams, leader changes, backoff, fetching ahead within a bound) is the consumer's fetcher; added
+here is what a fixed range needs: it ends, it belongs to one topic id, and records that are gone are an error of their
+own (`failOnDataLoss`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from replog.client.backoff import timed_out
+from replog.client.cluster import VISIBLE_WITHIN_MS, ClusterView
+from replog.client.fetch_state import Chunk, PartitionState
+from replog.client.fetcher import FetchSettings
+from replog.client.fetcher_pool import FetcherPool
+from replog.client.types import TopicPartition
+from replog.errors import (
+    OffsetOutOfRangeError,
+    ReplogError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from replog.records import Buffer
+from replog.rpc.messages import FetchResult
+from replog.spark.snapshot import OffsetRange
+
+STALL_TIMEOUT_MS = 120_000
+"""How long a range may bring nothing before the task fails; covers elections.  The default of Spark's Kafka source."""
+
+FETCH_SETTINGS = FetchSettings(max_bytes=4 << 20, max_partition_bytes=4 << 20, buffer_memory_bytes=12 << 20)
+"""One reply waits while the one before is decoded; a few large replies are cheaper than many small ones."""
+
+_log = logging.getLogger(__name__)
+
+
+class Piece(NamedTuple):
+    """Whole record batches.  Records below `start_offset` in the first of them are not wanted."""
+
+    start_offset: int
+    base_offset: int
+    data: Buffer
+
+
+class RangeReader:
+    """Hands out the record batches of one range, in order.  Lives in the loop's thread.
+
+    Args:
+        view: an open view of the cluster; the owner calls `handle_metadata` when it changes.
+        wanted: what to read.
+        fail_on_data_loss: whether records that are gone raise; otherwise the reader goes on with what there is.
+    """
+
+    def __init__(self, view: ClusterView, wanted: OffsetRange, *, fail_on_data_loss: bool) -> None:
+        self._view = view
+        self._wanted = wanted
+        self._fail_on_data_loss = fail_on_data_loss
+        partition = TopicPartition(wanted.topic, wanted.partition)
+        self._state = PartitionState(partition, wanted.topic_id, wanted.start_offset)
+        self._pool = FetcherPool(view, FETCH_SETTINGS, on_chunk=self._take_in, on_trouble=self._notice)
+        self._chunks: deque[Chunk] = deque()
+        self._is_deleted = False
+        self._wake = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begins to fetch.  A topic that is gone already shows in `next_piece`."""
+
+        def visible() -> bool | None:
+            if self._is_ours():
+                return True
+            self._view.request_refresh()  # this process may know less than the one that planned
+            return None
+
+        try:
+            await self._view.wait_for(visible, timeout_ms=VISIBLE_WITHIN_MS, what=f"look up topic {self._wanted.topic}")
+        except RequestTimedOutError:
+            if not self._view.cluster_id:
+                raise
+        self.handle_metadata()
+
+    async def close(self) -> None:
+        """Stops fetching; no task is left."""
+        self._pool.leave(self._state)
+        while self._chunks:
+            self._release(self._chunks.popleft())
+        await self._pool.close()
+
+    async def next_piece(self) -> Piece | None:
+        """What comes next, None at the end of the range.
+
+        Raises:
+            OffsetOutOfRangeError, UnknownTopicOrPartitionError: records of the range are gone.
+            RequestTimedOutError: nothing came for STALL_TIMEOUT_MS; it names the cause.
+            CorruptRecordError: what a broker sent is damaged.
+        """
+        while not self._chunks:
+            self._wake.clear()
+            if self._is_at_end():
+                return None
+            self._raise_or_mend()
+            if not self._is_at_end():
+                await self._wait()
+        chunk = self._chunks.popleft()
+        start, end = chunk.headers[0], chunk.headers[-1]
+        data = memoryview(chunk.data)[start.position : end.end_position]
+        piece = Piece(self._state.position, start.base_offset, data)
+        self._state.position = chunk.next_offset
+        self._release(chunk)
+        return piece
+
+    def handle_metadata(self) -> None:
+        """Goes to the partition's leader of the newest metadata."""
+        if self._is_at_end():
+            return
+        if self._is_ours():
+            self._pool.follow(self._state)
+            self._pool.stop_idle()
+            return
+        self._pool.leave(self._state)
+        self._is_deleted = True
+        self._notice()
+
+    # ---- what the fetcher reports ------------------------------------------------------------------------------------
+
+    def _take_in(self, chunk: Chunk) -> None:
+        self._chunks.append(chunk)
+        if self._is_at_end():
+            self._pool.leave(self._state)
+        self._wake.set()
+
+    def _notice(self) -> None:
+        self._wake.set()
+
+    # ---- trouble -----------------------------------------------------------------------------------------------------
+
+    def _raise_or_mend(self) -> None:
+        """Looks at what stopped the fetcher once everything fetched before it is handed out."""
+        if self._state.error is not None:
+            raise self._state.error
+        if self._state.out_of_range is not None:
+            self._handle_out_of_range(self._state.out_of_range)
+        elif self._is_deleted:
+            text = f"{self._wanted}: the topic was deleted or created anew since the DataFrame was made"
+            self._lose(UnknownTopicOrPartitionError, text, self._wanted.end_offset)
+
+    def _handle_out_of_range(self, result: FetchResult) -> None:
+        offset, first, end = result.fetch_offset, result.log_start_offset, result.log_end_offset
+        text = f"{self._wanted}: offset {offset} does not exist any more; the log has {first} to {end} (exclusive)"
+        next_offset = first if offset < first < self._wanted.end_offset else self._wanted.end_offset
+        self._lose(partial(OffsetOutOfRangeError, log_start_offset=first, log_end_offset=end), text, next_offset)
+
+    def _lose(self, error: Callable[[str], ReplogError], text: str, next_offset: int) -> None:
+        """Fails, or goes on at `next_offset`."""
+        if self._fail_on_data_loss:
+            raise error(f'{text}. Make the DataFrame anew, or set failOnDataLoss to "false" to read what is left.')
+        _log.warning("%s; going on at offset %d (failOnDataLoss is false)", text, next_offset)
+        self._state.seek(next_offset)
+        self._pool.wake(self._state)
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(STALL_TIMEOUT_MS / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            cause = self._view.last_error
+        else:
+            return
+        state = self._state
+        what = f"read {self._wanted}: at offset {state.position}, leader {state.leader}, "
+        what += f"its high watermark {state.high_watermark}"
+        raise timed_out(what, STALL_TIMEOUT_MS, cause)
+
+    # ---- helpers -----------------------------------------------------------------------------------------------------
+
+    def _is_ours(self) -> bool:
+        topic = self._view.image.topics.get(self._wanted.topic)
+        return topic is not None and topic.topic_id == self._wanted.topic_id
+
+    def _is_at_end(self) -> bool:
+        return self._state.fetch_offset >= self._wanted.end_offset
+
+    def _release(self, chunk: Chunk) -> None:
+        chunk.state.release(chunk)
+        chunk.owner.release(chunk)

@@ -1,0 +1,95 @@
+"""The batch reader: planned in one process, pickled, run in others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from replog.records import Buffer
+from replog.spark.options import ReadOptions
+from replog.spark.planning import plan_tasks
+from replog.spark.schema import Column
+from replog.spark.snapshot import OffsetRange, Snapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from replog.spark.range_reader import Piece
+
+COALESCE_BYTES = 2 << 20
+"""Replies smaller than this (a log's tail, many small segments) are put together before they are decoded."""
+
+
+class RangePartition(InputPartition):
+    """One task: a range of one partition."""
+
+    def __init__(self, value: OffsetRange) -> None:
+        super().__init__(value)
+
+    def __repr__(self) -> str:
+        return f"RangePartition({self.value})"
+
+
+class ReplogReader(DataSourceReader):
+    """Reads a snapshot.  Holds plain data only: Spark pickles it into every task.
+
+    Args:
+        options: checked options.
+        snapshot: what to read.
+        columns: what to hand over, in order.
+    """
+
+    def __init__(self, options: ReadOptions, snapshot: Snapshot, columns: Sequence[Column]) -> None:
+        self._options = options
+        self._snapshot = snapshot
+        self._columns = tuple(columns)
+
+    def partitions(self) -> list[InputPartition]:
+        """One task for each range that is not empty; asks no broker."""
+        return [RangePartition(each) for each in plan_tasks(self._snapshot.ranges, self._options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The task's records.  Spark makes up a partition without a value when there is no task at all."""
+        if partition.value is None:
+            return iter(())
+        return self._read_range(partition.value)
+
+    def _read_range(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        from replog.spark.arrow_batches import ArrowConverter
+        from replog.spark.worker_client import client_for
+
+        converter = ArrowConverter(self._columns, wanted.topic, wanted.partition)
+        client = client_for(self._options.bootstrap_servers, self._snapshot.cluster_id)
+        with client.open_range(wanted, fail_on_data_loss=self._options.fail_on_data_loss) as pieces:
+            for start_offset, data in coalesce(pieces):
+                yield from converter.convert(data, start_offset=start_offset, end_offset=wanted.end_offset)
+
+
+class Encoded(NamedTuple):
+    """Record batches to decode together, from `start_offset` on."""
+
+    start_offset: int
+    data: Buffer
+
+
+def coalesce(pieces: Iterable[Piece]) -> Iterator[Encoded]:
+    """Puts small pieces together up to COALESCE_BYTES; large ones pass as they are."""
+    waiting: list[Piece] = []
+    size_bytes = 0
+    for piece in pieces:
+        reaches_back = piece.base_offset < piece.start_offset  # its first records are not wanted
+        if waiting and (reaches_back or size_bytes + len(piece.data) > COALESCE_BYTES):
+            yield _joined(waiting)
+            waiting, size_bytes = [], 0
+        waiting.append(piece)
+        size_bytes += len(piece.data)
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(pieces: Sequence[Piece]) -> Encoded:
+    if len(pieces) == 1:
+        return Encoded(pieces[0].start_offset, pieces[0].data)
+    return Encoded(pieces[0].start_offset, b"".join(piece.data for piece in pieces))

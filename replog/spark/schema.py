@@ -1,0 +1,96 @@
+"""Columns of the data source: names and types of Spark's Kafka source.
+
+Spark prunes no columns of a Python source by itself (spark 4.x).  A schema given by the user does: only the columns it
+names are decoded and handed over, so `.schema("offset bigint")` reads a topic without moving its values.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from replog.errors import ConfigError
+
+HEADERS = "headers"
+
+COLUMN_TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    HEADERS: "array<struct<key:string,value:binary>>",
+}
+"""Column -> type, as Spark writes it, in Spark's order."""
+
+_MAY_BE_NULL = frozenset({"key", "value", HEADERS})
+
+
+class SchemaField(Protocol):
+    """What is used of Spark's `StructField`."""
+
+    name: str
+    dataType: Any  # noqa: N815 -- Spark's name
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column to hand over.  `is_nullable` is the schema's word: Spark wants to find it in the Arrow schema."""
+
+    name: str
+    is_nullable: bool = True
+
+
+def schema_ddl(*, include_headers: bool) -> str:
+    """The schema when the user gives none, as DDL."""
+    return ", ".join(f"{name} {kind}" for name, kind in COLUMN_TYPES.items() if name != HEADERS or include_headers)
+
+
+def columns_of(schema: Sequence[SchemaField]) -> tuple[Column, ...]:
+    """The columns of a Spark schema, which may be any selection of ours in any order.
+
+    Args:
+        schema: a `StructType`, iterated.
+
+    Raises:
+        ConfigError: it names a column we do not have, twice, with another type, or as never null where it may be.
+    """
+    names = [field.name for field in schema]
+    for field in schema:
+        if names.count(field.name) > 1:
+            raise ConfigError("schema", field.name, f'the schema names column "{field.name}" twice')
+        _check(field)
+    return tuple(Column(field.name, field.nullable) for field in schema)
+
+
+def _check(field: SchemaField) -> None:
+    expected = COLUMN_TYPES.get(field.name)
+    if expected is None:
+        close = difflib.get_close_matches(field.name.lower(), [name.lower() for name in COLUMN_TYPES], n=1)
+        matches = [name for name in COLUMN_TYPES if close and name.lower() == close[0]]
+        advice = f'Did you mean "{matches[0]}"?' if matches else f"Columns are: {', '.join(COLUMN_TYPES)}."
+        raise ConfigError("schema", field.name, f'format replog has no column "{field.name}". {advice}')
+    actual = field.dataType.simpleString()
+    if actual != expected:
+        raise ConfigError(
+            "schema",
+            actual,
+            f'column "{field.name}" is {expected}, not {actual}: name it so and cast it after the read, '
+            f'for example `.selectExpr("CAST({field.name} AS {actual})")`',
+        )
+    if (not field.nullable and field.name in _MAY_BE_NULL) or _has_not_null(field.dataType.jsonValue()):
+        raise ConfigError("schema", field.name, f'column "{field.name}" may be null: leave NOT NULL out')
+
+
+def _has_not_null(kind: Any) -> bool:
+    """Whether a part of a nested type may not be null.  `kind` is a type as Spark writes it to json."""
+    if not isinstance(kind, dict):
+        return False
+    if kind["type"] == "array":
+        return not kind["containsNull"] or _has_not_null(kind["elementType"])
+    return any(not part["nullable"] for part in kind["fields"])

@@ -1,0 +1,93 @@
+"""Where Spark comes in: the data source `replog`.
+
+Light to import on purpose.  Spark imports it while it looks for data sources, and one module that fails there hides
+all Python data sources of the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+from replog.errors import ConfigError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from replog.spark.options import ReadOptions
+    from replog.spark.snapshot import Snapshot
+
+
+class ReplogDataSource(DataSource):
+    """`spark.read.format("replog")`: topics of a replog cluster as a DataFrame.
+
+    ::
+
+        spark.read.format("replog").option("bootstrap.servers", "127.0.0.1:9092").option("subscribe", "flights").load()
+
+    Options are in `replog.spark.options.READ_OPTIONS`, columns in `replog.spark.schema.COLUMN_TYPES`.
+
+    What is read is fixed when the DataFrame is made: for each partition, offsets from the start to the high watermark of
+    that moment.  Spark pickles this object after that and uses the copy for every scan, so that repeated actions and
+    both sides of a self-join see the same records; a new `load()` sees newer ones.
+
+    Raises:
+        ConfigError, UnknownTopicOrPartitionError, OffsetOutOfRangeError, RequestTimedOutError: see
+            `parse_read_options` and `resolve_snapshot`.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        from replog.spark.options import is_read, parse_read_options
+
+        super().__init__(options)
+        self._read_options: ReadOptions | None = None
+        self._snapshot: Snapshot | None = None
+        if not is_read(options):
+            return
+        from replog.spark.worker_client import fetch_snapshot
+
+        self._read_options = parse_read_options(options)
+        self._snapshot = fetch_snapshot(self._read_options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "replog"
+
+    def schema(self) -> str:
+        from replog.spark.schema import schema_ddl
+
+        options, _ = self._pinned()
+        return schema_ddl(include_headers=options.include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from replog.spark.reader import ReplogReader
+        from replog.spark.schema import columns_of
+
+        options, snapshot = self._pinned()
+        return ReplogReader(options, snapshot, columns_of(schema.fields))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 -- Spark's signature
+        _refuse("write a DataFrame", "Send the rows with replog.Producer, for example in foreachPartition.")
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's signature
+        _refuse("readStream", "Use spark.read with startingOffsets and endingOffsets.")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 -- Spark's signature
+        _refuse("writeStream", "Send the rows with replog.Producer, for example in foreachBatch.")
+
+    def _pinned(self) -> tuple[ReadOptions, Snapshot]:
+        if self._read_options is None or self._snapshot is None:
+            raise ConfigError("subscribe", None, 'give the option "subscribe" (topics, comma-separated) or "assign"')
+        return self._read_options, self._snapshot
+
+
+def _refuse(what: str, advice: str) -> NoReturn:
+    raise InvalidRequestError(f"format replog cannot {what} yet, only spark.read (batch). {advice}")

@@ -1,0 +1,177 @@
+"""The way from Spark's Python processes to brokers: one loop thread and one view of the cluster per process.
+
+Spark reuses its worker processes, so what is opened here serves many tasks; it is opened after the fork, in the worker,
+and never pickled.  Everything asynchronous stays in the loop's thread: a task is a plain generator.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from replog.client.cluster import ClusterView
+from replog.client.sync import LoopThread
+from replog.errors import ConfigError, InconsistentClusterIdError, RequestTimedOutError
+from replog.spark.options import ReadOptions
+from replog.spark.range_reader import Piece, RangeReader
+from replog.spark.snapshot import CONNECT_TIMEOUT_MS, OffsetRange, Snapshot, resolve_snapshot
+
+CLIENT_ID = "replog-spark"
+CLOSE_TIMEOUT_S = 5.0
+
+
+def fetch_snapshot(options: ReadOptions) -> Snapshot:
+    """`resolve_snapshot` with a view of its own: what a process remembers of a cluster may be of an earlier one.
+
+    Raises: as `resolve_snapshot`.
+    """
+
+    async def resolve() -> Snapshot:
+        view = ClusterView(options.bootstrap_servers, client_id=CLIENT_ID)
+        try:
+            return await resolve_snapshot(view, options)
+        except RequestTimedOutError as error:
+            if view.cluster_id:
+                raise
+            raise _unreachable(options.bootstrap_servers, error) from None
+        finally:
+            await view.close()
+
+    return loop_thread().run(resolve())
+
+
+class WorkerClient:
+    """Reads ranges from one cluster, for the tasks of this process.
+
+    Args:
+        bootstrap_servers: where to start.
+        cluster_id: of the snapshot; another cluster at the same address is refused.
+    """
+
+    def __init__(self, bootstrap_servers: str, cluster_id: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self.cluster_id = cluster_id
+        self._readers: set[RangeReader] = set()
+        self._thread = loop_thread()
+        self._view = self._thread.run(self._connect())
+
+    def close(self) -> None:
+        """Closes the connections; no range may be open."""
+        self._thread.run(self._view.close())
+
+    @contextmanager
+    def open_range(self, wanted: OffsetRange, *, fail_on_data_loss: bool) -> Iterator[Iterator[Piece]]:
+        """The record batches of `wanted`, fetched ahead of the caller within a bound.  Raises: as `RangeReader`."""
+        reader = self._thread.run(self._open_reader(wanted, fail_on_data_loss=fail_on_data_loss))
+        try:
+            yield self._pieces(reader)
+        finally:
+            with suppress(TimeoutError):  # the process may be ending, and the loop's thread with it
+                self._thread.run(self._close_reader(reader), CLOSE_TIMEOUT_S)
+
+    def _pieces(self, reader: RangeReader) -> Iterator[Piece]:
+        while (piece := self._thread.run(reader.next_piece())) is not None:
+            yield piece
+
+    # ---- in the loop's thread ----------------------------------------------------------------------------------------
+
+    async def _connect(self) -> ClusterView:
+        view = ClusterView(self._bootstrap_servers, client_id=CLIENT_ID)
+        try:
+            await view.ready(CONNECT_TIMEOUT_MS)
+            self._check_cluster(view.cluster_id)
+        except RequestTimedOutError as error:
+            await view.close()
+            raise _unreachable(self._bootstrap_servers, error) from None
+        except BaseException:
+            await view.close()
+            raise
+        view.add_listener(self._handle_metadata)
+        return view
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id != self.cluster_id:
+            raise InconsistentClusterIdError(
+                f"{self._bootstrap_servers} is cluster {cluster_id} now, the DataFrame was made from cluster "
+                f"{self.cluster_id}. Make the DataFrame anew."
+            )
+
+    async def _open_reader(self, wanted: OffsetRange, *, fail_on_data_loss: bool) -> RangeReader:
+        reader = RangeReader(self._view, wanted, fail_on_data_loss=fail_on_data_loss)
+        try:
+            await reader.start()
+        except BaseException:
+            await reader.close()
+            raise
+        self._readers.add(reader)
+        return reader
+
+    async def _close_reader(self, reader: RangeReader) -> None:
+        self._readers.discard(reader)
+        await reader.close()
+
+    def _handle_metadata(self) -> None:
+        for reader in list(self._readers):
+            reader.handle_metadata()
+
+
+class _Process:
+    """What this process keeps open between tasks."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.thread = LoopThread.acquire()  # kept for good: gRPC's asyncio side wants one loop per process
+        self.clients: dict[str, WorkerClient] = {}
+
+
+_process: _Process | None = None
+_lock = threading.RLock()
+
+
+def _this_process() -> _Process:
+    global _process  # noqa: PLW0603 -- one per process is the point
+    if _process is None or _process.pid != os.getpid():  # a fork: the parent's threads and connections are not ours
+        _process = _Process()
+    return _process
+
+
+def loop_thread() -> LoopThread:
+    """The loop thread of this process."""
+    with _lock:
+        return _this_process().thread
+
+
+def client_for(bootstrap_servers: str, cluster_id: str) -> WorkerClient:
+    """This process's client of that cluster, made on first use.  Raises: as `WorkerClient`."""
+    with _lock:
+        clients = _this_process().clients
+        former = clients.get(bootstrap_servers)
+        if former is not None and former.cluster_id == cluster_id:
+            return former
+        client = clients[bootstrap_servers] = WorkerClient(bootstrap_servers, cluster_id)
+        if former is not None:
+            former.close()
+        return client
+
+
+def close_clients() -> None:
+    """Closes all that was opened in this process; for tests and tools that clean up after themselves."""
+    global _process  # noqa: PLW0603 -- see above
+    with _lock:
+        if _process is None:
+            return
+        for client in _process.clients.values():
+            client.close()
+        _process.thread.release()
+        _process = None
+
+
+def _unreachable(bootstrap_servers: str, error: RequestTimedOutError) -> ConfigError:
+    return ConfigError(
+        "bootstrap.servers",
+        bootstrap_servers,
+        f"{error}. Check that bootstrap.servers ({bootstrap_servers}) names brokers that run and can be reached from "
+        "where Spark runs.",
+    )

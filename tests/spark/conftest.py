@@ -1,0 +1,102 @@
+"""A Spark session and three broker processes, shared by the tests of this folder.
+
+Spark is started as a user would: from another folder, without registering anything, and with the source roots on
+PYTHONPATH, where an installed package would be found anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replog.client import LoopThread
+from replog.cluster import LocalCluster
+from replog.errors import ConfigError
+from replog.spark.java_runtime import with_java
+from tests.spark.spark_kit import SparkCluster
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCE_ROOTS = [str(REPOSITORY / name) for name in (".", "timeline", "quorum", "checkpoints")]
+
+
+@pytest.fixture(scope="session")
+def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Environment variables for Spark and brokers; yields the folder that Spark is started in."""
+    for library in ("pyspark", "pyarrow"):
+        pytest.importorskip(library, reason=f"Spark tests need {library}: pip install 'replog[spark]'")
+    directory = tmp_path_factory.mktemp("spark")
+    try:
+        changed = with_java(os.environ, directory / "java")
+    except ConfigError as error:
+        pytest.skip(f"no Java for Spark: {error}")
+    paths = [*SOURCE_ROOTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    changed |= {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    patch = pytest.MonkeyPatch()
+    for name, value in changed.items():
+        patch.setenv(name, value)
+    yield directory
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_environment: Path) -> Iterator[Any]:
+    """A local session with two task slots, its working directory far from the repository."""
+    from pyspark.sql import SparkSession
+
+    before = Path.cwd()
+    os.chdir(spark_environment)
+    try:
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("replog-tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.driver.memory", "1g")
+            .config("spark.log.level", "ERROR")
+            .getOrCreate()
+        )
+    finally:
+        os.chdir(before)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(
+    spark_environment: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[SparkCluster]:
+    """Three broker processes; a test that stops one brings it back."""
+    thread = LoopThread.acquire()
+    local = thread.run(LocalCluster.start(tmp_path_factory.mktemp("cluster") / "nodes"), 60)
+    cluster = SparkCluster(local, thread)
+    yield cluster
+    cluster.close()
+    thread.run(local.stop_all(), 60)
+    thread.release()
+
+
+@pytest.fixture
+def read(spark: Any, spark_cluster: SparkCluster) -> Callable[..., Any]:
+    """`read(topic, option=value)`: a DataFrame of the topic."""
+
+    def load(topic: str | None, schema: str | None = None, **options: object) -> Any:
+        reader = spark.read.format("replog").option("bootstrap.servers", spark_cluster.bootstrap_servers)
+        if topic is not None:
+            reader = reader.option("subscribe", topic)
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        return (reader.schema(schema) if schema else reader).load()
+
+    return load

@@ -1,0 +1,76 @@
+"""Short ways to fill real brokers, for the Spark tests."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+
+from replog.client import LoopThread, SyncAdmin, SyncProducer
+from replog.cluster import LocalCluster
+
+T = TypeVar("T")
+
+
+class Sent(NamedTuple):
+    """One record to send."""
+
+    partition: int
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class SparkCluster:
+    """Real broker processes, and short ways to fill them."""
+
+    def __init__(self, local: LocalCluster, thread: LoopThread) -> None:
+        self.local = local
+        self._thread = thread
+        self._names = (f"topic-{number}" for number in itertools.count(1))
+        self.admin = SyncAdmin(local.bootstrap_servers).__enter__()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.local.bootstrap_servers
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._thread.run(coroutine, 60)
+
+    def topic(self, partitions: int = 1, replication_factor: int = 1, **configs: object) -> str:
+        """Creates a topic under a name of its own."""
+        name = next(self._names)
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        self.admin.create_topic(name, partitions, replication_factor, dotted)
+        return name
+
+    def send(self, topic: str, records: Iterable[Sent], **settings: Any) -> None:
+        """Sends the records and waits until all are acknowledged."""
+        with SyncProducer(self.bootstrap_servers, **settings) as producer:
+            deliveries = [
+                producer.send(topic, each.value, each.key, each.partition, each.timestamp_ms, each.headers)
+                for each in records
+            ]
+            for delivery in deliveries:
+                delivery.result(30)
+
+    def send_values(self, topic: str, values: Sequence[bytes], partition: int = 0, **settings: Any) -> None:
+        """Sends many values without keys, acknowledged."""
+        with SyncProducer(self.bootstrap_servers, **settings) as producer:
+            producer.send_many(topic, [(None, value) for value in values], partition=partition).result(30)
+
+    def close(self) -> None:
+        self.admin.close()
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 20) -> None:
+    """Polls until `condition` holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {timeout_s:g} s")
+        time.sleep(0.05)

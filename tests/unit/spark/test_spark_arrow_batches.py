@@ -1,0 +1,163 @@
+"""Record batches to Arrow, on both codecs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replog.errors import CorruptRecordError, InvalidRecordError
+from replog.records import Codec, TimestampType, encode_batch, encode_leader_change
+from replog.spark import arrow_batches
+from replog.spark.arrow_batches import ArrowConverter, split_batches, split_rows
+from replog.spark.schema import COLUMN_TYPES, Column
+from tests.records_codecs import IMPLEMENTATIONS, use
+
+ALL = tuple(COLUMN_TYPES)
+END = 2**62
+
+
+@pytest.fixture(params=IMPLEMENTATIONS, autouse=True)
+def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, request.param)
+
+
+def convert(
+    data: bytes, names: Sequence[str] = ALL, *, start_offset: int = 0, end_offset: int = END, partition: int = 3
+) -> list[Any]:
+    converter = ArrowConverter([Column(name) for name in names], "flights", partition)
+    return list(converter.convert(data, start_offset=start_offset, end_offset=end_offset))
+
+
+def rows(batches: Sequence[Any]) -> list[dict[str, Any]]:
+    """Rows, with timestamps as microseconds."""
+    found = []
+    for batch in batches:
+        columns = {
+            name: (column.cast(pa.int64()) if name == "timestamp" else column).to_pylist()
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
+        found += [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return found
+
+
+def test_every_column() -> None:
+    data = encode_batch(
+        [(1_700_000_000_123, b"k", b"v", (("a", b"1"), ("a", None))), (-1, None, b"", ()), (0, b"", None, ())],
+        base_offset=40,
+    )
+    common = {"topic": "flights", "partition": 3, "timestampType": 0}
+    header_list = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
+    assert rows(convert(data)) == [
+        {
+            "key": b"k",
+            "value": b"v",
+            "offset": 40,
+            "timestamp": 1_700_000_000_123_000,
+            "headers": header_list,
+            **common,
+        },
+        {"key": None, "value": b"", "offset": 41, "timestamp": -1000, "headers": None, **common},
+        {"key": b"", "value": None, "offset": 42, "timestamp": 0, "headers": None, **common},
+    ]
+
+
+def test_log_append_time_holds_for_its_own_batch_only() -> None:
+    data = encode_batch([(5, None, b"a", ())]) + encode_batch(
+        [(6, None, b"b", ())], base_offset=1, timestamp_type=TimestampType.LOG_APPEND_TIME
+    )
+    assert [row["timestampType"] for row in rows(convert(data, ["timestampType"]))] == [0, 1]
+
+
+@pytest.mark.parametrize("names", [["offset"], ["value", "offset"], ["headers"], ["timestamp", "topic"], ["key"]])
+def test_only_the_columns_asked_for_and_in_their_order(names: list[str]) -> None:
+    data = encode_batch([(1, b"k", b"v", ())] * 3)
+    batches = convert(data, names)
+    assert [batch.schema.names for batch in batches] == [names]
+    assert rows(batches) == [{name: row[name] for name in names} for row in rows(convert(data))]
+
+
+def test_offsets_clip_at_both_ends() -> None:
+    data = b"".join(encode_batch([(1, None, b"%d" % n, ())] * 4, base_offset=4 * n) for n in range(5))
+    found = [row["offset"] for row in rows(convert(data, start_offset=6, end_offset=14))]
+    assert found == list(range(6, 14))
+    assert convert(data, start_offset=20) == []
+    assert convert(b"") == []
+
+
+def test_control_batches_are_skipped() -> None:
+    control = encode_leader_change(
+        base_offset=1, leader_epoch=1, timestamp_ms=1, leader_id=1, voters=(1,), granting_voters=(1,)
+    )
+    data = encode_batch([(1, None, b"a", ())]) + control + encode_batch([(1, None, b"b", ())], base_offset=2)
+    assert [row["offset"] for row in rows(convert(data))] == [0, 2]
+    assert convert(control) == []
+
+
+def test_a_compressed_batch_reads_like_any_other() -> None:
+    data = encode_batch([(1, b"k", b"x" * 10_000, (("h", b"1"),))] * 50, codec=Codec.GZIP)
+    assert [row["value"] for row in rows(convert(data))] == [b"x" * 10_000] * 50
+
+
+def test_damaged_bytes_are_refused() -> None:
+    data = bytearray(encode_batch([(1, b"k", b"value", ())]))
+    data[-3] ^= 1
+    with pytest.raises(CorruptRecordError):
+        convert(bytes(data))
+
+
+def test_a_timestamp_beyond_spark_names_the_way_around() -> None:
+    data = encode_batch([(2**62, None, b"x", ())])
+    with pytest.raises(InvalidRecordError) as caught:
+        convert(data)
+    assert "leaves out" in str(caught.value)
+    assert len(rows(convert(data, ["value"]))) == 1
+
+
+def test_pieces_and_slices_keep_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: nothing is lost or doubled where data is cut, and a compressed batch weighs more than its size."""
+    monkeypatch.setattr(arrow_batches, "DECODE_BYTES", 5_000)
+    monkeypatch.setattr(arrow_batches, "BATCH_BYTES_MAX", 2_000)
+    plain = [encode_batch([(1, b"k", b"v" * 100, ())] * 10, base_offset=10 * n) for n in range(20)]
+    zipped = [
+        encode_batch([(1, b"k", b"v" * 100, ())] * 10, base_offset=200 + 10 * n, codec=Codec.GZIP) for n in range(20)
+    ]
+    data = b"".join(plain + zipped)
+    pieces = [bytes(piece) for piece in split_batches(data)]
+    assert b"".join(pieces) == data
+    assert len(pieces[0]) <= 5_000
+    assert len(pieces[-1]) <= 5_000 // arrow_batches.COMPRESSION_RATIO_GUESS
+    batches = convert(data)
+    assert max(batch.nbytes for batch in batches) <= 2_000
+    assert [row["offset"] for row in rows(batches)] == list(range(400))
+
+
+def test_a_single_large_row_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_batches, "BATCH_BYTES_MAX", 100)
+    (batch,) = split_rows(pa.record_batch({"value": [b"x" * 1_000]}))
+    assert batch.num_rows == 1
+
+
+_bytes = st.none() | st.binary(max_size=20)
+_headers = st.lists(st.tuples(st.text(max_size=5), _bytes), max_size=3).map(tuple)
+_record = st.tuples(st.integers(-1, 2**41), _bytes, _bytes, _headers)
+
+
+@given(st.lists(st.lists(_record, min_size=1, max_size=6), max_size=5), st.integers(0, 10), st.integers(0, 30))
+@settings(max_examples=60, deadline=None)
+def test_rows_equal_records(groups: list[list[Any]], start_offset: int, end_offset: int) -> None:
+    data, expected, offset = b"", [], 0
+    for records in groups:
+        data += encode_batch(records, base_offset=offset)
+        for timestamp, key, value, headers in records:
+            if start_offset <= offset < end_offset:
+                expected.append(
+                    (offset, timestamp * 1000, key, value, [{"key": k, "value": v} for k, v in headers] or None)
+                )
+            offset += 1
+    found = rows(convert(data, start_offset=start_offset, end_offset=end_offset))
+    assert [(r["offset"], r["timestamp"], r["key"], r["value"], r["headers"]) for r in found] == expected

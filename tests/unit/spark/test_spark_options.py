@@ -1,0 +1,119 @@
+"""Options: what is accepted, and that nothing is silently ignored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from replog.errors import ConfigError
+from replog.spark.options import EARLIEST, LATEST, ReadOptions, is_read, parse_read_options
+
+SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
+
+
+def parse(**options: str) -> ReadOptions:
+    return parse_read_options({**SERVERS, **options})
+
+
+def test_defaults() -> None:
+    assert parse(subscribe="a, b,a,") == ReadOptions(
+        bootstrap_servers="127.0.0.1:9092",
+        topics=("a", "b"),
+        assignment=None,
+        starting_offsets=None,
+        ending_offsets=None,
+        include_headers=False,
+        fail_on_data_loss=True,
+        min_partitions=0,
+    )
+
+
+def test_names_are_case_insensitive_and_kafkas_prefix_is_known() -> None:
+    options = {
+        "KAFKA.BOOTSTRAP.SERVERS": " h:1 ",
+        "SUBSCRIBE": "t",
+        "includeheaders": "TRUE",
+        "FailOnDataLoss": "False",
+    }
+    parsed = parse_read_options(options)
+    assert (parsed.bootstrap_servers, parsed.include_headers, parsed.fail_on_data_loss) == ("h:1", True, False)
+
+
+def test_everything_given() -> None:
+    parsed = parse(
+        assign='{"t": [2, 0, 2], "u": [1]}',
+        startingOffsets='{"t": {"0": 5, "2": -2}, "u": {"1": 0}}',
+        endingOffsets='{"t": {"0": 7, "2": -1}, "u": {"1": 0}}',
+        minPartitions="12",
+    )
+    assert parsed.topics == ("t", "u")
+    assert parsed.assignment == {"t": (0, 2), "u": (1,)}
+    assert parsed.starting_offsets == {"t": {0: 5, 2: EARLIEST}, "u": {1: 0}}
+    assert parsed.ending_offsets == {"t": {0: 7, 2: LATEST}, "u": {1: 0}}
+    assert parsed.min_partitions == 12
+
+
+REFUSED: list[tuple[dict[str, str], str]] = [
+    # what is missing or contradicts
+    ({}, 'exactly one of "subscribe"'),
+    ({"subscribe": "t", "assign": '{"t": [0]}'}, 'exactly one of "subscribe"'),
+    ({"subscribe": " , "}, "names no topic"),
+    ({"subscribe": "t", "bootstrap.servers": " "}, 'give the option "bootstrap.servers"'),
+    ({"subscribe": "t", "kafka.bootstrap.servers": "h:2"}, "differ: give one"),
+    # names
+    ({"subscribe": "t", "startingOffset": "earliest"}, 'Did you mean "startingOffsets"?'),
+    ({"subscribe": "t", "failondatalos": "false"}, 'Did you mean "failOnDataLoss"?'),
+    ({"subscribe": "t", "headers": "true"}, 'option "headers" is unknown'),
+    ({"subscribe": "t", "zzz": "1"}, "Options are: assign, bootstrap.servers"),
+    (
+        {"subscribePattern": "t.*"},
+        '"subscribePattern" is not supported by a replog batch read. The nearest is "subscribe"',
+    ),
+    ({"subscribe": "t", "startingtimestamp": "1"}, 'The nearest is "startingOffsets"'),
+    ({"subscribe": "t", "maxRecordsPerPartition": "1"}, 'The nearest is "minPartitions"'),
+    ({"subscribe": "t", "maxOffsetsPerTrigger": "1"}, '"maxOffsetsPerTrigger" is not supported'),
+    ({"subscribe": "t", "path": "x"}, 'The nearest is "subscribe"'),
+    ({"subscribe": "t", "kafka.security.protocol": "SSL"}, '"kafka.security.protocol" is unknown'),
+    # values
+    ({"subscribe": "t", "includeHeaders": "yes"}, 'give "true" or "false"'),
+    ({"subscribe": "t", "minPartitions": "0"}, "at least 1"),
+    ({"subscribe": "t", "minPartitions": "many"}, "at least 1"),
+    ({"subscribe": "t", "startingOffsets": "latest"}, 'startingOffsets of a batch read cannot be "latest"'),
+    ({"subscribe": "t", "endingOffsets": "earliest"}, 'endingOffsets of a batch read cannot be "earliest"'),
+]
+REFUSED += [
+    ({"subscribe": "t", "startingOffsets": text}, "startingOffsets is ")
+    for text in (
+        "first", "[]", '{"t": 5}', '{"t": {"0": -1}}', '{"t": {"0": "5"}}', '{"t": {"0": true}}', '{"t": {"-1": 5}}',
+        '{"t": {"0": 1, "0": 2}}', '{"t": {"0": 1.5}}', '{"t"', '{"t": {"x": 1}}',
+    )
+]  # fmt: skip
+REFUSED += [({"subscribe": "t", "endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets is ")]
+REFUSED += [
+    ({"assign": text}, "assign is ")
+    for text in ("t", "{}", '["t"]', '{"t": []}', '{"t": [-1]}', '{"t": [true]}', '{"t": "0"}', '{"t": [0], "t": [1]}')
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"), REFUSED, ids=[f"{text}-{number}" for number, (_, text) in enumerate(REFUSED)]
+)
+def test_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_read_options({**SERVERS, **options})
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, False),
+        ({"topic": "t"}, False),
+        ({"Subscribe": "t"}, True),
+        ({"assign": ""}, True),
+        ({"subscribePattern": ""}, True),
+    ],
+)
+def test_whether_options_are_of_a_read(options: dict[str, Any], expected: bool) -> None:
+    assert is_read({**SERVERS, **options}) is expected

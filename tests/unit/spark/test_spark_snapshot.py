@@ -1,0 +1,128 @@
+"""What is fixed when a DataFrame is made."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from replog.client import ClusterView
+from replog.errors import (
+    ConfigError,
+    ErrorCode,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from replog.spark import snapshot
+from replog.spark.options import parse_read_options
+from replog.spark.snapshot import Snapshot, resolve_snapshot
+from tests.unit.client.fake_cluster import CLUSTER_ID, FakeCluster
+from tests.unit.spark.spark_fakes import fill, open_view
+
+
+async def resolve(cluster: FakeCluster, **options: Any) -> Snapshot:
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
+    async with open_view(cluster) as view:
+        return await resolve_snapshot(view, parse_read_options({"bootstrap.servers": "h:1", **texts}))
+
+
+def ranges(found: Snapshot) -> list[tuple[str, int, int, int]]:
+    return [(each.topic, each.partition, each.start_offset, each.end_offset) for each in found.ranges]
+
+
+@pytest.fixture
+async def cluster() -> FakeCluster:
+    """Topic t: 100, 0 and 50 records, the last with a log start of 20 and a high watermark of 40; topic u: 10."""
+    made = FakeCluster(3)
+    made.create_topic("t", 3)
+    made.create_topic("u", 1)
+    fill(made, "t", 100)
+    fill(made, "t", 50, partition=2)
+    fill(made, "u", 10)
+    made.logs["t", 2].log_start_offset = 20
+    made.logs["t", 2].high_watermark = 40
+    return made
+
+
+async def test_from_the_log_start_to_the_high_watermark(cluster: FakeCluster) -> None:
+    found = await resolve(cluster, subscribe="u,t")
+    assert found.cluster_id == CLUSTER_ID
+    assert ranges(found) == [("u", 0, 0, 10), ("t", 0, 0, 100), ("t", 1, 0, 0), ("t", 2, 20, 40)]
+    assert {each.topic_id for each in found.ranges if each.topic == "t"} == {cluster.logs["t", 0].topic_id}
+
+
+async def test_assigned_partitions_only(cluster: FakeCluster) -> None:
+    assert ranges(await resolve(cluster, assign={"t": [2, 0]})) == [("t", 0, 0, 100), ("t", 2, 20, 40)]
+
+
+async def test_json_offsets(cluster: FakeCluster) -> None:
+    found = await resolve(
+        cluster,
+        subscribe="t",
+        startingOffsets={"t": {"0": 30, "1": -2, "2": 25}},
+        endingOffsets={"t": {"0": 30, "1": 0, "2": -1}},
+    )
+    assert ranges(found) == [("t", 0, 30, 30), ("t", 1, 0, 0), ("t", 2, 25, 40)]
+
+
+async def test_a_leader_that_does_not_know_its_high_watermark_yet_is_asked_again(cluster: FakeCluster) -> None:
+    """KIP-207: right after a failover the latest offset could be below what was acknowledged."""
+    cluster.nodes[1].list_offsets_script.extend([ErrorCode.OFFSET_NOT_AVAILABLE] * 3)
+    assert ranges(await resolve(cluster, assign={"t": [0]})) == [("t", 0, 0, 100)]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"subscribe": "t,nowhere"}, UnknownTopicOrPartitionError, 'topic "nowhere" does not exist'),
+        ({"assign": {"t": [3]}}, UnknownTopicOrPartitionError, "there is no partition 3"),
+        ({"subscribe": "t", "startingOffsets": {"t": {"0": 1}}}, ConfigError, "startingOffsets does not name t-1"),
+        ({"subscribe": "u", "endingOffsets": {"u": {"0": 1}, "t": {"0": 1}}}, ConfigError, "endingOffsets names t-0"),
+        (
+            {"subscribe": "u", "startingOffsets": {"u": {"0": 5}}, "endingOffsets": {"u": {"0": 4}}},
+            ConfigError,
+            "start at offset 5 and end at 4",
+        ),
+        (
+            {"assign": {"t": [2]}, "startingOffsets": {"t": {"2": 19}}},
+            OffsetOutOfRangeError,
+            "startingOffsets: offset 19 of t-2 is outside of [20, 40]",
+        ),
+        (
+            {"assign": {"t": [2]}, "endingOffsets": {"t": {"2": 41}}},
+            OffsetOutOfRangeError,
+            'failOnDataLoss "false"',
+        ),
+    ],
+)
+async def test_refused(
+    cluster: FakeCluster, options: dict[str, Any], error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("replog.client.cluster.ClusterView.topic_or_raise.__kwdefaults__", {"within_ms": 100})
+    with pytest.raises(error) as caught:
+        await resolve(cluster, **options)
+    assert text in str(caught.value)
+
+
+async def test_without_fail_on_data_loss_offsets_move_inside(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"startingOffsets": {"t": {"2": 3}}, "endingOffsets": {"t": {"2": 99}}, "failOnDataLoss": "false"}
+    assert ranges(await resolve(cluster, assign={"t": [2]}, **options)) == [("t", 2, 20, 40)]
+    assert "offset 3 of t-2" in caplog.text
+    assert "offset 99 of t-2" in caplog.text
+
+
+async def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "CONNECT_TIMEOUT_MS", 200)
+    cluster = FakeCluster()
+    cluster.nodes[1].is_down = True
+    view = ClusterView(cluster.bootstrap, transport=cluster.transport())
+    try:
+        with pytest.raises(RequestTimedOutError) as caught:
+            await resolve_snapshot(view, parse_read_options({"bootstrap.servers": "h:1", "subscribe": "t"}))
+    finally:
+        await view.close()
+    assert "connection refused" in str(caught.value)

@@ -1,0 +1,148 @@
+"""The data source and its reader without Spark's JVM."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyspark.cloudpickle import dumps as cloudpickle_dumps
+from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.types import LongType, StructField, StructType
+
+from pyspark_replog import DefaultSource
+from replog.errors import ConfigError, InvalidRequestError
+from replog.spark import worker_client
+from replog.spark.range_reader import Piece
+from replog.spark.reader import COALESCE_BYTES, coalesce
+from replog.spark.snapshot import OffsetRange, Snapshot
+from replog.spark.source import ReplogDataSource
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+SCHEMA = StructType([StructField("offset", LongType())])
+SNAPSHOT = Snapshot("a-cluster", (OffsetRange("t", UUID(int=7), 0, 5, 5), OffsetRange("t", UUID(int=7), 1, 10, 20)))
+OPTIONS = {"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+
+
+@pytest.fixture
+def pinned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Calls of `fetch_snapshot`, which answers SNAPSHOT."""
+    calls: list[Any] = []
+
+    def fetch(options: Any) -> Snapshot:
+        calls.append(options)
+        return SNAPSHOT
+
+    monkeypatch.setattr(worker_client, "fetch_snapshot", fetch)
+    return calls
+
+
+def test_what_spark_looks_for() -> None:
+    assert DefaultSource is ReplogDataSource
+    assert issubclass(DefaultSource, DataSource)
+    assert DefaultSource.name() == "replog"
+
+
+def test_the_snapshot_is_taken_once_and_travels(pinned: list[Any]) -> None:
+    """Goal: one snapshot per DataFrame, in every process that Spark unpickles the source or the reader in."""
+    source = ReplogDataSource(OPTIONS)
+    assert source.schema().startswith("key binary, value binary")
+    copy: ReplogDataSource = pickle.loads(cloudpickle_dumps(source))
+    reader = pickle.loads(cloudpickle_dumps(copy.reader(schema=SCHEMA)))
+    (partition,) = pickle.loads(pickle.dumps(reader.partitions()))
+    assert partition.value == SNAPSHOT.ranges[1]
+    assert [each.value for each in copy.reader(schema=SCHEMA).partitions()] == [partition.value]
+    assert len(pinned) == 1
+
+
+def test_no_task_reads_nothing(pinned: list[Any]) -> None:
+    reader = ReplogDataSource(OPTIONS).reader(schema=SCHEMA)
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_headers_are_in_the_schema_on_request(pinned: list[Any]) -> None:
+    assert (
+        ReplogDataSource({**OPTIONS, "includeHeaders": "true"})
+        .schema()
+        .endswith("array<struct<key:string,value:binary>>")
+    )
+
+
+def test_without_a_topic_there_is_nothing_to_read(pinned: list[Any]) -> None:
+    """Goal: a writer's options make a source too; only reading asks for a topic."""
+    source = ReplogDataSource({"bootstrap.servers": "127.0.0.1:1", "topic": "t"})
+    for read in (source.schema, lambda: source.reader(schema=SCHEMA)):
+        with pytest.raises(ConfigError) as caught:
+            read()
+        assert '"subscribe"' in str(caught.value)
+    assert pinned == []
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "text"),
+    [
+        ("writer", (SCHEMA, False), "cannot write a DataFrame yet"),
+        ("streamReader", (SCHEMA,), "cannot readStream yet"),
+        ("streamWriter", (SCHEMA, False), "cannot writeStream yet"),
+    ],
+)
+def test_what_is_not_there_yet(pinned: list[Any], method: str, arguments: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        getattr(ReplogDataSource(OPTIONS), method)(*arguments)
+    assert text in str(caught.value)
+
+
+def test_a_wrong_port_names_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.spark.snapshot.CONNECT_TIMEOUT_MS", 300)
+    try:
+        with pytest.raises(ConfigError) as caught:
+            ReplogDataSource(OPTIONS)
+    finally:
+        worker_client.close_clients()
+    assert "127.0.0.1:1" in str(caught.value)
+    assert "Check that bootstrap.servers" in str(caught.value)
+
+
+def test_discovery_imports_next_to_nothing() -> None:
+    """Goal: one `pyspark_*` module that fails on import hides all Python data sources of a session."""
+    heavy = ("grpc", "pyarrow", "google.protobuf", "replog.client", "replog.rpc", "replog.records")
+    program = f"import sys, pyspark_replog; print([name for name in {heavy!r} if name in sys.modules])"
+    paths = [str(REPOSITORY / name) for name in (".", "timeline", "quorum", "checkpoints")]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}; {program}"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"
+
+
+# ---- coalescing ------------------------------------------------------------------------------------------------------
+
+
+def piece(start: int, size: int, base: int | None = None) -> Piece:
+    return Piece(start, start if base is None else base, b"%d" % (start % 10) * size)
+
+
+def test_small_pieces_are_put_together() -> None:
+    assert list(coalesce([piece(0, 3), piece(1, 2), piece(2, 1)])) == [(0, b"000112")]
+    assert list(coalesce([])) == []
+
+
+def test_large_pieces_pass_as_they_are() -> None:
+    large = [piece(0, COALESCE_BYTES), piece(1, COALESCE_BYTES), piece(2, 5), piece(3, 5)]
+    found = list(coalesce(large))
+    assert [(each.start_offset, len(each.data)) for each in found] == [
+        (0, COALESCE_BYTES),
+        (1, COALESCE_BYTES),
+        (2, 10),
+    ]
+    assert found[0].data is large[0].data
+
+
+def test_a_piece_that_reaches_back_stands_at_the_front() -> None:
+    """Goal: its first records lie below its start, and only the start of what is decoded together counts."""
+    found = list(coalesce([piece(0, 2), piece(5, 2, base=3), piece(7, 1)]))
+    assert [each.start_offset for each in found] == [0, 5]
