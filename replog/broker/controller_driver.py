@@ -14,7 +14,7 @@ from typing import assert_never
 from replog.broker.clock import Clock
 from replog.broker.driver import Driver
 from replog.broker.quorum_driver import QuorumDriver
-from replog.controller import Controller, ControllerStatus
+from replog.controller.controller import Controller, ControllerStatus
 from replog.controller.messages import (
     AppendRecords,
     Claim,

@@ -1,6 +1,5 @@
-"""The controller of the cluster: brokers, topics, leaders, configurations, as one pure core over the metadata log."""
+"""The controller of the cluster: brokers, topics, leaders, configurations, as one pure core over the metadata log.
 
-from replog.controller.config import ControllerConfig
-from replog.controller.controller import Controller, ControllerStatus
-
-__all__ = ["Controller", "ControllerConfig", "ControllerStatus"]
+Start with `replog.controller.controller.Controller`; `messages` lists what goes in and comes out.  Nothing is imported
+here, because clients need the messages alone.
+"""

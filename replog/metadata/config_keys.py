@@ -123,7 +123,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = ConfigKey(
 MESSAGE_TIMESTAMP_TYPE = ConfigKey(
     "message.timestamp.type",
     "log.message.timestamp.type",
-    ChoiceType(("CreateTime", "LogAppendTime")),
+    ChoiceType(("CreateTime",)),  # LogAppendTime needs a batch to be rewritten on append
     "CreateTime",
 )
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from uuid import UUID
 
-from replog.controller import Controller, ControllerConfig
+from replog.controller.config import ControllerConfig
+from replog.controller.controller import Controller
 from replog.controller.messages import (
     AlterConfigs,
     AlterPartition,

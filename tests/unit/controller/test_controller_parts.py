@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replog.controller import ControllerConfig
+from replog.controller.config import ControllerConfig
 from replog.controller.deferred import DeferredReplies
 from replog.controller.heartbeats import BrokerHeartbeats
 from replog.controller.messages import AlterConfigsResponse, Reply

@@ -10,7 +10,8 @@ from controller_kit import CLUSTER_ID, Quorum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replog.controller import Controller, ControllerConfig
+from replog.controller.config import ControllerConfig
+from replog.controller.controller import Controller
 from replog.controller.messages import (
     AllocateProducerIds,
     AlterConfigs,

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from controller_kit import Quorum, directory
 
-from replog.controller import ControllerConfig
+from replog.controller.config import ControllerConfig
 from replog.controller.messages import (
     AllocateProducerIds,
     AllocateProducerIdsResponse,

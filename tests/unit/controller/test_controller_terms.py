@@ -7,7 +7,8 @@ import random
 import pytest
 from controller_kit import CLUSTER_ID, Quorum
 
-from replog.controller import Controller, ControllerConfig
+from replog.controller.config import ControllerConfig
+from replog.controller.controller import Controller
 from replog.controller.messages import (
     AllocateProducerIds,
     AllocateProducerIdsResponse,

@@ -21,7 +21,7 @@ def test_every_default_is_valid() -> None:
         ("retention.ms", "-1", -1),
         ("unclean.leader.election.enable", "TRUE", True),
         ("flush.policy", "always", "always"),
-        ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
+        ("message.timestamp.type", "CreateTime", "CreateTime"),
     ],
 )
 def test_values(name: str, text: str, value: object) -> None:
