@@ -31,6 +31,7 @@ from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
 STATE_FILE = "cluster.json"
 STOP_TIMEOUT_S = 15.0
 READY_TIMEOUT_S = 30.0
+READY_ATTEMPT_MS = 1_000
 
 ConfigValue = str | int | bool | list[str]
 
@@ -234,7 +235,7 @@ class LocalCluster:
 
     async def _is_ready(self, admin: Admin, wanted: set[int]) -> bool:
         try:
-            metadata = await admin.describe_cluster()
+            metadata = await admin.describe_cluster(timeout_ms=READY_ATTEMPT_MS)
         except ReplogError:
             return False
         active = {broker.broker_id for broker in metadata.brokers if not broker.fenced}

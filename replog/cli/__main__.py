@@ -1,0 +1,9 @@
+"""``python -m replog.cli``: the `replog` command of this interpreter, also where its script is not on the path."""
+
+from __future__ import annotations
+
+import sys
+
+from replog.cli.main import main
+
+sys.exit(main())

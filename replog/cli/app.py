@@ -1,0 +1,95 @@
+"""All commands in one tree, and the one place where errors become a line and a status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+import replog
+from replog.cli import cluster, consume, demo_command, log, produce, server, storage, topics
+from replog.cli.errors import FAILED, INTERRUPTED, WRONG_USAGE, report
+from replog.errors import ReplogError
+
+app = typer.Typer(
+    name="replog",
+    help="A replicated log with Kafka's storage and replication semantics.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(storage.app, name="storage")
+app.add_typer(server.app, name="server")
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(topics.app, name="topics")
+app.add_typer(log.app, name="log")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.command("demo")(demo_command.demo)
+
+_ClickError: Any = typer.BadParameter.__mro__[2]
+"""Base of all usage errors.  Found this way because typer carries click inside itself or beside it, by version."""
+
+_debug = False
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(replog.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[  # noqa: ARG001 -- its callback does the work
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    global _debug  # noqa: PLW0603 -- one command line per process; `run` reads it when the command has failed
+    _debug = debug
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line; returns the exit status (see `replog.cli.errors`)."""
+    global _debug  # noqa: PLW0603 -- as above
+    _debug = False
+    try:
+        status = app(args=list(arguments), prog_name="replog", standalone_mode=False)
+    except _ClickError as error:
+        return _report_usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_gone()
+    except (ReplogError, OSError) as error:
+        if _debug:
+            raise
+        return report(error)
+    return status if isinstance(status, int) else 0
+
+
+def _report_usage(error: Any) -> int:
+    message: str = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command: the message is its help
+        typer.echo(message, err=True)
+        return WRONG_USAGE
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "replog"
+    sys.stderr.write(f"error: {_flat(message)} See `{path} --help`.\n")
+    return WRONG_USAGE
+
+
+def _flat(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if flat.endswith((".", "?", ")")) else f"{flat}."
+
+
+def _reader_gone() -> int:
+    """Whoever read our output stopped (`| head`): nothing more to say, also not at interpreter exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED

@@ -1,0 +1,189 @@
+"""`replog cluster`: several node processes on this machine, found again through the directory they were started in."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from replog.cluster import LocalCluster
+
+RUNNING_TIMEOUT_S = 30.0
+POLL_S = 0.05
+
+app = typer.Typer(help="Run several nodes on this machine.", no_args_is_help=True)
+
+Directory = Annotated[Path, typer.Option("--dir", help="Directory of the cluster.")]
+NodeId = Annotated[int | None, typer.Argument(metavar="[NODE]", help="Node id; all nodes when left out.")]
+
+
+@app.command("start")
+def start(
+    directory: Directory,
+    nodes: Annotated[int, typer.Option("--nodes", help="How many, 1 to 9.")] = 3,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay, and stop all nodes at Ctrl-C or when this process ends.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key for every node.")
+    ] = None,
+) -> None:
+    """Create a cluster of combined broker and controller nodes, and start it.
+
+    Without --foreground the nodes go on running in the background.
+    """
+    config = node_settings(settings or [])
+    common.run(_start(directory, nodes, config, foreground=foreground))
+
+
+@app.command("status")
+def status(directory: Directory) -> None:
+    """Show nodes, controller and replication on one screen."""
+    from replog.cli.cluster_status import cluster_status, render
+
+    cluster = _load(directory)
+    with common.waiting("asking the nodes"):
+        found = common.run(cluster_status(cluster))
+    common.out_console().print(render(found))
+
+
+@app.command("stop")
+def stop(directory: Directory, node: NodeId = None) -> None:
+    """Stop nodes in order; their next start needs no recovery."""
+    cluster = _load(directory)
+    targets = _targets(cluster, node, "running")
+    with common.waiting(f"stopping {_named(targets)}"):
+        common.run(_each(cluster.stop(node_id) for node_id in targets))
+    typer.echo(f"stopped {_named(targets)}")
+
+
+@app.command("kill")
+def kill(directory: Directory, node: NodeId = None) -> None:
+    """End nodes at once (kill -9), as a crash would."""
+    cluster = _load(directory)
+    targets = _targets(cluster, node, "running")
+    common.run(_each(cluster.kill(node_id) for node_id in targets))
+    typer.echo(f"killed {_named(targets)}")
+
+
+@app.command("restart")
+def restart(directory: Directory, node: NodeId = None) -> None:
+    """Stop nodes that run, start them again, and wait until they are back in the cluster."""
+    cluster = _load(directory)
+    targets = _targets(cluster, node, "any")
+    with common.waiting(f"restarting {_named(targets)}"):
+        common.run(_restart(cluster, targets))
+    typer.echo(f"restarted {_named(targets)}")
+
+
+def node_settings(pairs: list[str]) -> dict[str, Any]:
+    """The `--set` options as values for a TOML file, checked as a node would check them.
+
+    Raises:
+        ConfigError: an unknown key, a value out of range, or keys that contradict each other.
+    """
+    from replog.broker.config import KEYS, ServerConfig
+
+    given = common.key_values(pairs, "--set")
+    ServerConfig.from_mapping({"node.id": 1, "log.dirs": ["data"]}, overrides=given)
+    return {name: KEYS[name].kind.from_text(text) for name, text in given.items()}
+
+
+async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool) -> None:
+    from replog.cli.cluster_status import cluster_status, render
+    from replog.cluster import LocalCluster
+
+    with common.waiting(f"starting {common.counted(nodes, 'node')}"):
+        cluster = await LocalCluster.start(directory, nodes=nodes, config=config, die_with_parent=foreground)
+    try:
+        common.out_console().print(render(await cluster_status(cluster)))
+        typer.echo(f"\nbootstrap servers: {cluster.bootstrap_servers}")
+        if foreground:
+            stop = _stop_at_signals()
+            typer.echo("Ctrl-C stops the cluster.")
+            await stop.wait()
+    finally:
+        if foreground:
+            with common.waiting("stopping"):
+                await cluster.stop_all()
+
+
+def _stop_at_signals() -> asyncio.Event:
+    """Set at the first SIGINT or SIGTERM; later ones do nothing while the nodes stop."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _restart(cluster: LocalCluster, targets: list[int]) -> None:
+    await _each(cluster.stop(node_id) for node_id in targets if cluster.nodes[node_id].is_alive)
+    for node_id in targets:
+        cluster.start_node(node_id)
+    await cluster.wait_until_ready(node_ids=targets)
+    await _each(_until_running(cluster.nodes[node_id].address) for node_id in targets)
+
+
+async def _until_running(address: str) -> None:
+    """Returns when this very process serves: after a kill the metadata may show its earlier life for a moment."""
+    from replog.client import Admin
+    from replog.errors import BrokerNotAvailableError, ReplogError
+
+    deadline = time.monotonic() + RUNNING_TIMEOUT_S
+    async with Admin(address) as admin:
+        while time.monotonic() < deadline:
+            try:
+                if (await admin.describe_node(address)).state == "running":
+                    return
+            except ReplogError:
+                pass  # not up yet
+            await asyncio.sleep(POLL_S)
+    raise BrokerNotAvailableError(
+        f"the node at {address} was not back within {RUNNING_TIMEOUT_S:g} s; see its server.log"
+    )
+
+
+async def _each(works: Iterable[Any]) -> None:
+    await asyncio.gather(*works)
+
+
+def _load(directory: Path) -> LocalCluster:
+    from replog.cluster import LocalCluster
+
+    return LocalCluster.load(directory)
+
+
+def _targets(cluster: LocalCluster, node: int | None, wanted: str) -> list[int]:
+    """The nodes that a command is about.
+
+    Raises:
+        UsageError: there is no such node.
+        CommandFailedError: nothing that runs.
+    """
+    from replog.cli.errors import CommandFailedError, UsageError
+
+    if node is not None and node not in cluster.nodes:
+        known = ", ".join(map(str, cluster.nodes))
+        raise UsageError("NODE", node, f"there is no node {node} in {cluster.directory}; its nodes are {known}")
+    chosen = list(cluster.nodes) if node is None else [node]
+    if wanted == "any":
+        return chosen
+    running = [node_id for node_id in chosen if cluster.nodes[node_id].is_alive]
+    if not running:
+        what = "no node" if node is None else f"node {node}"
+        verb = "runs" if node is None else "does not run"
+        raise CommandFailedError(f"{what} {verb} in {cluster.directory}. `replog cluster restart` starts nodes again")
+    return running
+
+
+def _named(node_ids: list[int]) -> str:
+    return f"node{'' if len(node_ids) == 1 else 's'} {', '.join(map(str, node_ids))}"

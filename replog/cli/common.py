@@ -1,0 +1,144 @@
+"""What the commands share: the option for brokers, a check that somebody listens, a sign of life while waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from replog.client import Admin
+
+T = TypeVar("T")
+
+DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
+TIMEOUT_MS = 10_000
+"""How long a command waits for brokers that accept connections and do not answer."""
+
+_PROBE_TIMEOUT_S = 2.0
+
+BootstrapServers = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-servers",
+        "-b",
+        envvar="REPLOG_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,...",
+        help="Brokers to ask first.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a command's coroutine; Ctrl-C cancels it, so that its `finally` blocks run."""
+    return asyncio.run(work)
+
+
+def out_console() -> Console:
+    """For tables and results on stdout; as wide as the content where that is no terminal."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 160, soft_wrap=not sys.stdout.isatty())
+
+
+def error_console() -> Console:
+    """For what accompanies a result: progress, counts."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Shows on the terminal that something is being waited for; nothing where stderr is not a terminal."""
+    console = error_console()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(text):
+        yield
+
+
+async def admin_of(bootstrap_servers: str) -> Admin:
+    """An `Admin` for `async with`, after a check that anything listens there.
+
+    Raises:
+        ConfigError: not a list of host:port.
+        BrokerNotAvailableError: every address refuses connections.
+    """
+    from replog.client import Admin
+
+    await require_listener(bootstrap_servers)
+    return Admin(bootstrap_servers, timeout_ms=TIMEOUT_MS)
+
+
+async def require_listener(bootstrap_servers: str) -> None:
+    """A wrong port should be an answer at once, not after every retry has failed.
+
+    Raises:
+        ConfigError: not a list of host:port.
+        BrokerNotAvailableError: every address refuses connections.
+    """
+    from replog.client.addresses import parse_bootstrap_servers
+    from replog.errors import BrokerNotAvailableError
+
+    addresses = parse_bootstrap_servers(bootstrap_servers)
+    refused = await asyncio.gather(*map(_refuses, addresses))
+    if all(refused):
+        raise BrokerNotAvailableError(
+            f"nothing listens on {', '.join(addresses)}. Check --bootstrap-servers, or start a cluster: "
+            "`replog cluster start --dir DIR`"
+        )
+
+
+async def _refuses(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except TimeoutError:
+        return False  # slow is not wrong
+    except OSError:
+        return True
+    writer.close()
+    return False
+
+
+def key_values(pairs: list[str], option: str) -> dict[str, str]:
+    """`["a=1", "b=2"]` as a mapping.
+
+    Raises:
+        UsageError: one is not KEY=VALUE.
+    """
+    from replog.cli.errors import UsageError
+
+    found = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise UsageError(option, pair, f'{option} "{pair}" is not KEY=VALUE')
+        found[key.strip()] = value
+    return found
+
+
+def shown_bytes(data: bytes | None) -> object:
+    """Bytes for JSON: text where they are UTF-8, else an object that says what they are."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 node`, `3 nodes`, `336,776 records`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,93 @@
+"""Step 6: three answers side by side, and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from replog.cli.demo.groups import GroupKey, Groups, GroupStats, differing_rows
+from replog.cli.demo.ledger import ReadResult
+
+ROWS_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that was counted and computed.
+
+    Attributes:
+        rows: of the source table.
+        acknowledged: rows the producer got an offset for.
+        conflicts: offsets that were acknowledged for two rows.
+        source, consumer, spark: the groups, from the table, the consumer's records and Spark.
+        consumer_read, spark_read: each reader against the acknowledgements.
+    """
+
+    rows: int
+    acknowledged: int
+    conflicts: int
+    source: Groups
+    consumer: Groups
+    spark: Groups
+    consumer_read: ReadResult
+    spark_read: ReadResult
+
+    @property
+    def differing(self) -> list[GroupKey]:
+        """Groups in which a reader's answer is not the source table's."""
+        return sorted({*differing_rows(self.source, self.consumer), *differing_rows(self.source, self.spark)})
+
+    @property
+    def is_good(self) -> bool:
+        return (
+            self.acknowledged == self.rows
+            and not self.conflicts
+            and self.consumer_read.is_exact
+            and self.spark_read.is_exact
+            and not self.differing
+        )
+
+    def verdict(self) -> str:
+        """The last line: counts, and whether the results are equal."""
+        lost = max(self.consumer_read.lost, self.spark_read.lost) + self.rows - self.acknowledged
+        duplicated = max(self.consumer_read.duplicated, self.spark_read.duplicated) + self.conflicts
+        altered = max(self.consumer_read.altered, self.spark_read.altered)
+        return (
+            f"{self.acknowledged:,} acknowledged, {self.consumer_read.read:,} read by the consumer, "
+            f"{self.spark_read.read:,} read by Spark, {lost:,} lost, {duplicated:,} duplicated"
+            f"{f', {altered:,} altered' if altered else ''}; "
+            f"{'results equal' if not self.differing else f'{len(self.differing)} results differ'}"
+        )
+
+
+def result_table(outcome: Outcome) -> Table:
+    """The groups with most flights; all that differ come first."""
+    table = Table(title="flights and mean departure delay", title_justify="left", header_style="bold")
+    table.add_column("carrier")
+    table.add_column("origin")
+    for name in ("flights", "source", "consumer", "Spark"):
+        table.add_column(name if name == "flights" else f"{name}, minutes", justify="right")
+    table.add_column("")
+    differing = set(outcome.differing)
+    keys = sorted(outcome.source.keys() | differing, key=lambda key: (key not in differing, -_flights(outcome, key)))
+    for key in keys[:ROWS_SHOWN]:
+        groups = (outcome.source, outcome.consumer, outcome.spark)
+        means = (_shown(answer.get(key)) for answer in groups)
+        table.add_row(*key, f"{_flights(outcome, key):,}", *means, "differs" if key in differing else "equal")
+    if len(keys) > ROWS_SHOWN:
+        table.caption = f"the largest {ROWS_SHOWN} of {len(keys)} groups; all were compared"
+        table.caption_justify = "left"
+    return table
+
+
+def _flights(outcome: Outcome, key: GroupKey) -> int:
+    stats = outcome.source.get(key)
+    return stats.flights if stats is not None else 0
+
+
+def _shown(stats: GroupStats | None) -> str:
+    if stats is None:
+        return "missing"
+    mean = stats.mean_delay_minutes
+    return "none" if mean is None else f"{mean:.4f}"

@@ -1,0 +1,73 @@
+"""Which file is decoded how: by its name, as the log itself finds its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from replog.cli.dump.batches import dump_batches
+from replog.cli.dump.checkpoints import READERS, dump_small_file
+from replog.cli.dump.indexes import dump_offset_index, dump_snapshot, dump_time_index
+from replog.cli.dump.rows import Row
+from replog.cli.errors import UsageError
+from replog.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, parse_file_name
+from replog_checkpoints import OpenMode, OsFileSystem
+
+METADATA_DIRECTORY = "__cluster_metadata-0"
+_DECODED_SUFFIXES = frozenset({LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX})
+
+
+def dump_path(path: Path, *, deep: bool) -> Iterator[Row]:
+    """The rows of one file, or of every known file of a directory; each file begins with a `file` row.
+
+    Args:
+        path: a segment, index, snapshot or checkpoint, or a partition's or node's data directory.
+        deep: a row for each record too.
+
+    Raises:
+        UsageError: nothing there that this can decode.
+        OSError: the file cannot be read.
+    """
+    files = sorted(child for child in path.iterdir() if _is_known(child)) if path.is_dir() else [path]
+    if not files:
+        raise UsageError("PATH", str(path), f"{path} holds no segment, index, snapshot or checkpoint")
+    for file in files:
+        if not _is_known(file):
+            known = "a segment, index, snapshot or checkpoint by its name"
+            if not file.exists():
+                raise FileNotFoundError(2, "there is no such file or directory", str(file))
+            raise UsageError("PATH", str(file), f"{file} is not {known}")
+        yield {"kind": "file", "path": str(file), "size_bytes": file.stat().st_size}
+        yield from _dump_file(file, deep=deep)
+
+
+def _is_known(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    parsed = parse_file_name(file.name)
+    return file.name in READERS or (parsed is not None and parsed[1] in _DECODED_SUFFIXES)
+
+
+def _dump_file(file: Path, *, deep: bool) -> Iterator[Row]:
+    fs = OsFileSystem()
+    if file.name in READERS:
+        yield from dump_small_file(fs, str(file), file.name)
+        return
+    base_offset, suffix = parse_file_name(file.name) or (0, "")
+    match suffix:
+        case ".log":
+            yield from _dump_segment(fs, file, deep=deep)
+        case ".index":
+            yield from dump_offset_index(base_offset, file.read_bytes())
+        case ".timeindex":
+            yield from dump_time_index(base_offset, file.read_bytes())
+        case _:
+            yield from dump_snapshot(str(file), file.read_bytes())
+
+
+def _dump_segment(fs: OsFileSystem, file: Path, *, deep: bool) -> Iterator[Row]:
+    segment = fs.open(str(file), OpenMode.READ)
+    try:
+        yield from dump_batches(segment, deep=deep, is_metadata=file.resolve().parent.name == METADATA_DIRECTORY)
+    finally:
+        segment.close()

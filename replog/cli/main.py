@@ -1,0 +1,38 @@
+"""Entry of the `replog` command.
+
+Why so small: typer and rich are an extra, and whoever installed replog without it should read one line that helps.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+INSTALL_HINT = 'error: the replog command needs typer and rich: pip install "replog[cli]"\n'
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        arguments: without the program's name; None: those of the process.
+
+    Returns:
+        The exit status: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted.
+    """
+    try:
+        import rich
+        import typer
+    except ModuleNotFoundError as error:
+        if error.name not in {"typer", "rich"}:
+            raise
+        sys.stderr.write(INSTALL_HINT)
+        return 1
+    del rich, typer
+    from replog.cli.app import run
+
+    return run(sys.argv[1:] if arguments is None else arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""`replog storage`: formats a data directory before its first start."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Format data directories.", no_args_is_help=True)
+
+_CLUSTER_ID = re.compile("[A-Za-z0-9_-]{1,64}")
+
+
+@app.command("format")
+def format_storage(
+    config: Annotated[Path, typer.Option("--config", help="TOML file of the node.")],
+    cluster_id: Annotated[
+        str | None,
+        typer.Option("--cluster-id", help="The same on every node; default: cluster.id of the file, or new."),
+    ] = None,
+) -> None:
+    """Write the identity of the cluster and the node into the data directory of a node.
+
+    A directory that was formatted before is refused.
+    """
+    from replog.broker.config import ServerConfig
+
+    server = ServerConfig.from_toml(config)
+    chosen = _choose_cluster_id(server.cluster_id, cluster_id)
+    directory_id = _format(server.log_dir, chosen, server.node_id)
+    typer.echo(f"formatted {server.log_dir} for node {server.node_id}, directory id {directory_id}", err=True)
+    typer.echo(chosen)
+
+
+@app.command("random-uuid")
+def random_uuid() -> None:
+    """Print a new cluster id."""
+    typer.echo(new_cluster_id())
+
+
+def new_cluster_id() -> str:
+    """A random id in Kafka's spelling that no command line takes for an option."""
+    import uuid
+
+    from replog_checkpoints import uuid_to_text
+
+    while (text := uuid_to_text(uuid.uuid4())).startswith("-"):
+        pass
+    return text
+
+
+def _choose_cluster_id(configured: str | None, given: str | None) -> str:
+    from replog.cli.errors import UsageError
+
+    if given is not None and not _CLUSTER_ID.fullmatch(given):
+        raise UsageError("--cluster-id", given, f'--cluster-id "{given}" is not 1 to 64 of A-Z a-z 0-9 _ -')
+    if configured is not None and given is not None and configured != given:
+        raise UsageError(
+            "--cluster-id", given, f"--cluster-id is {given}, the file says cluster.id = {configured}. Leave one out"
+        )
+    return given or configured or new_cluster_id()
+
+
+def _format(path: str, cluster_id: str, node_id: int) -> str:
+    """Formats the directory and returns its id.
+
+    Raises:
+        ConfigError: it is formatted already.
+        ReplogError: it is in use, damaged, or holds replicas without an identity.
+    """
+    from replog.cli.errors import UsageError
+    from replog.errors import CorruptCheckpointError
+    from replog.log import LogDirectory
+    from replog_checkpoints import META_PROPERTIES_FILE, OsFileSystem, read_meta_properties, uuid_to_text
+    from replog_checkpoints import CorruptCheckpointError as LeafError
+
+    fs = OsFileSystem()
+    try:
+        found = read_meta_properties(fs, f"{path}/{META_PROPERTIES_FILE}")
+    except LeafError as error:
+        raise CorruptCheckpointError(error.path, error.line, f"{error.reason}. Nothing was changed") from error
+    if found is not None:
+        raise UsageError(
+            "log.dirs",
+            path,
+            f"{path} is formatted already, for node {found.node_id} of cluster {found.cluster_id}. "
+            "Start the node, or choose another directory",
+        )
+    now_ms = time.time_ns() // 1_000_000
+    directory = LogDirectory.open(fs, path, cluster_id=cluster_id, node_id=node_id, now_ms=now_ms)
+    directory_id = uuid_to_text(directory.meta.directory_id)
+    directory.close(now_ms=now_ms, broker_epoch=None)
+    return directory_id

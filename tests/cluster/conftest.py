@@ -1,0 +1,69 @@
+"""Clusters of real processes for tests: started in the test's folder, killed at its end, their logs shown if it fails."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Generator, Iterator
+from pathlib import Path
+
+import pytest
+from cluster_kit import QUICK, Cluster, StartCluster, say
+
+import replog
+import replog_checkpoints
+import replog_quorum
+import replog_timeline
+from replog.client import Admin
+from replog.cluster import LocalCluster
+from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.processes import last_lines
+
+LOG_LINES_SHOWN = 25
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _children_find_the_sources() -> Iterator[None]:
+    """Broker processes import what this process imports, installed or not."""
+    modules = (replog, replog_quorum, replog_timeline, replog_checkpoints)
+    roots = dict.fromkeys(str(Path(module.__file__ or "").parent.parent) for module in modules)
+    with pytest.MonkeyPatch.context() as patch:
+        inherited = os.environ.get("PYTHONPATH")
+        patch.setenv("PYTHONPATH", os.pathsep.join([*roots, *([inherited] if inherited else [])]))
+        yield
+
+
+@pytest.fixture
+async def start_cluster(tmp_path: Path) -> AsyncIterator[StartCluster]:
+    """Starts clusters that end with the test.  Keys over `QUICK` are given with underscores for dots."""
+    clusters: list[Cluster] = []
+
+    async def start(nodes: int = 3, *, wait: bool = True, **config: ConfigValue) -> Cluster:
+        keys = {name.replace("_", "."): value for name, value in config.items()}
+        directory = tmp_path / f"cluster-{len(clusters)}"
+        started_s = time.monotonic()
+        local = await LocalCluster.start(directory, nodes=nodes, config={**QUICK, **keys}, wait=wait)
+        say(f"{nodes} nodes up after {time.monotonic() - started_s:.2f} s in {directory}")
+        admin = Admin(local.bootstrap_servers)
+        clusters.append(Cluster(local, admin))
+        return clusters[-1]
+
+    try:
+        yield start
+    finally:
+        for cluster in clusters:
+            await cluster.admin.close()
+            await cluster.local.kill_all()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows where the brokers' directories are, and the ends of their logs."""
+    report = yield
+    directory = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and isinstance(directory, Path):
+        for log in sorted(directory.rglob("*.log")):
+            if log.parent.name.startswith("node-") and log.name == "server.log":
+                report.sections.append((f"end of {log}", last_lines(log, LOG_LINES_SHOWN)))
+        report.sections.append(("directory of all nodes", str(directory)))
+    return report

@@ -1,0 +1,167 @@
+"""Help, usage errors, and how errors end a command."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_kit import Replog
+
+from replog.cli.errors import CommandFailedError, UsageError, describe, exit_status
+from replog.cli.main import INSTALL_HINT, main
+from replog.errors import BrokerNotAvailableError, ConfigError
+
+COMMANDS = [
+    "",
+    "storage",
+    "storage format",
+    "storage random-uuid",
+    "server",
+    "server start",
+    "cluster",
+    "cluster start",
+    "cluster status",
+    "cluster stop",
+    "cluster kill",
+    "cluster restart",
+    "topics",
+    "topics create",
+    "topics list",
+    "topics describe",
+    "topics delete",
+    "produce",
+    "consume",
+    "log",
+    "log dump",
+    "demo",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(replog: Replog, command: str) -> None:
+    done = replog(*command.split(), "--help")
+    assert (done.status, done.err) == (0, "")
+    assert "Usage: replog" in done.out
+
+
+def test_help_loads_neither_grpc_nor_the_broker() -> None:
+    code = (
+        "import sys; from replog.cli.main import main; status = main(['--help']);"
+        "heavy = {'grpc', 'google.protobuf', 'pyspark', 'pyarrow', 'replog.broker', 'replog.client', 'replog.log'};"
+        "sys.exit(f'loaded: {heavy & set(sys.modules)}' if heavy & set(sys.modules) else status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_version(replog: Replog) -> None:
+    import replog as package
+
+    assert replog("--version") == (0, f"{package.__version__}\n", "")
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_one_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == missing]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)  # importing it raises ModuleNotFoundError
+    assert main(["topics", "list"]) == 1
+    assert capsys.readouterr().err == INSTALL_HINT
+    assert 'pip install "replog[cli]"' in INSTALL_HINT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["topics", "creat"], "No such command 'creat'. Did you mean 'create'? See `replog topics --help`."),
+        (["topics", "create"], "See `replog topics create --help`."),
+        (["topics", "list", "--nonsense"], "--nonsense"),
+        (["consume", "t", "--max", "0"], "--max"),
+        (["consume", "t", "--from", "yesterday"], '--from "yesterday" is not earliest, latest or an offset'),
+        (["produce", "t", "--key-separator", ""], "--key-separator is empty"),
+        (["topics", "create", "t", "--config", "retention"], '--config "retention" is not KEY=VALUE'),
+        (["topics", "list", "-b", "here"], '"here" is not host:port'),
+        (["server", "start", "--config", "no-such.toml"], "no-such.toml: cannot be read: No such file or directory"),
+        (["cluster", "status", "--dir", "no-such"], "no cluster in no-such. `replog cluster start --dir no-such`"),
+        (["cluster", "start", "--dir", "x", "--nodes", "17"], "a local cluster has 1 to 9 nodes, not 17"),
+        (["cluster", "start", "--dir", "x", "--set", "num.partition=3"], 'Did you mean "num.partitions"?'),
+        (["cluster", "start", "--dir", "x", "--set", "num.partitions=0"], "1 to 10,000"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(
+    replog: Replog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = replog(*arguments)
+    assert done.status == 2
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1
+    assert text in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_without_a_command_shows_its_help(replog: Replog) -> None:
+    done = replog("topics")
+    assert done.status == 2
+    assert "Usage: replog topics" in done.out + done.err
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """A port that is bound and not listened on: connections are refused, and nobody else takes it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "command", [["topics", "list"], ["topics", "describe", "t"], ["consume", "t"], ["produce", "t"]]
+)
+def test_a_wrong_port_is_told_at_once(replog: Replog, free_port: int, command: list[str]) -> None:
+    done = replog(*command, "--bootstrap-servers", f"127.0.0.1:{free_port}")
+    assert (done.status, done.out) == (1, "")
+    assert done.err == (
+        f"error: nothing listens on 127.0.0.1:{free_port}. Check --bootstrap-servers, or start a cluster: "
+        "`replog cluster start --dir DIR`\n"
+    )
+
+
+def test_bootstrap_servers_come_from_the_environment(
+    replog: Replog, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPLOG_BOOTSTRAP_SERVERS", f"127.0.0.1:{free_port}")
+    assert f"nothing listens on 127.0.0.1:{free_port}" in replog("topics", "list").err
+
+
+def test_debug_shows_the_traceback(replog: Replog) -> None:
+    with pytest.raises(ConfigError):
+        replog("--debug", "cluster", "status", "--dir", "no-such")
+    assert replog("cluster", "status", "--dir", "no-such").status == 2  # the option does not outlive its command
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "status"),
+    [
+        (BrokerNotAvailableError("gone. Try again"), "error: gone. Try again", 1),
+        (UsageError("PATH", "x", "x is no file"), "error: x is no file", 2),
+        (FileNotFoundError(2, "No such file or directory", "a/b"), "error: a/b: No such file or directory", 1),
+        (OSError("no number"), "error: no number", 1),
+        (CommandFailedError("node 1 ended:\nits log\nsays why"), "error: node 1 ended:\n  its log\n  says why", 1),
+        (CommandFailedError(""), "error: CommandFailedError", 1),
+    ],
+)
+def test_errors_as_lines(error: Exception, line: str, status: int) -> None:
+    assert describe(error) == line
+    assert exit_status(error) == status

@@ -1,0 +1,223 @@
+"""`replog log dump` on files that Kafka wrote and on files that we write."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from cli_kit import Replog
+
+import replog_checkpoints as checkpoints
+from replog.log.producer_snapshot import ProducerSnapshotEntry, encode_snapshot
+from replog.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
+from replog.records import encode_batch, encode_leader_change
+from replog.rpc.metadata_records import encode_metadata_record
+from replog_checkpoints import MetaProperties, OsFileSystem, PartitionMetadata, QuorumState
+
+KAFKA = Path(__file__).parents[2] / "data" / "kafka"
+EXPECTED = json.loads((KAFKA / "expected.json").read_text())["topics"]
+TOPIC_ID = UUID("01020304-0506-0708-1112-131415161718")
+SEGMENT = "00000000000000000000.log"
+
+
+def dumped(replog: Replog, *arguments: object, status: int = 0) -> list[dict[str, Any]]:
+    done = replog("log", "dump", *arguments, "--json")
+    assert (done.status, done.err) == (status, "")
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+@pytest.mark.parametrize("topic", EXPECTED)
+def test_kafkas_segments_record_by_record(replog: Replog, topic: str) -> None:
+    rows = dumped(replog, KAFKA / f"{topic}-0", "--deep")
+    records = [row for row in rows if row["kind"] == "record" and "control" not in row]
+    assert [row["offset"] for row in records] == [record[0] for record in EXPECTED[topic]]
+    assert [row["timestamp"] for row in records] == [record[2] for record in EXPECTED[topic]]
+
+
+def test_batches_of_a_segment(replog: Replog) -> None:
+    rows = dumped(replog, KAFKA / "txn-0" / SEGMENT)
+    assert rows[0]["kind"] == "file"
+    assert rows[1] == {
+        "kind": "batch",
+        "base_offset": 0,
+        "last_offset": 11,
+        "records_count": 12,
+        "position": 0,
+        "size_bytes": 219,
+        "partition_leader_epoch": 0,
+        "timestamp_type": "create_time",
+        "max_timestamp": 1795249939258,
+        "codec": "none",
+        "producer_id": 2000,
+        "producer_epoch": 0,
+        "base_sequence": 0,
+        "is_transactional": True,
+    }
+    assert rows[2]["is_control"] is True
+    assert sum(row["size_bytes"] for row in rows[1:]) == rows[0]["size_bytes"]
+
+
+def test_transaction_markers(replog: Replog) -> None:
+    rows = dumped(replog, KAFKA / "txn-0", "--deep")
+    assert {row["control"] for row in rows if "control" in row} == {"commit", "abort"}
+
+
+def test_text_is_one_line_a_row(replog: Replog) -> None:
+    lines = replog("log", "dump", KAFKA / "txn-0", "--deep").out.splitlines()
+    assert lines[0].endswith("00000000000000000000.log  3,467 bytes")
+    assert lines[1].startswith("  batch  base_offset=0  last_offset=11  records_count=12  position=0")
+    assert lines[2] == "    record  offset=0  timestamp=1795249939258  key=tx0  value=0/0"
+
+
+def segment(tmp_path: Path, data: bytes, directory: str = "flights-0") -> Path:
+    file = tmp_path / directory / SEGMENT
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(data)
+    return file
+
+
+def batch(*values: bytes | None, base_offset: int = 0) -> bytes:
+    return encode_batch([(1_000, None, value, ()) for value in values], base_offset=base_offset)
+
+
+def test_values_that_are_no_text(replog: Replog, tmp_path: Path) -> None:
+    file = segment(tmp_path, encode_batch([(1, None, b"\xff\x00", [("h", b"\xfe"), ("n", None)])]))
+    (row,) = [row for row in dumped(replog, file, "--deep") if row["kind"] == "record"]
+    assert row["key"] is None
+    assert row["value"] == {"base64": "/wA="}
+    assert row["headers"] == [["h", {"base64": "/g=="}], ["n", None]]
+
+
+def test_a_torn_tail_is_shown_behind_what_is_whole(replog: Replog, tmp_path: Path) -> None:
+    whole = batch(b"a", b"b")
+    file = segment(tmp_path, whole + batch(b"c", base_offset=2)[:-3])
+    rows = dumped(replog, file, status=1)
+    assert [row["kind"] for row in rows] == ["file", "batch", "damage"]
+    assert rows[2]["position"] == len(whole)
+
+
+def test_a_wrong_checksum_does_not_hide_the_batches_behind_it(replog: Replog, tmp_path: Path) -> None:
+    first = bytearray(batch(b"a"))
+    first[-2] ^= 1
+    rows = dumped(replog, segment(tmp_path, bytes(first) + batch(b"b", base_offset=1)), "--deep", status=1)
+    assert [row["kind"] for row in rows] == ["file", "batch", "damage", "batch", "record"]
+    assert rows[2]["reason"].startswith("checksum ")
+
+
+def test_bytes_that_are_no_batches(replog: Replog, tmp_path: Path) -> None:
+    rows = dumped(replog, segment(tmp_path, b"x" * 100), status=1)
+    assert [row["kind"] for row in rows] == ["file", "damage"]
+
+
+def test_the_metadata_log_in_words(replog: Replog, tmp_path: Path) -> None:
+    leader = encode_leader_change(
+        base_offset=0, leader_epoch=3, timestamp_ms=5, leader_id=2, voters=[1, 2, 3], granting_voters=[2, 3]
+    )
+    change = BrokerRegistrationChangeRecord(1, 7, fenced=False)
+    values = [encode_metadata_record(TopicRecord("flights", TOPIC_ID)), encode_metadata_record(change), b"\x01\x02"]
+    file = segment(tmp_path, leader + batch(*values, base_offset=1), "__cluster_metadata-0")
+    rows = [row for row in dumped(replog, file, "--deep") if row["kind"] == "record"]
+    assert [{name: value for name, value in row.items() if name not in {"kind", "timestamp"}} for row in rows[:3]] == [
+        {"offset": 0, "control": "leader_change", "leader_id": 2, "voters": [1, 2, 3], "granting_voters": [2, 3]},
+        {"offset": 1, "record": "TopicRecord", "name": "flights", "topic_id": str(TOPIC_ID)},
+        {
+            "offset": 2,
+            "record": "BrokerRegistrationChangeRecord",
+            "broker_id": 1,
+            "broker_epoch": 7,
+            "fenced": False,
+            "in_controlled_shutdown": None,
+        },
+    ]
+    assert "frame version 1" in rows[3]["unreadable"]
+
+
+def test_indexes_without_the_zeros_that_kafka_preallocates(replog: Replog, tmp_path: Path) -> None:
+    (tmp_path / "00000000000000000100.index").write_bytes(bytes.fromhex("00000005000010000000000a00002008") + bytes(16))
+    (tmp_path / "00000000000000000100.timeindex").write_bytes(bytes.fromhex("0000018bcfe5680000000005") + bytes(12))
+    assert [row for row in dumped(replog, tmp_path) if row["kind"] != "file"] == [
+        {"kind": "index_entry", "offset": 105, "position": 4096},
+        {"kind": "index_entry", "offset": 110, "position": 8200},
+        {"kind": "time_index_entry", "timestamp": 1700000000000, "offset": 105},
+    ]
+
+
+def test_an_index_with_half_an_entry(replog: Replog, tmp_path: Path) -> None:
+    file = tmp_path / "00000000000000000000.index"
+    file.write_bytes(struct.pack(">ii", 5, 100) + b"\x01")
+    assert dumped(replog, file, status=1)[-1] == {
+        "kind": "damage",
+        "position": 8,
+        "reason": "1 bytes are left over: entries have 8",
+    }
+
+
+def test_producer_snapshots(replog: Replog, tmp_path: Path) -> None:
+    entry = ProducerSnapshotEntry(1000, 0, 41, 41, 9, 1700, -1, -1)
+    file = tmp_path / "00000000000000000042.snapshot"
+    file.write_bytes(encode_snapshot([entry]))
+    assert dumped(replog, file)[1] == {"kind": "producer"} | entry._asdict()
+    file.write_bytes(encode_snapshot([entry])[:-1])
+    assert dumped(replog, file, status=1)[1]["kind"] == "damage"
+
+
+def test_the_small_files_of_a_data_directory(replog: Replog, tmp_path: Path) -> None:
+    fs, at = OsFileSystem(), str(tmp_path)
+    meta = MetaProperties("cluster-1", 1, TOPIC_ID, {"replog.format": "1"})
+    checkpoints.write_meta_properties(fs, f"{at}/meta.properties", meta)
+    checkpoints.write_offset_checkpoint(fs, f"{at}/replication-offset-checkpoint", {("flights", 3): 1024})
+    checkpoints.write_leader_epochs(fs, f"{at}/leader-epoch-checkpoint", [(0, 0), (3, 1024)])
+    checkpoints.write_partition_metadata(fs, f"{at}/partition.metadata", PartitionMetadata(TOPIC_ID))
+    checkpoints.write_clean_shutdown(fs, f"{at}/.kafka_cleanshutdown", checkpoints.CleanShutdown(5))
+    checkpoints.write_quorum_state(fs, f"{at}/quorum-state", QuorumState(2, 4, None))
+    (tmp_path / "server.log").write_text("not a file of the log")
+    rows = {row["kind"]: row for row in dumped(replog, tmp_path) if row["kind"] != "file"}
+    assert rows["meta_properties"] == {
+        "kind": "meta_properties",
+        "cluster.id": "cluster-1",
+        "node.id": 1,
+        "directory.id": checkpoints.uuid_to_text(TOPIC_ID),
+        "replog.format": "1",
+    }
+    assert rows["offset"] == {"kind": "offset", "topic": "flights", "partition": 3, "offset": 1024}
+    assert rows["leader_epoch"] == {"kind": "leader_epoch", "epoch": 3, "start_offset": 1024}
+    assert rows["partition_metadata"]["topic_id"] == str(TOPIC_ID)
+    assert rows["clean_shutdown"]["broker_epoch"] == 5
+    assert (rows["quorum_state"]["leader_id"], rows["quorum_state"]["leader_epoch"]) == (2, 4)
+
+
+def test_a_damaged_checkpoint(replog: Replog, tmp_path: Path) -> None:
+    file = tmp_path / "leader-epoch-checkpoint"
+    file.write_text("0\n2\n0 0\nthree 1024\n")
+    assert dumped(replog, file, status=1)[1]["reason"].startswith("line 4: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "text"),
+    [
+        ("missing.log", 1, "there is no such file or directory"),
+        ("server.log", 2, "is not a segment, index, snapshot or checkpoint by its name"),
+        ("empty", 2, "holds no segment, index, snapshot or checkpoint"),
+    ],
+)
+def test_paths_that_hold_nothing_to_dump(replog: Replog, tmp_path: Path, name: str, status: int, text: str) -> None:
+    (tmp_path / "server.log").write_text("")
+    (tmp_path / "empty").mkdir()
+    done = replog("log", "dump", tmp_path / name)
+    assert (done.status, done.err.count("\n")) == (status, 1)
+    assert text in done.err
+
+
+def test_nothing_is_written(replog: Replog, tmp_path: Path) -> None:
+    file = segment(tmp_path, batch(b"a")[:-1])
+    file.chmod(0o444)
+    file.parent.chmod(0o555)
+    before = file.read_bytes()
+    replog("log", "dump", file.parent)
+    file.parent.chmod(0o755)
+    assert file.read_bytes() == before
+    assert [path.name for path in file.parent.iterdir()] == [SEGMENT]
