@@ -8,7 +8,13 @@ from replog_quorum.requests import RequestTracker
 
 
 def send_fetch(
-    context: Context, requests: RequestTracker, destination: int, now_ms: int, *, max_wait_ms: int
+    context: Context,
+    requests: RequestTracker,
+    destination: int,
+    now_ms: int,
+    *,
+    max_wait_ms: int,
+    leader_time_ms: int = -1,
 ) -> int | None:
     """Ask `destination` for what follows the end of the log.
 
@@ -29,6 +35,7 @@ def send_fetch(
         last_fetched_epoch=log.last_epoch,
         high_watermark=context.high_watermark,
         max_wait_ms=max_wait_ms,
+        leader_time_ms=leader_time_ms,
     )
     context.send(destination, request)
     return request.fetch_offset

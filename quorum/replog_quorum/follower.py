@@ -41,6 +41,7 @@ class Follower(Role):
         self._fetch_timeout_ms = context.fetch_timeout_ms()
         self._fetch_deadline_ms = now_ms + self._fetch_timeout_ms
         self._leader_vouches = False  # a good fetch in this epoch: the leader is alive, no pre-votes against it
+        self._leader_time_ms = -1
         self._ask_another = False  # the leader does not answer: another voter may know a newer one
         self._is_log_busy = False
         self._fetch_offset = UNKNOWN_OFFSET
@@ -98,6 +99,7 @@ class Follower(Role):
     def _handle_good_fetch(self, response: FetchResponse, now_ms: int) -> None:
         self._fetch_deadline_ms = now_ms + self._fetch_timeout_ms
         self._leader_vouches = True
+        self._leader_time_ms = response.leader_time_ms
         self._ask_another = False
         if response.diverging is not None:  # our tail is from a leader that lost; nothing else in here counts
             self._truncate(response.diverging)
@@ -130,7 +132,14 @@ class Follower(Role):
         if target is None:
             return
         max_wait_ms = self._context.config.fetch_max_wait_ms
-        offset = send_fetch(self._context, self.requests, target, now_ms, max_wait_ms=max_wait_ms)
+        offset = send_fetch(
+            self._context,
+            self.requests,
+            target,
+            now_ms,
+            max_wait_ms=max_wait_ms,
+            leader_time_ms=self._leader_time_ms if target == self._leader_id else -1,
+        )
         if offset is not None:
             self._fetch_offset = offset
 

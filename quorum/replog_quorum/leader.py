@@ -17,7 +17,7 @@ from replog_quorum.messages import (
     SendFetchedData,
     VoteRequest,
 )
-from replog_quorum.progress import CheckQuorum, ProgressTable
+from replog_quorum.progress import CheckQuorum, Lease, ProgressTable
 from replog_quorum.purgatory import FetchPurgatory, ParkedFetch
 from replog_quorum.role import Role
 from replog_quorum.transitions import RoleName, ToResigned, Transition
@@ -45,6 +45,7 @@ class Leader(Role):
         self._check_quorum = CheckQuorum(
             context.node_id, context.voters, context.config.check_quorum_timeout_ms, now_ms
         )
+        self._lease = Lease(context.node_id, context.voters, context.config.fetch_timeout_ms)
         self._begin_due_ms = dict.fromkeys(context.other_voters, now_ms)
         self._resign_requested = False
 
@@ -59,7 +60,7 @@ class Leader(Role):
         self.requests.expire(now_ms)
         self.progress.forget_silent_observers(now_ms)
         for fetch in self._purgatory.take_expired(now_ms):
-            self._answer(fetch.source, fetch.request)
+            self._answer(fetch.source, fetch.request, now_ms)
         self._announce_epoch(now_ms)
         return None
 
@@ -90,33 +91,38 @@ class Leader(Role):
 
     def log_changed(self, now_ms: int) -> None:
         for fetch in self._purgatory.take_below(self._context.log.log_end_offset):
-            self._answer(fetch.source, fetch.request)
+            self._answer(fetch.source, fetch.request, now_ms)
 
-    def log_flushed(self, flushed_offset: int) -> None:
+    def log_flushed(self, flushed_offset: int, now_ms: int) -> None:
         """This node's fsync has covered everything below `flushed_offset`: its own share counts now."""
         self.progress.set_end_offset(self._context.node_id, min(flushed_offset, self._context.log.flushed_offset))
-        self._maybe_advance_high_watermark()
+        self._maybe_advance_high_watermark(now_ms)
+
+    def holds_lease(self, now_ms: int) -> bool:
+        """Whether nobody else can have been elected yet; see `Lease`."""
+        return self._lease.is_held(now_ms)
 
     def handle_fetch(self, source: int, request: FetchRequest, now_ms: int) -> None:
         """Answer a fetch of this epoch, now or when there is something new."""
         self.progress.touch(request.replica_id, now_ms)
         self._check_quorum.fetched(request.replica_id, now_ms)
+        self._lease.fetched(request.replica_id, request.leader_time_ms, now_ms)
         if request.fetch_offset < self._context.log.log_start_offset:
-            self._context.send(source, self._response(request, error=QuorumError.OFFSET_OUT_OF_RANGE))
+            self._context.send(source, self._response(request, now_ms, error=QuorumError.OFFSET_OUT_OF_RANGE))
             return
         diverging = self._diverging_epoch(request)
         if diverging is not None:
-            self._context.send(source, self._response(request, diverging=diverging))
+            self._context.send(source, self._response(request, now_ms, diverging=diverging))
             return
         self.progress.set_end_offset(request.replica_id, request.fetch_offset)
-        self._maybe_advance_high_watermark()
+        self._maybe_advance_high_watermark(now_ms)
         if self._has_news(request) or request.max_wait_ms == 0:
-            self._answer(source, request)
+            self._answer(source, request, now_ms)
         else:
             wait_ms = min(
                 request.max_wait_ms, self._context.config.request_timeout_ms
             )  # a peer does not set our bounds
-            self._park(ParkedFetch(source, request, now_ms + wait_ms))
+            self._park(ParkedFetch(source, request, now_ms + wait_ms), now_ms)
 
     def _diverging_epoch(self, request: FetchRequest) -> EpochEnd | None:
         """Where the two logs part, if the replica's is no prefix of ours; None when it is."""
@@ -130,19 +136,19 @@ class Leader(Role):
         has_data = request.fetch_offset < self._context.log.log_end_offset
         return has_data or request.high_watermark < self._high_watermark
 
-    def _answer(self, source: int, request: FetchRequest) -> None:
-        response = self._response(request)
+    def _answer(self, source: int, request: FetchRequest, now_ms: int) -> None:
+        response = self._response(request, now_ms)
         if request.fetch_offset < self._context.log.log_end_offset:
             self._context.emit(SendFetchedData(source, response, request.fetch_offset))
         else:
             self._context.send(source, response)
 
-    def _park(self, fetch: ParkedFetch) -> None:
+    def _park(self, fetch: ParkedFetch, now_ms: int) -> None:
         replaced = self._purgatory.park(fetch)
         if replaced is not None:
-            self._answer(replaced.source, replaced.request)
+            self._answer(replaced.source, replaced.request, now_ms)
 
-    def _maybe_advance_high_watermark(self) -> None:
+    def _maybe_advance_high_watermark(self, now_ms: int) -> None:
         ends = self.progress.voter_end_offsets()
         advanced = arithmetic.high_watermark(self._high_watermark, ends, self.epoch_start_offset)
         if advanced == self._high_watermark:
@@ -150,7 +156,7 @@ class Leader(Role):
         self._high_watermark = advanced
         self._context.advance_high_watermark(advanced)
         for fetch in self._purgatory.take_all():
-            self._answer(fetch.source, fetch.request)
+            self._answer(fetch.source, fetch.request, now_ms)
 
     def _announce_epoch(self, now_ms: int) -> None:
         """BeginQuorumEpoch to every voter that does not fetch (a fetch shows that it knows)."""
@@ -168,7 +174,12 @@ class Leader(Role):
             self._context.send(voter_id, request)
 
     def _response(
-        self, request: FetchRequest, *, error: QuorumError = QuorumError.NONE, diverging: EpochEnd | None = None
+        self,
+        request: FetchRequest,
+        now_ms: int,
+        *,
+        error: QuorumError = QuorumError.NONE,
+        diverging: EpochEnd | None = None,
     ) -> FetchResponse:
         return FetchResponse(
             correlation_id=request.correlation_id,
@@ -179,4 +190,5 @@ class Leader(Role):
             high_watermark=self._high_watermark,
             log_start_offset=self._context.log.log_start_offset,
             diverging=diverging,
+            leader_time_ms=now_ms,
         )

@@ -129,7 +129,11 @@ class EndQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A follower's or observer's pull.  `fetch_offset` of a voter is flushed: it counts toward the majority."""
+    """A follower's or observer's pull.  `fetch_offset` of a voter is flushed: it counts toward the majority.
+
+    `leader_time_ms` is that of the last good answer of this leader in this epoch: it proves when that answer had not
+    yet left, where the arrival of the fetch proves nothing (it may have waited for long).
+    """
 
     correlation_id: int
     replica_id: int
@@ -138,11 +142,15 @@ class FetchRequest:
     last_fetched_epoch: int
     high_watermark: int
     max_wait_ms: int
+    leader_time_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """`batches` is filled by the driver of the leader (see `SendFetchedData`) and opaque to the core."""
+    """`batches` is filled by the driver of the leader (see `SendFetchedData`) and opaque to the core.
+
+    `leader_time_ms`: the leader's monotonic clock, for the next fetch to bring back; -1 from nodes that do not lead.
+    """
 
     correlation_id: int
     replica_id: int
@@ -153,6 +161,7 @@ class FetchResponse:
     log_start_offset: int
     diverging: EpochEnd | None = None
     batches: bytes | memoryview = b""
+    leader_time_ms: int = -1
 
 
 Request: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest

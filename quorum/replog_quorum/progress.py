@@ -68,6 +68,35 @@ class ProgressTable:
         return self._voters if replica_id in self._voters else self._observers
 
 
+class Lease:
+    """Until when the leader knows that nobody else has been elected.
+
+    A voter that has had a good answer of its leader helps nobody else to the leadership for the fetch timeout.  What
+    counts is the time at which the answer left, which the voter's next fetch brings back: a leader that was suspended,
+    or cut off, finds old fetches waiting, and they prove nothing about now.
+
+    Two things it does not see: clocks of different speed, and a vote request that a former candidate sent before the
+    answer and that arrives after it.
+    """
+
+    def __init__(self, leader_id: int, voters: Sequence[int], fetch_timeout_ms: int) -> None:
+        self._answered_ms = {voter_id: -1 for voter_id in voters if voter_id != leader_id}
+        self._needed = majority_size(len(voters)) - 1  # the leader counts as one
+        self._fetch_timeout_ms = fetch_timeout_ms
+
+    def fetched(self, replica_id: int, leader_time_ms: int, now_ms: int) -> None:
+        """A fetch brought back the time of an answer."""
+        if self._answered_ms.get(replica_id, now_ms) < leader_time_ms <= now_ms:
+            self._answered_ms[replica_id] = leader_time_ms
+
+    def is_held(self, now_ms: int) -> bool:
+        """Whether a majority had an answer within the fetch timeout; a sole voter always holds it."""
+        if self._needed == 0:
+            return True
+        answered_ms = sorted(self._answered_ms.values(), reverse=True)[self._needed - 1]
+        return answered_ms >= 0 and now_ms < answered_ms + self._fetch_timeout_ms
+
+
 class CheckQuorum:
     """Deadline by which a majority must have fetched, or the leader resigns (KIP-595 check-quorum).
 

@@ -120,6 +120,15 @@ class Quorum:
         """When to step `Tick` if nothing else happens; None when only a message can change anything."""
         return self._machine.role.next_deadline_ms()
 
+    def holds_lease(self, now_ms: int) -> bool:
+        """Whether this node leads and a majority has answered it within the fetch timeout.
+
+        A leader may answer from its state without a commit only while this is true: after a pause or a partition it
+        takes up to the check-quorum timeout to find out that it has been replaced.
+        """
+        role = self._machine.role
+        return isinstance(role, Leader) and role.holds_lease(now_ms)
+
     def status(self) -> QuorumStatus:
         """What this node believes now."""
         role = self._machine.role
@@ -149,7 +158,7 @@ class Quorum:
                 role.log_changed(now_ms)
             case Flushed():
                 if isinstance(role, Leader):
-                    role.log_flushed(message.flushed_offset)
+                    role.log_flushed(message.flushed_offset, now_ms)
             case Resign():
                 if isinstance(role, Leader) and role.epoch == message.epoch:
                     role.resign()

@@ -149,6 +149,7 @@ class ClusterControl:
             is_caught_up=self._is_caught_up(request),
             is_fenced=target in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW},
             should_shut_down=target is BrokerState.SHUTDOWN_NOW,
+            metadata_offset=next_write_offset + len(records),
         )
         return Result(records, response)
 

@@ -49,9 +49,15 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
+    """`metadata_offset`: end (exclusive) of the metadata that the answer was made of.
+
+    The broker may act on the answer once it has applied that much: what it missed may have taken its leaderships.
+    """
+
     is_caught_up: bool
     is_fenced: bool
     should_shut_down: bool
+    metadata_offset: int
 
 
 @dataclass(frozen=True, slots=True)

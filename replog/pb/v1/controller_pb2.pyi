@@ -47,14 +47,16 @@ class Heartbeat(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_fence: bool = ..., want_shut_down: bool = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("is_caught_up", "is_fenced", "should_shut_down")
+    __slots__ = ("is_caught_up", "is_fenced", "should_shut_down", "metadata_offset")
     IS_CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
     IS_FENCED_FIELD_NUMBER: _ClassVar[int]
     SHOULD_SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     is_caught_up: bool
     is_fenced: bool
     should_shut_down: bool
-    def __init__(self, is_caught_up: bool = ..., is_fenced: bool = ..., should_shut_down: bool = ...) -> None: ...
+    metadata_offset: int
+    def __init__(self, is_caught_up: bool = ..., is_fenced: bool = ..., should_shut_down: bool = ..., metadata_offset: _Optional[int] = ...) -> None: ...
 
 class IsrMember(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")

@@ -103,7 +103,7 @@ class EndQuorumEpochResponse(_message.Message):
     def __init__(self, correlation_id: _Optional[int] = ..., replica_id: _Optional[int] = ..., error: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class QuorumFetchRequest(_message.Message):
-    __slots__ = ("correlation_id", "replica_id", "leader_epoch", "fetch_offset", "last_fetched_epoch", "high_watermark", "max_wait_ms")
+    __slots__ = ("correlation_id", "replica_id", "leader_epoch", "fetch_offset", "last_fetched_epoch", "high_watermark", "max_wait_ms", "leader_time_ms")
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +111,7 @@ class QuorumFetchRequest(_message.Message):
     LAST_FETCHED_EPOCH_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     correlation_id: int
     replica_id: int
     leader_epoch: int
@@ -118,10 +119,11 @@ class QuorumFetchRequest(_message.Message):
     last_fetched_epoch: int
     high_watermark: int
     max_wait_ms: int
-    def __init__(self, correlation_id: _Optional[int] = ..., replica_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ...) -> None: ...
+    leader_time_ms: int
+    def __init__(self, correlation_id: _Optional[int] = ..., replica_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., leader_time_ms: _Optional[int] = ...) -> None: ...
 
 class QuorumFetchResponse(_message.Message):
-    __slots__ = ("correlation_id", "replica_id", "error", "leader_id", "leader_epoch", "high_watermark", "log_start_offset", "diverging", "batches")
+    __slots__ = ("correlation_id", "replica_id", "error", "leader_id", "leader_epoch", "high_watermark", "log_start_offset", "diverging", "leader_time_ms", "batches")
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +132,7 @@ class QuorumFetchResponse(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DIVERGING_FIELD_NUMBER: _ClassVar[int]
+    LEADER_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     correlation_id: int
     replica_id: int
@@ -139,8 +142,9 @@ class QuorumFetchResponse(_message.Message):
     high_watermark: int
     log_start_offset: int
     diverging: EpochEnd
+    leader_time_ms: int
     batches: bytes
-    def __init__(self, correlation_id: _Optional[int] = ..., replica_id: _Optional[int] = ..., error: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., diverging: _Optional[_Union[EpochEnd, _Mapping]] = ..., batches: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, correlation_id: _Optional[int] = ..., replica_id: _Optional[int] = ..., error: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., diverging: _Optional[_Union[EpochEnd, _Mapping]] = ..., leader_time_ms: _Optional[int] = ..., batches: _Optional[bytes] = ...) -> None: ...
 
 class QuorumEnvelope(_message.Message):
     __slots__ = ("hello", "vote_request", "vote_response", "begin_request", "begin_response", "end_request", "end_response", "fetch_request", "fetch_response")

@@ -29,6 +29,7 @@ from replog_quorum import (
     SendFailed,
     SendFetchedData,
     Tick,
+    VoteResponse,
     arithmetic,
 )
 from replog_quorum.context import Outbox
@@ -324,3 +325,75 @@ def test_a_log_of_a_later_epoch_outdates_quorum_state() -> None:
     (persist,) = quorum.start(0)
     assert isinstance(persist, PersistElectionState)
     assert persist.state == ElectionState(8)
+
+
+def leader_of_three() -> Quorum:
+    """Node 1 leads epoch 1 of voters 1, 2, 3 from time 0 on."""
+    log = SimLog()
+    quorum = Quorum(
+        node_id=1,
+        voters=(1, 2, 3),
+        log=log,
+        election_state=ElectionState(1, None, 1),
+        config=QuorumConfig(fetch_timeout_ms=1_000),
+        rng=random.Random(1),
+        now_ms=0,
+    )
+    (asked, *_) = [e.message for e in quorum.start(0) if isinstance(e, Send)]
+    granted = VoteResponse(asked.correlation_id, 2, QuorumError.NONE, None, 1, vote_granted=True)
+    quorum.step(Received(2, granted), 0)
+    log.append(1, 0)
+    log.flushed_offset = 1
+    quorum.step(Appended(1), 0)
+    quorum.step(Flushed(1), 0)
+    assert quorum.status().role == "Leader"
+    return quorum
+
+
+def voter_fetch(leader_time_ms: int) -> Received:
+    request = FetchRequest(7, 2, 1, 0, 0, high_watermark=-1, max_wait_ms=500, leader_time_ms=leader_time_ms)
+    return Received(2, request)
+
+
+def test_a_lease_begins_when_a_fetch_shows_that_an_answer_arrived() -> None:
+    quorum = leader_of_three()
+    (answer,) = quorum.step(voter_fetch(-1), 100)
+    assert isinstance(answer, SendFetchedData)
+    assert answer.response.leader_time_ms == 100
+    assert not quorum.holds_lease(100)
+    quorum.step(voter_fetch(100), 150)
+    assert quorum.holds_lease(150)
+
+
+def test_a_lease_lasts_the_fetch_timeout_from_the_answer_on() -> None:
+    quorum = leader_of_three()
+    quorum.step(voter_fetch(100), 600)
+    assert quorum.holds_lease(1_099)
+    assert not quorum.holds_lease(1_100)
+
+
+def test_a_fetch_that_waited_while_the_leader_slept_renews_no_lease() -> None:
+    quorum = leader_of_three()
+    quorum.step(voter_fetch(100), 600)
+    quorum.step(voter_fetch(600), 5_000)
+    assert not quorum.holds_lease(5_000)
+
+
+def test_a_time_that_no_answer_can_have_carried_renews_no_lease() -> None:
+    quorum = leader_of_three()
+    quorum.step(voter_fetch(9_000), 600)
+    assert not quorum.holds_lease(600)
+
+
+def test_a_sole_voter_always_holds_its_lease_and_a_follower_never() -> None:
+    assert sole_voter(SimLog()).holds_lease(1_000_000)
+    assert not follower(SimLog())[0].holds_lease(0)
+
+
+def test_a_follower_brings_back_the_time_of_its_leaders_last_answer() -> None:
+    quorum, request = follower(SimLog())
+    assert request.leader_time_ms == -1
+    (sent,) = quorum.step(Received(2, replace(good_answer(request), leader_time_ms=77)), 200)
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, FetchRequest)
+    assert sent.message.leader_time_ms == 77
