@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import signal
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 from replog.broker.config import ServerConfig
 from replog.broker.node import Node
 from replog.broker.process import die_with_parent, tune_process
-from replog.errors import ReplogError
+from replog.errors import ReplogError, StorageError
 
 _log = logging.getLogger("replog")
 
@@ -55,14 +56,12 @@ async def run_node(config: ServerConfig) -> int:
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({closed, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    if closed.done():
-        error = closed.exception()
-        await node.abort()
+    with contextlib.suppress(StorageError):  # `closed` tells it
+        await node.stop()
+    (error,) = await asyncio.gather(closed, return_exceptions=True)
+    if error is not None:
         sys.stderr.write(f"error: {error}\n")
-        return 1
-    closed.cancel()
-    await node.stop()
-    return 0
+    return 0 if error is None else 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from replog.broker.controller_channel import ControllerChannel
 from replog.broker.replica import ReplicaKey
+from replog.broker.tasks import watched_task
 from replog.controller.messages import (
     AlterPartition,
     AlterPartitionResponse,
@@ -27,6 +28,7 @@ class AlterPartitionSender:
     Args:
         broker_epoch: of the current registration.
         on_answer: called on the loop once per proposal sent, with its id.
+        on_failure: told about a bug; the node stops.
     """
 
     def __init__(
@@ -36,17 +38,19 @@ class AlterPartitionSender:
         broker_epoch: Callable[[], int],
         channel: ControllerChannel,
         on_answer: Callable[[ReplicaKey, int, PartitionIsrResult], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._channel = channel
         self._on_answer = on_answer
+        self._on_failure = on_failure
         self._waiting: dict[ReplicaKey, ProposeIsr] = {}
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="alter-partition")
+        self._task = watched_task(self._run(), name="alter-partition", on_failure=self._on_failure)
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -22,6 +22,7 @@ from replog.controller.messages import (
     ControllerRequest,
     ControllerResponse,
     Effect,
+    Heartbeat,
     Message,
     Renounce,
     Reply,
@@ -30,7 +31,7 @@ from replog.controller.messages import (
     Submit,
     Tick,
 )
-from replog.errors import BrokerClosedError, InvariantViolationError, ThrottledError
+from replog.errors import BrokerClosedError, InvariantViolationError, NotControllerError, ThrottledError
 
 MAX_OPEN_REQUESTS = 20_000
 
@@ -77,12 +78,17 @@ class ControllerDriver:
         """Answers when the request's records are committed.
 
         Raises:
-            NotControllerError: this node is not the active controller, or stopped being it before the commit.
+            NotControllerError: this node is not the active controller, or stopped being it before the commit; or it
+                may have been replaced without knowing, and the request is one whose answer needs no commit.
             RequestTimedOutError: not committed in time; it may still take effect.
             ThrottledError: too many open requests.
         """
         if len(self._futures) >= MAX_OPEN_REQUESTS:
             raise ThrottledError(f"the controller has {MAX_OPEN_REQUESTS} open requests; try again later")
+        if isinstance(request, Heartbeat) and not self._leading().holds_lease():
+            # most heartbeats change nothing, so no commit would show that somebody else leads; and an answer is a
+            # broker's permission to serve
+            raise NotControllerError("a majority of the voters has not been heard; another node may lead by now")
         self._next_request_id += 1
         request_id = self._next_request_id
         future: asyncio.Future[ControllerResponse] = asyncio.get_running_loop().create_future()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from replog.broker.clock import Clock
-from replog.errors import BrokerClosedError, ReplogError
+from replog.errors import BrokerClosedError, ReplogError, StorageError
 
 T = TypeVar("T")
 
@@ -51,6 +51,7 @@ class Driver:
         self._inbox: deque[Work] = deque()
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._calls: set[asyncio.Future[Any]] = set()
         self._closed = False
 
     def start(self) -> None:
@@ -70,8 +71,10 @@ class Driver:
     async def call(self, function: Callable[[], T]) -> T:
         """Runs `function` on the driver and returns what it returns or raises.
 
+        A `StorageError` goes to the caller and ends the driver as well: whoever asked, the disk has failed.
+
         Raises:
-            BrokerClosedError: the node is stopping.
+            BrokerClosedError: the node is stopping, or stopped before it came to this.
         """
         if self._closed:
             raise BrokerClosedError("the node is stopping")
@@ -84,37 +87,56 @@ class Driver:
                 future.set_result(function())
             except ReplogError as error:
                 future.set_exception(error)
+                if isinstance(error, StorageError):
+                    raise
 
+        self._calls.add(future)
         self.submit(work)
-        return await future
+        try:
+            return await future
+        finally:
+            self._calls.discard(future)
 
-    async def stop(self) -> None:
+    def halt(self) -> None:
+        """From now on nothing is run, not even what waits; who waits for a `call` is told."""
         self._closed = True
         self._inbox.clear()
+        self._wakeup.set()
+        for future in self._calls:
+            if not future.done():
+                future.set_exception(BrokerClosedError("the node is stopping"))
+
+    async def stop(self) -> None:
+        self.halt()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
         try:
-            while True:
+            while not self._closed:
                 await self._wait()
-                self._drain()
-                deadline = self._next_deadline_ms()
-                if deadline is not None and deadline <= self._clock.now_ms():
-                    self._tick()
-                if self._after_drain is not None:
-                    self._after_drain()
+                self._run_waiting()
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 -- whatever it is, the node must not go on with half a step done
-            self._closed = True
+            self.halt()
             self._on_failure(error)
+
+    def _run_waiting(self) -> None:
+        """What waits, then what is due, then what follows a run; nothing more once halted."""
+        self._drain()
+        deadline = self._next_deadline_ms()
+        if deadline is not None and deadline <= self._clock.now_ms() and not self._closed:
+            self._tick()
+        if self._after_drain is not None and not self._closed:
+            self._after_drain()
 
     def _drain(self) -> None:
         inbox = self._inbox
         for _ in range(len(inbox)):
-            inbox.popleft()()
+            if inbox:  # empty: the work before this one halted the driver
+                inbox.popleft()()
 
     async def _wait(self) -> None:
         if self._inbox:

@@ -33,6 +33,12 @@ from replog.rpc.messages import (
 
 MAX_WAITING_FETCHES = 10_000
 
+MAX_WAIT_MS = 60_000
+"""Longest time a fetch is parked, whatever it asks for: its stream may be gone by then."""
+
+MAX_RESPONSE_BYTES = 55 << 20
+"""Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
+
 Answer = Callable[[FetchResponse], None]
 
 
@@ -67,8 +73,7 @@ class FetchPath:
     def _fetch(self, request: FetchRequest, answer: Answer) -> None:
         refused = self._serving()
         if refused is not None:
-            results = tuple(_failed(p, ErrorCode.BROKER_NOT_AVAILABLE, refused) for p in request.partitions)
-            answer(FetchResponse(request.correlation_id, results, (b"",) * len(results)))
+            answer(_refused(request, refused))
             return
         response = self._read_all(request, first=True)
         if request.max_wait_ms <= 0 or not request.partitions or _is_worth_sending(request, response):
@@ -81,7 +86,7 @@ class FetchPath:
         self._purgatory.add(
             self._next_id,
             [(p.topic_id, p.partition_id) for p in request.partitions],
-            self._manager.clock.now_ms() + request.max_wait_ms,
+            self._manager.clock.now_ms() + min(request.max_wait_ms, MAX_WAIT_MS),
             _Parked(request, answer),
         )
 
@@ -108,7 +113,10 @@ class FetchPath:
             self._answer(waiting.payload)
 
     def _answer(self, parked: _Parked) -> None:
-        parked.answer(self._read_all(parked.request, first=False))
+        refused = self._serving()  # the lease may have ended while it was parked
+        parked.answer(
+            self._read_all(parked.request, first=False) if refused is None else _refused(parked.request, refused)
+        )
 
     def _has_something(self, request: FetchRequest) -> bool:
         if request.min_bytes > 1:
@@ -133,7 +141,7 @@ class FetchPath:
             request: what is asked.
             first: whether the request has just arrived; only then does it count as a follower's progress.
         """
-        left = request.max_bytes
+        left = min(request.max_bytes, MAX_RESPONSE_BYTES)
         empty = True
         results: list[FetchResult] = []
         batches: list[Buffer] = []
@@ -292,6 +300,11 @@ class FetchPath:
             return leader.high_watermark, -1
         found = replica.log.offset_for_timestamp(timestamp, end_offset=leader.high_watermark)
         return (-1, -1) if found is None else found
+
+
+def _refused(request: FetchRequest, reason: str) -> FetchResponse:
+    results = tuple(_failed(p, ErrorCode.BROKER_NOT_AVAILABLE, reason) for p in request.partitions)
+    return FetchResponse(request.correlation_id, results, (b"",) * len(results))
 
 
 def _is_worth_sending(request: FetchRequest, response: FetchResponse) -> bool:

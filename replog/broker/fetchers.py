@@ -14,6 +14,7 @@ from replog.broker.clock import Clock
 from replog.broker.config import ServerConfig
 from replog.broker.driver import Driver
 from replog.broker.replica import Replica, ReplicaKey
+from replog.broker.tasks import watched_task
 from replog.errors import BrokerClosedError, ReplogError
 from replog.replication.follower import Follower
 from replog.replication.messages import EpochEnd, FetchAnswered, FetchFailed, FetchPosition, FollowerMessage
@@ -41,7 +42,7 @@ class LeaderFetcher:
         self._correlation_id = 0
         self._rotation = 0
         self._last_problem = ""
-        self._task = asyncio.create_task(self._run(), name=f"fetcher-{leader_id}")
+        self._task = watched_task(self._run(), name=f"fetcher-{leader_id}", on_failure=owner.on_failure)
 
     def wake(self) -> None:
         self._wakeup.set()
@@ -53,6 +54,9 @@ class LeaderFetcher:
     async def _run(self) -> None:
         while True:
             await self._wakeup.wait()
+            if not self.replicas:  # all have moved on, as they do from a dead leader: nothing to connect for
+                self._wakeup.clear()
+                continue
             address = self._address()
             try:
                 if address is None:
@@ -148,6 +152,7 @@ class Fetchers:
         broker_epoch: Callable[[], int],
         address_of: Callable[[int], str | None],
         step: StepFollower,
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self.config = config
         self.driver = driver
@@ -156,6 +161,7 @@ class Fetchers:
         self.hello = hello
         self.broker_epoch = broker_epoch
         self.step = step
+        self.on_failure = on_failure
         self._address_of = address_of
         self._by_leader: dict[int, LeaderFetcher] = {}
         self._of_replica: dict[ReplicaKey, LeaderFetcher] = {}

@@ -11,31 +11,39 @@ import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from replog.errors import StorageError
+from replog.errors import BrokerClosedError, StorageError
 from replog.log import Log
 
 
 class LogFlusher:
     """Flushes the logs of one directory.
 
+    Invariants:
+        - one fsync at a time per log; whoever asks while it runs is served by the next one;
+        - after a failure nothing is flushed any more and no callback is called.
+
     Args:
         executor: threads for fsync.
-        on_storage_failure: told once about a failed fsync.
+        on_failure: told once about a failed fsync, or a bug.
     """
 
-    def __init__(self, executor: ThreadPoolExecutor, on_storage_failure: Callable[[StorageError], None]) -> None:
+    def __init__(self, executor: ThreadPoolExecutor, on_failure: Callable[[BaseException], None]) -> None:
         self._executor = executor
-        self._on_storage_failure = on_storage_failure
+        self._on_failure = on_failure
         self._running: dict[Log, asyncio.Task[None]] = {}
         self._waiting: dict[Log, list[Callable[[int], None]]] = {}
+        self._closed = False
+        self._failed = False
 
     def request(self, log: Log, done: Callable[[int], None]) -> None:
-        """Asks for an fsync of everything `log` holds now.
+        """Asks for an fsync of everything `log` holds now.  After a failure or `stop` nothing happens.
 
         Args:
             log: the log.
-            done: called on the loop with the flushed offset (exclusive), unless the fsync fails.
+            done: called on the loop with the flushed offset (exclusive), unless the fsync fails or the log is closed.
         """
+        if self._closed:
+            return
         if log in self._running:
             self._waiting.setdefault(log, []).append(done)
             return
@@ -46,35 +54,55 @@ class LogFlusher:
         return log in self._running
 
     async def flush(self, log: Log) -> int:
-        """Returns the flushed offset once everything `log` holds now is on disk."""
+        """Returns the flushed offset once everything `log` holds now is on disk.
+
+        Raises:
+            StorageError: it is not: an fsync failed, the log was closed, or the node is stopping.
+        """
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def done(offset: int) -> None:
             if not future.done():
                 future.set_result(offset)
 
+        def ended(_task: asyncio.Task[None]) -> None:
+            if not future.done():
+                future.set_exception(StorageError(f"{log.topic_partition} was not flushed"))
+
         self.request(log, done)
+        task = self._running.get(log)
+        if task is None:
+            raise StorageError(
+                f"{log.topic_partition} was not flushed: an fsync failed before, or the node is stopping"
+            )
+        task.add_done_callback(ended)
         return await future
 
     async def stop(self) -> None:
         """Waits for what runs; starts nothing new."""
+        self._closed = True
         self._waiting.clear()
-        for task in list(self._running.values()):
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if self._running:
+            await asyncio.wait(list(self._running.values()))
 
     async def _flush(self, log: Log, callbacks: list[Callable[[int], None]]) -> None:
-        while callbacks:
-            try:
+        try:
+            while callbacks:
                 job = log.prepare_flush()
                 if job is not None:
-                    await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+                    with contextlib.suppress(OSError):  # `complete_flush` raises what it means
+                        await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
                     log.complete_flush(job)
-            except (OSError, StorageError) as error:
-                failure = error if isinstance(error, StorageError) else StorageError(f"fsync failed: {error}")
-                self._on_storage_failure(failure)
-                break
-            for done in callbacks:
-                done(log.flushed_offset)
-            callbacks = self._waiting.pop(log, [])
-        del self._running[log]
+                for done in callbacks:
+                    done(log.flushed_offset)
+                callbacks = self._waiting.pop(log, [])
+        except BrokerClosedError:
+            pass  # the log was deleted meanwhile: nobody waits for it any more
+        except Exception as error:  # noqa: BLE001 -- a failed fsync or a bug: either way nothing counts any more
+            self._closed = True
+            if not self._failed:
+                self._failed = True
+                self._on_failure(error)
+        finally:
+            self._waiting.pop(log, None)
+            del self._running[log]

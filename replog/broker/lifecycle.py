@@ -1,13 +1,16 @@
 """A broker's life in the cluster: registers, heartbeats, is unfenced, shuts down in order (kafka-reference 6.5).
 
 Also the lease: a broker that has had no heartbeat answer for the session time-out refuses clients and followers, so a
-process that was paused and wakes up serves nothing stale.
+process that was paused and wakes up serves nothing stale.  An answer counts once the broker has applied the metadata
+that the controller made it of: the controller unfences at once a broker that it hears again, and what took that
+broker's leaderships meanwhile is on its way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from uuid import UUID
@@ -34,6 +37,7 @@ from replog.errors import (
 
 CATCH_UP_HEARTBEAT_MS = 10
 SHUTDOWN_HEARTBEAT_MS = 50
+MAX_UNAPPLIED_ANSWERS = 64
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +55,8 @@ class BrokerLifecycle:
     """Registration and heartbeats of one broker.
 
     Args:
-        metadata_offset: end (exclusive) of the metadata that this broker has applied.
+        metadata_offset: end (exclusive) of the metadata that this broker has read.
+        applied_offset: end (exclusive) of the metadata that its replicas have applied.
         awaited_ends: replicas whose ends the controller waits for.
         previous_broker_epoch: from the clean-shutdown marker, -1 without one.
         on_failure: told when this process may not be part of the cluster.
@@ -70,6 +75,7 @@ class BrokerLifecycle:
         channel: ControllerChannel,
         clock: Clock,
         metadata_offset: Callable[[], int],
+        applied_offset: Callable[[], int],
         awaited_ends: Callable[[], tuple[ReplicaEnd, ...]],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -89,9 +95,11 @@ class BrokerLifecycle:
         self._channel = channel
         self._clock = clock
         self._metadata_offset = metadata_offset
+        self._applied_offset = applied_offset
         self._awaited_ends = awaited_ends
         self._on_failure = on_failure
         self._answered_at_ms: int | None = None
+        self._unapplied_answers: deque[tuple[int, int]] = deque(maxlen=MAX_UNAPPLIED_ANSWERS)  # (asked at, offset)
         self._running = asyncio.Event()
         self._may_stop = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -101,13 +109,18 @@ class BrokerLifecycle:
         self._task = asyncio.create_task(self._run(), name="broker-lifecycle")
 
     def refuses_because(self) -> str | None:
-        """Why this broker may not serve clients and followers now; None when it may."""
+        """Why this broker may not serve clients and followers now; None when it may.  Ask where replicas are stepped."""
+        waiting = self._unapplied_answers
+        while waiting and waiting[0][1] <= self._applied_offset():
+            self._answered_at_ms = max(waiting.popleft()[0], self._answered_at_ms or 0)
         if self._answered_at_ms is None:
             return "the broker is starting"
         silent_ms = self._clock.now_ms() - self._answered_at_ms
-        if silent_ms >= self._config.broker_session_timeout_ms:
-            return f"cut off from the controller for {silent_ms} ms"
-        return None
+        if silent_ms < self._config.broker_session_timeout_ms:
+            return None
+        if waiting:
+            return f"catching up with the metadata after {silent_ms} ms without the controller"
+        return f"cut off from the controller for {silent_ms} ms"
 
     async def wait_until_running(self) -> None:
         """Returns once the broker is unfenced."""
@@ -142,8 +155,8 @@ class BrokerLifecycle:
         try:
             await self._register()
             while True:
+                self._hurry.clear()  # before: what happens during a heartbeat is told by the next one, at once
                 interval_ms = await self._heartbeat()
-                self._hurry.clear()
                 try:
                     async with asyncio.timeout(interval_ms / 1000):
                         await self._hurry.wait()
@@ -206,7 +219,7 @@ class BrokerLifecycle:
 
     def _take_in(self, response: HeartbeatResponse, asked_at_ms: int) -> None:
         # counted from when the question left: the controller cannot have given the lease earlier than that
-        self._answered_at_ms = max(asked_at_ms, self._answered_at_ms or asked_at_ms)
+        self._unapplied_answers.append((asked_at_ms, response.metadata_offset))
         if response.should_shut_down:
             self._may_stop.set()
         if self.state is BrokerState.SHUTTING_DOWN:

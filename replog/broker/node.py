@@ -35,7 +35,9 @@ from replog.broker.producer_ids import ProducerIdAllocator
 from replog.broker.quorum_driver import QuorumDriver
 from replog.broker.replica_manager import METADATA_TOPIC_ID, ReplicaManager
 from replog.broker.sessions import ByteCredits, FetchSession, ProduceSession
-from replog.controller import Controller, ControllerConfig
+from replog.broker.tasks import watched_task
+from replog.controller.config import ControllerConfig
+from replog.controller.controller import Controller
 from replog.controller.messages import (
     AlterConfigs,
     AlterConfigsResponse,
@@ -59,7 +61,7 @@ from replog.log import LogConfig, LogDirectory
 from replog.metadata.delta import LocalChanges
 from replog.metadata.image import MetadataImage
 from replog.rpc.calls import IncomingCall
-from replog.rpc.grpc_transport import GrpcServer, GrpcTransport, serve
+from replog.rpc.grpc_transport import GrpcServer, GrpcTransport, bind
 from replog.rpc.messages import (
     MAX_API_VERSION,
     MIN_API_VERSION,
@@ -121,7 +123,8 @@ class Node:
         self._leader: tuple[int | None, int] = (None, -1)
         self._timers: list[asyncio.Task[None]] = []
         self._server: GrpcServer | None = None
-        self._is_stopping = False
+        self._failure: BaseException | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(cls, config: ServerConfig, *, fs: FileSystem | None = None, clock: Clock | None = None) -> Node:
@@ -146,10 +149,12 @@ class Node:
 
     async def _start(self) -> None:
         endpoint = self.config.listeners[0]
-        self._server = await serve(self, endpoint.host, endpoint.port)
-        await self._build()
+        self._server = bind(self, endpoint.host, endpoint.port)
+        self._build()
+        await self._server.start()  # not before: a request needs the parts
+        self._start_parts()
 
-    async def _build(self) -> None:
+    def _build(self) -> None:
         config = self.config
         self._voters = {v.voter_id: str(v.endpoint) for v in config.controller_quorum_voters}
         if not self._voters:
@@ -172,6 +177,7 @@ class Node:
             on_answer=lambda key, proposal_id, result: self._manager.driver.submit(
                 lambda: self._manager.handle_isr_answer(key, proposal_id, result)
             ),
+            on_failure=self._fail,
         )
         self._manager = ReplicaManager(
             config=config,
@@ -191,16 +197,19 @@ class Node:
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             address_of=self._address_of,
             step=self._manager.step_follower,
+            on_failure=self._fail,
         )
         self._produce_path = ProducePath(self._manager, self._lifecycle.refuses_because)
         self._fetch_path = FetchPath(self._manager, self._lifecycle.refuses_because)
         self._producer_ids = ProducerIdAllocator(config.node_id, lambda: self._lifecycle.broker_epoch, self._channel)
         self._publisher = MetadataPublisher(config.node_id, self.incarnation_id, self._apply_metadata)
+
+    def _start_parts(self) -> None:
         if self._controller is not None:
             self._controller.start(self._quorum)
         self._manager.driver.start()
         self._quorum.start()
-        if config.is_broker:
+        if self.config.is_broker:
             self._isr_sender.start()
             self._lifecycle.start()
             self._timers = self._start_timers()
@@ -217,7 +226,12 @@ class Node:
         return str(replace(self.config.listeners[0], port=self._server.port))
 
     async def wait_until_ready(self) -> None:
-        """Returns when this broker is registered, caught up and unfenced; raises what stopped the node."""
+        """Returns when this broker is registered, caught up and unfenced; raises what stopped the node.
+
+        A node that is a controller only is ready when it has started.
+        """
+        if not self.config.is_broker:
+            return
         ready = asyncio.ensure_future(self._lifecycle.wait_until_running())
         try:
             await asyncio.wait({ready, self._closed}, return_when=asyncio.FIRST_COMPLETED)
@@ -231,35 +245,55 @@ class Node:
         await asyncio.shield(self._closed)
 
     async def stop(self) -> None:
-        """Stops in order and leaves the clean-shutdown marker."""
-        if self._is_stopping:
-            return
-        self._is_stopping = True
-        if self.config.is_broker:
-            await self._lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_S)
-        await self._stop_tasks()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._close_directory)
-        self._executor.shutdown()
-        if not self._closed.done():
-            self._closed.set_result(None)
+        """Stops in order and leaves the clean-shutdown marker; after a failure, waits for the end that is under way.
+
+        Raises:
+            StorageError: a log could not be closed in order; there is no marker.
+        """
+        await self._end(orderly=True)
 
     async def abort(self) -> None:
         """Stops at once, as a crash would, but frees the lock and the port.  No marker: the next start recovers."""
-        self._is_stopping = True
-        await self._stop_tasks()
-        with contextlib.suppress(StorageError):
-            self._directory.close(now_ms=self._clock.wall_ms(), broker_epoch=None)
-        self._executor.shutdown()
-        if not self._closed.done():
-            self._closed.set_result(None)
+        await self._end(orderly=False)
+
+    async def _end(self, *, orderly: bool) -> None:
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._run_end(orderly=orderly), name="node-end")
+        await asyncio.shield(self._ending)
+
+    async def _run_end(self, *, orderly: bool) -> None:
+        try:
+            if orderly and self.config.is_broker:
+                await self._lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_S)
+            await self._stop_tasks()
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, lambda: self._close_directory(orderly=orderly and self._failure is None))
+        except Exception as error:
+            self._set_closed(error)
+            raise
+        finally:
+            self._executor.shutdown()
+            self._set_closed(None)
 
     def _fail(self, error: BaseException) -> None:
-        """A bug or a failed disk: nothing may be acknowledged any more."""
-        if self._closed.done():
+        """A bug or a failed disk: nothing is acknowledged any more, and the node ends by itself."""
+        if self._failure is not None:
             return
         _log.critical("the node stops: %s", error, exc_info=error)
-        self._closed.set_exception(error)
+        self._failure = error
+        self._set_closed(error)
+        self._manager.driver.halt()
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._run_end(orderly=False), name="node-end")
+
+    def _set_closed(self, error: BaseException | None) -> None:
+        if self._closed.done():
+            return
+        if error is None:
+            self._closed.set_result(None)
+        else:
+            self._closed.set_exception(error)
+            self._closed.exception()  # it is logged; whether anybody waits for it is their choice
 
     # ---- parts --------------------------------------------------------------------------------------------------------
 
@@ -319,6 +353,7 @@ class Node:
             channel=self._channel,
             clock=self._clock,
             metadata_offset=lambda: self._publisher.image.end_offset,
+            applied_offset=lambda: self._manager.image.end_offset,
             awaited_ends=self._manager.awaited_ends,
             on_failure=self._fail,
         )
@@ -333,7 +368,9 @@ class Node:
         ]
         if config.log_flush_interval_ms is not None:
             work.append((config.log_flush_interval_ms, manager.flush_all))
-        return [asyncio.create_task(self._every(ms, run), name=f"every-{run.__name__}") for ms, run in work]
+        return [
+            watched_task(self._every(ms, run), name=f"every-{run.__name__}", on_failure=self._fail) for ms, run in work
+        ]
 
     async def _every(self, interval_ms: int, run: Callable[[], None]) -> None:
         """Runs `run` on the driver at an interval; a storage failure stops the node."""
@@ -360,9 +397,22 @@ class Node:
         await self._channel.close()
         await self._flusher.stop()
 
-    def _close_directory(self) -> None:
-        self._manager.checkpoint_high_watermarks()
-        self._directory.close(broker_epoch=self._lifecycle.broker_epoch, now_ms=self._clock.wall_ms())
+    def _close_directory(self, *, orderly: bool) -> None:
+        """In a thread; blocks for as long as the disk needs."""
+        now_ms = self._clock.wall_ms()
+        if not orderly:
+            with contextlib.suppress(StorageError):
+                self._directory.close(broker_epoch=None, now_ms=now_ms)
+            return
+        try:
+            self._manager.checkpoint_high_watermarks()
+        except BaseException:
+            self._directory.close(broker_epoch=None, now_ms=now_ms)
+            raise
+        # without a registration nothing was changed here: the promise of the incarnation before still holds
+        registered = self._lifecycle.broker_epoch >= 0
+        epoch = self._lifecycle.broker_epoch if registered else self._directory.previous_broker_epoch
+        self._directory.close(broker_epoch=epoch, now_ms=now_ms)
 
     # ---- the quorum's listener --------------------------------------------------------------------------------------
 
@@ -387,10 +437,8 @@ class Node:
         self._publisher.notify()
 
     def _apply_metadata(self, image: MetadataImage, changes: LocalChanges, changed_brokers: tuple[int, ...]) -> None:
-        is_first = not self._manager.image.brokers
-
         def apply() -> None:
-            if is_first:
+            if not self._manager.image.brokers:  # the first image
                 self._manager.remove_strays(image)
             self._manager.apply(image, changes, changed_brokers)
             if self._manager.awaited_ends():

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from replog.broker.tasks import watched_task
 from replog.errors import ReplogError
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
@@ -29,6 +30,7 @@ class PeerLink:
     Args:
         on_response: called with every response of the peer.
         on_failed: called with the correlation id of a request whose answer will not come.
+        on_failure: told about a bug; the node stops.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class PeerLink:
         request_timeout_s: float,
         on_response: Callable[[Response], None],
         on_failed: Callable[[int], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._peer_id = peer_id
         self._address = address
@@ -49,6 +52,7 @@ class PeerLink:
         self._request_timeout_s = request_timeout_s
         self._on_response = on_response
         self._on_failed = on_failed
+        self._on_failure = on_failure
         self._queue: deque[Request] = deque()
         self._wakeup = asyncio.Event()
         self._in_flight: dict[int, float] = {}
@@ -56,7 +60,7 @@ class PeerLink:
         self._last_problem = ""
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=f"quorum-link-{self._peer_id}")
+        self._task = watched_task(self._run(), name=f"quorum-link-{self._peer_id}", on_failure=self._on_failure)
 
     def send(self, request: Request) -> None:
         if len(self._queue) >= MAX_QUEUED_REQUESTS:

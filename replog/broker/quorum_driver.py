@@ -23,7 +23,7 @@ from replog.broker.flusher import LogFlusher
 from replog.broker.peer_link import PeerLink
 from replog.broker.streams import read_and_write
 from replog.controller.messages import CommittedRecords
-from replog.errors import InvariantViolationError, MalformedFrameError
+from replog.errors import CorruptCheckpointError, CorruptRecordError, InvariantViolationError, MalformedFrameError
 from replog.log import Log
 from replog.metadata.records import MetadataRecord
 from replog.records import BatchHeader, decode_batch, encode_batch, encode_leader_change, scan
@@ -31,6 +31,7 @@ from replog.rpc.messages import Hello
 from replog.rpc.metadata_records import decode_metadata_record, encode_metadata_record
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import Stream, Transport
+from replog_checkpoints import CorruptCheckpointError as DamagedFileError
 from replog_checkpoints import FileSystem, QuorumState, read_quorum_state, write_quorum_state
 from replog_quorum import Quorum, QuorumConfig, QuorumStatus
 from replog_quorum.messages import (
@@ -191,6 +192,7 @@ class QuorumDriver:
                 request_timeout_s=config.request_timeout_ms / 1000,
                 on_response=partial(self._received, peer_id),
                 on_failed=partial(self._failed, peer_id),
+                on_failure=on_failure,
             )
             for peer_id, address in voters.items()
             if peer_id != node_id
@@ -223,6 +225,10 @@ class QuorumDriver:
 
     def status(self) -> QuorumStatus:
         return self._core.status()
+
+    def holds_lease(self) -> bool:
+        """Whether this node leads and no other node can have been elected yet (see `Quorum.holds_lease`)."""
+        return self._core.holds_lease(self._clock.now_ms())
 
     @property
     def log_end_offset(self) -> int:
@@ -337,7 +343,11 @@ class QuorumDriver:
     # ---- disk -----------------------------------------------------------------------------------------------------
 
     def _read_state(self) -> ElectionState | None:
-        state = read_quorum_state(self._fs, self._state_path)
+        try:
+            state = read_quorum_state(self._fs, self._state_path)
+        except DamagedFileError as error:
+            reason = f"{error.reason}. Nothing was changed: restore the file. Without it this voter could vote twice"
+            raise CorruptCheckpointError(error.path, error.line, reason) from error
         if state is None:
             return None
         return ElectionState(epoch=state.leader_epoch, leader_id=state.leader_id, voted_id=state.voted_id)
@@ -372,7 +382,12 @@ class QuorumDriver:
         self._appended()
 
     def _append_as_follower(self, effect: AppendBatches) -> None:
-        self._log.append_as_follower(effect.batches, now_ms=self._clock.wall_ms(), leader_epoch=effect.leader_epoch)
+        try:
+            self._log.append_as_follower(effect.batches, now_ms=self._clock.wall_ms(), leader_epoch=effect.leader_epoch)
+        except CorruptRecordError as error:
+            if error.path:  # a file of ours, not what came over the network
+                raise
+            _log.warning("what the quorum's leader sent is damaged and is fetched again: %s", error)
         self._appended()
 
     def _appended(self) -> None:

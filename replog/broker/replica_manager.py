@@ -21,7 +21,7 @@ from replog.broker.flusher import LogFlusher
 from replog.broker.replica import Replica, ReplicaKey, ReplicaLog
 from replog.broker.topic_settings import TopicSettings
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
-from replog.errors import ErrorCode
+from replog.errors import CorruptRecordError, ErrorCode
 from replog.log import Log, LogDirectory
 from replog.metadata.delta import LocalChanges, LocalPartition
 from replog.metadata.image import MetadataImage, awaiting_report
@@ -111,6 +111,7 @@ class ReplicaManager:
             changes: what differs for this broker.
             changed_brokers: brokers whose registration changed; leaders of their partitions must know.
         """
+        configs_changed = image.configs is not self.image.configs
         self.image = image
         for local in changes.deletes:
             self._delete(local)
@@ -120,6 +121,18 @@ class ReplicaManager:
             self._follow(local)
         if changed_brokers:
             self._tell_leaders(set(changed_brokers), {(c.topic_id, c.partition_id) for c in changes.leaders})
+        if configs_changed:
+            self._refresh_settings()
+
+    def _refresh_settings(self) -> None:
+        """Puts changed topic settings in force; `flush.policy` with the next role of the replica."""
+        for replica in self.replicas.values():
+            settings = TopicSettings(replica.topic, self.image, self.config)
+            replica.flush_policy = settings.flush_policy
+            replica.max_message_bytes = settings.max_message_bytes
+            replica.log.set_config(settings.log_config())
+            if isinstance(replica.role, Leader):
+                self.step_leader(replica, StateChanged(self._state_of(replica)))
 
     def _delete(self, local: LocalPartition) -> None:
         replica = self.replicas.pop((local.topic_id, local.partition_id), None)
@@ -134,6 +147,7 @@ class ReplicaManager:
         if isinstance(replica.role, Leader):
             if state.leader_epoch > replica.role.leader_epoch:
                 replica.log.assign_epoch_start(state.leader_epoch)
+                self.on_progress(replica.key)  # fetches of the epoch before are answered now
             self.step_leader(replica, StateChanged(state))
             return
         high_watermark = replica.high_watermark
@@ -303,7 +317,7 @@ class ReplicaManager:
     def _perform_follower(self, replica: Replica, effect: FollowerEffect, fetched: memoryview | bytes) -> None:
         match effect:
             case AppendFetched():
-                replica.log.append_as_follower(fetched, now_ms=self.clock.wall_ms(), leader_epoch=effect.leader_epoch)
+                self._append_fetched(replica, fetched, effect.leader_epoch)
                 self.step_follower(replica, Appended(replica.log.log_end_offset))
                 self._maybe_flush(replica)
             case TruncateTo():
@@ -324,6 +338,15 @@ class ReplicaManager:
             case _ as unreachable:
                 assert_never(unreachable)
 
+    def _append_fetched(self, replica: Replica, fetched: memoryview | bytes, leader_epoch: int) -> None:
+        """A follower that appended nothing backs off and fetches again: right for damage on the way, not for our disk."""
+        try:
+            replica.log.append_as_follower(fetched, now_ms=self.clock.wall_ms(), leader_epoch=leader_epoch)
+        except CorruptRecordError as error:
+            if error.path:  # a file of ours, not what came over the network
+                raise
+            _log.warning("%s: what the leader sent is damaged and is fetched again: %s", replica.name, error)
+
     def _maybe_flush(self, replica: Replica) -> None:
         """Beside the way of an acknowledgement: segments that are full, and log.flush.interval.messages."""
         log = replica.log
@@ -339,9 +362,11 @@ class ReplicaManager:
                 self._request_flush(replica)
 
     def _request_flush(self, replica: Replica) -> None:
-        self._flusher.request(replica.log, lambda offset: self.driver.submit(lambda: self._flushed(replica, offset)))
+        self._flusher.request(replica.log, lambda _: self.driver.submit(lambda: self._flushed(replica)))
 
-    def _flushed(self, replica: Replica, flushed_offset: int) -> None:
+    def _flushed(self, replica: Replica) -> None:
+        """What is flushed is asked of the log now: a truncation since the fsync may have lowered it."""
+        flushed_offset = replica.log.flushed_offset
         match replica.role:
             case Leader():
                 self.step_leader(replica, Flushed(flushed_offset))

@@ -1,8 +1,9 @@
 """One session per data stream: reads requests, hands them to their path, writes answers.
 
 Bounds: the requests of a stream that are not answered hold byte credits of the stream and of the broker; when they are
-used up, the reader stops reading and TCP pushes back on the client.  Answers that are ready together leave in one
-message.
+used up, the reader stops reading and TCP pushes back on the client.  A part of the stream's credit is held until the
+answer has left, so a client that never reads its answers is not read from either.  Answers that are ready together
+leave in one message.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Generic, TypeVar
 from replog.broker.fetch_path import FetchPath
 from replog.broker.produce_path import ProducePath
 from replog.broker.streams import read_and_write
-from replog.rpc.messages import ACKS_ALL, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.transport import Stream
 
 STREAM_CREDIT_BYTES = 16 << 20
@@ -82,8 +83,9 @@ class ProduceSession:
     ) -> None:
         self._stream = stream
         self._path = path
-        self._credits = (ByteCredits(STREAM_CREDIT_BYTES), broker_credits)
-        self._outbox: _Outbox[ProduceResponse] = _Outbox(stream.send)
+        self._stream_credits = ByteCredits(STREAM_CREDIT_BYTES)
+        self._broker_credits = broker_credits
+        self._outbox: _Outbox[ProduceResponse] = _Outbox(self._send)
 
     async def run(self) -> None:
         """Until the stream ends."""
@@ -93,18 +95,24 @@ class ProduceSession:
         while True:
             request = await self._stream.receive()
             size = REQUEST_OVERHEAD_BYTES + sum(map(len, request.batches))
-            for credit in self._credits:
-                await credit.acquire(size)
+            await self._stream_credits.acquire(size)
+            await self._broker_credits.acquire(size)
             self._path.submit(request, self._answer(request, size))
 
     def _answer(self, request: ProduceRequest, size: int) -> Callable[[ProduceResponse], None]:
         def answer(response: ProduceResponse) -> None:
-            for credit in self._credits:
-                credit.release(size)
-            if request.acks in {1, ACKS_ALL}:  # acks=0: nobody reads an answer
-                self._outbox.put(response)
+            self._broker_credits.release(size)
+            if request.acks == 0:  # nobody reads an answer
+                self._stream_credits.release(size)
+                return
+            self._stream_credits.release(size - REQUEST_OVERHEAD_BYTES)  # the rest when the answer has left
+            self._outbox.put(response)
 
         return answer
+
+    async def _send(self, responses: Sequence[ProduceResponse]) -> None:
+        await self._stream.send(responses)
+        self._stream_credits.release(len(responses) * REQUEST_OVERHEAD_BYTES)
 
 
 class FetchSession:

@@ -30,7 +30,7 @@ class TopicSettings:
     @property
     def flush_policy(self) -> FlushPolicy:
         text = self._text(config_keys.FLUSH_POLICY)
-        return self._config.flush_policy if text is None else FlushPolicy(text)
+        return self._config.flush_policy if text is None else FlushPolicy(str(config_keys.FLUSH_POLICY.parse(text)))
 
     def log_config(self) -> LogConfig:
         config = self._config

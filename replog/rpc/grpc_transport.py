@@ -22,7 +22,7 @@ import grpc
 import grpc.aio
 
 from replog.controller.messages import ControllerRequest, ControllerResponse
-from replog.errors import ConfigError, InvariantViolationError, MalformedFrameError, ReplogError
+from replog.errors import ConfigError, ErrorCode, InvariantViolationError, MalformedFrameError, ReplogError
 from replog.rpc import calls, frames, quorum_codec, watch_codec
 from replog.rpc.error_codes import error_code_of, error_from_code
 from replog.rpc.messages import (
@@ -44,6 +44,9 @@ In = TypeVar("In")
 
 MAX_MESSAGE_BYTES = 64 << 20
 """Bound of one message either way.  A batch (message.max.bytes) and a fetch response must fit."""
+
+MAX_STATUS_CHARACTERS = 1000
+"""Of the message that ends a stream: it travels in HTTP/2 headers, which have a limit of 8 KiB."""
 
 HELLO_TIMEOUT_S = 5.0
 SERVICE = "replog.v1.Node"
@@ -89,16 +92,24 @@ class _GrpcStream(Generic[Out, In]):
         encode: Callable[[Any], bytes],
         decode: Callable[[bytes], Any],
         *,
+        address: str,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._address = address
         self._channel = channel
         self._encode = encode
         self._decode = decode
         self._close = close
+        self._is_greeted = False
+
+    def greeted(self) -> None:
+        """Both sides have said hello; from here on it is no message any more."""
+        self._is_greeted = True
 
     async def send(self, message: Out) -> None:
+        data = _within_limit(self._encode(message), self._address)
         try:
-            await self._channel.write(self._encode(message))
+            await self._channel.write(data)
         except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             raise await self._lost(error) from error
 
@@ -110,6 +121,8 @@ class _GrpcStream(Generic[Out, In]):
         if data is grpc.aio.EOF:
             raise await self._lost(None)
         message: In = self._decode(data)
+        if self._is_greeted and isinstance(message, Hello):
+            raise MalformedFrameError("hello was said before; after it only requests and answers follow")
         return message
 
     async def close(self) -> None:
@@ -119,22 +132,43 @@ class _GrpcStream(Generic[Out, In]):
     async def _lost(self, error: BaseException | None) -> ReplogError:
         """Why the stream ended: the other side's own error if it gave one."""
         if isinstance(error, grpc.aio.AioRpcError):
-            return _reason_of(error.code(), error.details(), error.trailing_metadata())
+            return _reason_of(self._address, error.code(), error.details(), error.trailing_metadata())
         channel = self._channel
         if isinstance(channel, grpc.aio.Call):
             code = await channel.code()
-            return _reason_of(code, await channel.details(), await channel.trailing_metadata())
+            return _reason_of(self._address, code, await channel.details(), await channel.trailing_metadata())
         return ConnectionLostError("the other side closed the stream")
 
 
-def _reason_of(code: Any, details: str | None, trailing: Any) -> ReplogError:
+def _reason_of(address: str, code: Any, details: str | None, trailing: Any) -> ReplogError:
+    """The error that ended a call: the other side's own if it gave one, else what gRPC's status means here."""
+    details = details or f"the connection ended with {code}"
     for key, value in trailing or ():
         if key == _ERROR_CODE_KEY:
-            from replog.errors import ErrorCode
+            return _error_of(str(value), details)
+    match code:
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return MalformedFrameError(
+                f"{address} does not speak replog's protocol ({details}). Is this the port of a replog broker?"
+            )
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return MalformedFrameError(f"{address}: a message over {MAX_MESSAGE_BYTES} bytes was refused ({details})")
+        case _:  # also a bug over there (UNKNOWN): that node stops, another may answer
+            return ConnectionLostError(f"{address}: {details}", refused="refused" in details.lower())
 
-            return error_from_code(ErrorCode(int(value)), details or "")
-    refused = code is grpc.StatusCode.UNAVAILABLE and "refused" in (details or "").lower()
-    return ConnectionLostError(details or f"connection ended with {code}", refused=refused)
+
+def _within_limit(data: bytes, address: str) -> bytes:
+    """Checked here: of a message that is too large to send, gRPC only says that something went wrong."""
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise MalformedFrameError(f"{address}: a message of {len(data)} bytes, the limit is {MAX_MESSAGE_BYTES}")
+    return data
+
+
+def _error_of(code: str, message: str) -> ReplogError:
+    try:
+        return error_from_code(ErrorCode(int(code)), message)
+    except ValueError:  # of a newer version
+        return ReplogError(f"error {code}: {message}")
 
 
 class GrpcConnection:
@@ -168,7 +202,7 @@ class GrpcConnection:
                 yield watch_codec.decode_metadata(data)
             raise ConnectionLostError(f"{self._address} ended the metadata watch")
         except grpc.aio.AioRpcError as error:
-            raise _reason_of(error.code(), error.details(), error.trailing_metadata()) from error
+            raise _reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
         finally:
             call.cancel()
 
@@ -188,9 +222,9 @@ class GrpcConnection:
     async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
         call = self._channel.unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
         try:
-            answer: bytes = await call(data, timeout=timeout_ms / 1000)
+            answer: bytes = await call(_within_limit(data, self._address), timeout=timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
-            raise _unary_failure(self._address, error) from error
+            raise _reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
         return answer
 
     async def _open(
@@ -201,7 +235,7 @@ class GrpcConnection:
         async def close() -> None:
             call.cancel()
 
-        stream: _GrpcStream[Any, Any] = _GrpcStream(call, encode, decode, close=close)
+        stream: _GrpcStream[Any, Any] = _GrpcStream(call, encode, decode, address=self._address, close=close)
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 await stream.send(hello)
@@ -215,20 +249,8 @@ class GrpcConnection:
         if not isinstance(answer, Hello):
             call.cancel()
             raise MalformedFrameError(f"{self._address} answered hello with {type(answer).__name__}")
+        stream.greeted()
         return stream
-
-
-def _unary_failure(address: str, error: grpc.aio.AioRpcError) -> ReplogError:
-    details = error.details() or ""
-    match error.code():
-        case grpc.StatusCode.UNIMPLEMENTED | grpc.StatusCode.UNKNOWN | grpc.StatusCode.INTERNAL:
-            return MalformedFrameError(
-                f"{address} does not speak replog's protocol ({details}). Is this the port of a replog broker?"
-            )
-        case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return MalformedFrameError(f"{address}: a message over {MAX_MESSAGE_BYTES} bytes was refused ({details})")
-        case _:
-            return ConnectionLostError(f"{address}: {details}", refused="refused" in details.lower())
 
 
 class GrpcTransport:
@@ -239,7 +261,7 @@ class GrpcTransport:
 
 
 class GrpcServer:
-    """A listening gRPC server; made by `serve`."""
+    """A gRPC server on a port of its own; made by `bind`, answers from `start` on."""
 
     def __init__(self, server: Any, port: int) -> None:
         self._server = server
@@ -249,12 +271,23 @@ class GrpcServer:
     def port(self) -> int:
         return self._port
 
+    async def start(self) -> None:
+        """Begins to answer; connections that came since `bind` have waited."""
+        await self._server.start()
+
     async def stop(self, grace_s: float) -> None:
         await self._server.stop(grace_s)
 
 
 async def serve(handlers: NodeHandlers, host: str, port: int) -> GrpcServer:
-    """Starts to listen.
+    """Binds and starts; see `bind`."""
+    server = bind(handlers, host, port)
+    await server.start()
+    return server
+
+
+def bind(handlers: NodeHandlers, host: str, port: int) -> GrpcServer:
+    """Takes the port; nothing is answered before `GrpcServer.start`, so that `handlers` may need the port first.
 
     Args:
         handlers: what to do with requests.
@@ -274,14 +307,12 @@ async def serve(handlers: NodeHandlers, host: str, port: int) -> GrpcServer:
     else:
         cause = "no port was bound"
     if not bound:
-        await server.stop(None)
         raise ConfigError(
             "listeners",
             f"{host}:{port}",
             f"cannot listen on {host}:{port}: another process may use the port ({cause}). "
             "Choose another port, or port 0 for a free one.",
         )
-    await server.start()
     return GrpcServer(server, bound)
 
 
@@ -347,12 +378,13 @@ class _Service:
         decode: Callable[[bytes], Any],
         handle: Callable[[Hello, Any, RequestContext], Awaitable[None]],
     ) -> None:
-        stream: _GrpcStream[Any, Any] = _GrpcStream(context, encode, decode)
+        stream: _GrpcStream[Any, Any] = _GrpcStream(context, encode, decode, address=context.peer())
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 hello = await stream.receive()
             if not isinstance(hello, Hello):
                 raise MalformedFrameError("the first message of a stream must be hello")
+            stream.greeted()
             await stream.send(self._handlers.check_hello(hello))
             await handle(hello, stream, self._context(context, 0, hello))
         except ConnectionLostError:
@@ -392,7 +424,8 @@ async def _outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
 async def _abort(context: Any, error: ReplogError) -> None:
     """Ends a stream with our error, readable by our client."""
     trailing = ((_ERROR_CODE_KEY, str(int(error_code_of(error)))),)
-    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error), trailing)
+    details = str(error)[:MAX_STATUS_CHARACTERS]
+    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, details, trailing)
 
 
 def client_hello(cluster_id: str, client_id: str) -> Hello:
