@@ -1,0 +1,85 @@
+"""Every broker scenario of `bench`, small: it runs, checks what was written, and leaves no process and no file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from cluster_kit import QUICK
+
+from bench import harness
+from bench.model import Scenario, WrongResultError
+from bench.scenarios.ack_latency import AckLatencyScenario, percentile
+from bench.scenarios.consume import ConsumeScenario
+from bench.scenarios.failover import FailoverScenario, check, longest_gap_s
+from bench.scenarios.produce import ProduceScenario, check_topic
+from bench.scenarios.startup import StartupScenario
+from bench.systems.brokers import Digest, FailoverReport
+from bench.systems.replog_cluster import ReplogCluster
+from bench.systems.replog_failover import ReplogFailover
+
+pytestmark = pytest.mark.cluster
+
+SMALL_BYTES = 200_000
+
+SCENARIOS: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
+    "startup": (lambda: StartupScenario(settle_s=0), {"embedded_ready_ms", "cluster_ready_ms", "rss_mib"}),
+    "produce": (lambda: ProduceScenario(SMALL_BYTES, [100]), {"records_per_s", "mb_per_s", "cpu_s_per_gb"}),
+    "consume": (lambda: ConsumeScenario(SMALL_BYTES, [1024]), {"records_per_s", "mb_per_s", "cpu_s_per_gb"}),
+    "ack-latency": (
+        lambda: AckLatencyScenario(0.2, [100]),
+        {"ack_p50_ms", "ack_p99_ms", "ack_max_ms", "cpu_us_per_record"},
+    ),
+    "failover": (
+        lambda: FailoverScenario(0.2, 0.2, ["leader"], [ReplogFailover(config=QUICK)]),
+        {"longest_ack_gap_ms"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_small_run(name: str, tmp_path: Path) -> None:
+    make, metrics = SCENARIOS[name]
+    scenario = make()
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    result = harness.run(scenario, repeat=1, directory=tmp_path)
+    assert scenario.name == name
+    assert {row.metric for row in result.rows} == metrics
+    assert all(row.median > 0 for row in result.rows)
+    assert list(tmp_path.iterdir()) == []
+    assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
+
+
+def test_a_topic_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    system = ReplogCluster()
+    with harness.started([system], tmp_path):
+        topic = system.create_topic(3)
+        with system.producer(topic) as producer:
+            producer.send_all([b"a", b"b"], 2)
+        check_topic(system, topic, Digest.of([b"b", b"a", b"b", b"a"]))
+        with pytest.raises(WrongResultError, match="acknowledged 5 records and holds 4"):
+            check_topic(system, topic, Digest.of([b"a"] * 5))
+        with pytest.raises(WrongResultError, match="holds other records"):
+            check_topic(system, topic, Digest.of([b"a", b"b", b"a", b"c"]))
+
+
+def test_what_a_failover_must_not_do() -> None:
+    sent = [b"0", b"1", b"2"]
+    check("x", FailoverReport([1.0, 2.0, 5.0], 2.5, sent, sent, 3))
+    with pytest.raises(WrongResultError, match="1 of 3 records are not at"):
+        check("x", FailoverReport([1.0, 2.0, 5.0], 2.5, sent, [b"0", None, b"2"], 2))
+    with pytest.raises(WrongResultError, match="3 records were sent, the log holds 4"):
+        check("x", FailoverReport([1.0, 2.0, 5.0], 2.5, sent, sent, 4))
+
+
+def test_the_longest_gap_is_one_that_ends_after_the_kill() -> None:
+    report = FailoverReport([0.0, 9.0, 10.0, 13.0, 14.0], 10.5, [], [], 0)
+    assert longest_gap_s(report) == 3.0
+
+
+@pytest.mark.parametrize(("percent", "found"), [(50, 5), (99, 10), (100, 10), (1, 1)])
+def test_percentiles_are_of_what_was_measured(percent: float, found: float) -> None:
+    assert percentile(range(1, 11), percent) == found

@@ -1,0 +1,399 @@
+"""Fetch: what consumers and followers may see, and for how long they wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from uuid import UUID
+
+import pytest
+from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic
+
+from replog.broker import fetch_path
+from replog.errors import ErrorCode
+from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from replog.records import BatchHeader, scan
+from replog.rpc.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochEnd,
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsPartition,
+)
+
+BROKERS = (registered(1), registered(2), registered(3))
+
+
+async def two_replicas(it: Rig, records: int = 0) -> None:
+    """Records that broker 2 has as well."""
+    await it.apply(*BROKERS, *topic((1, 2)))
+    waiting = [it.produce() for _ in range(records)]
+    it.fetch(records, replica_id=2, max_wait_ms=0)
+    await it.settle()
+    await asyncio.gather(*waiting)
+    assert it.replica.high_watermark == records
+
+
+def headers(data: bytes) -> list[BatchHeader]:
+    return list(scan(data))
+
+
+def offsets(data: bytes | memoryview | bytearray) -> list[int]:
+    return [header.base_offset for header in headers(bytes(data))]
+
+
+# ---- what a consumer sees ----------------------------------------------------------------------------------------------
+
+
+async def test_a_consumer_reads_below_the_high_watermark_only() -> None:
+    async with rig() as it:
+        await two_replicas(it, records=2)
+        it.produce()
+        fetched = it.fetch(0)
+        await it.settle()
+        assert offsets(fetched.response.batches[0]) == [0, 1]
+        assert (fetched.result.high_watermark, fetched.result.log_end_offset) == (2, -1)
+
+
+async def test_a_fetch_between_high_watermark_and_log_end_waits() -> None:
+    async with rig() as it:
+        await two_replicas(it, records=2)
+        waiting = [it.produce(), it.produce()]
+        at, above = it.fetch(2), it.fetch(3)
+        await it.settle()
+        assert at.is_parked
+        assert above.is_parked
+        it.fetch(4, replica_id=2)
+        await asyncio.gather(*waiting)
+        await it.settle()
+        assert offsets(at.response.batches[0]) == [2, 3]
+        assert offsets(above.response.batches[0]) == [3]
+
+
+async def test_nothing_a_consumer_was_given_is_ever_at_or_above_the_high_watermark() -> None:
+    """Random produces, follower fetches and consumer fetches."""
+    random = Random(4711)
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2, 3)))
+        log = it.replica.log
+        ends = {2: 0, 3: 0}
+        fetched = []
+        for _ in range(400):
+            match random.randrange(4):
+                case 0:
+                    it.produce(batch(*[b"v"] * random.randint(1, 3)))
+                case 1:
+                    replica_id = random.choice([2, 3])
+                    ends[replica_id] = random.randint(ends[replica_id], log.log_end_offset)
+                    while ends[replica_id] and all(h.next_offset != ends[replica_id] for h in headers(
+                        log.read(0, max_bytes=1 << 20, end_offset=log.log_end_offset, min_one_batch=True))):
+                        ends[replica_id] += 1
+                    it.fetch(ends[replica_id], replica_id=replica_id, max_wait_ms=0)
+                case 2:
+                    fetched.append(it.fetch(random.randint(0, log.log_end_offset), max_wait_ms=random.choice([0, 100])))
+                case _:
+                    await it.advance(random.randint(0, 50))
+            await it.settle()
+            for one in fetched:
+                for answer in one.answers:
+                    assert all(header.next_offset <= answer.results[0].high_watermark for header in headers(
+                        bytes(answer.batches[0])))
+                    assert answer.results[0].high_watermark <= min(ends.values())
+            fetched = [one for one in fetched if one.is_parked]
+
+
+async def test_out_of_range_says_what_the_range_is() -> None:
+    async with rig() as it:
+        await two_replicas(it, records=3)
+        it.replica.log.set_log_start_offset(1)
+        for offset in (0, 4):
+            fetched = it.fetch(offset)
+            await it.settle()
+            result = fetched.result
+            assert result.error is ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (result.log_start_offset, result.log_end_offset) == (1, 3)
+            assert f"offset {offset} is outside of [1, 3]" in result.message
+
+
+# ---- waiting -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_parked_fetch_is_answered_once_with_everything_that_arrived_together() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        follower = it.fetch(0, replica_id=2)
+        await it.settle()
+        assert follower.is_parked
+        for _ in range(5):
+            it.produce()
+        await it.settle()
+        assert offsets(follower.response.batches[0]) == [0, 1, 2, 3, 4]
+
+
+async def test_time_runs_out_with_an_empty_answer() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        fetched = it.fetch(0, max_wait_ms=300)
+        await it.advance(299)
+        assert fetched.is_parked
+        await it.advance(1)
+        assert (fetched.result.error, fetched.size) == (ErrorCode.NONE, 0)
+
+
+async def test_no_fetch_waits_longer_than_the_broker_allows() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        fetched = it.fetch(0, max_wait_ms=2**31 - 1)
+        await it.advance(fetch_path.MAX_WAIT_MS)
+        assert not fetched.is_parked
+
+
+async def test_who_does_not_want_to_wait_does_not() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        fetched = it.fetch(0, max_wait_ms=0)
+        await it.settle()
+        assert fetched.size == 0
+
+
+async def test_a_fetch_waits_for_as_much_as_it_wants() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        wanted = len(batch()) + 1
+        follower = it.fetch(0, replica_id=2, min_bytes=wanted)
+        it.produce()
+        await it.settle()
+        assert follower.is_parked
+        it.produce()
+        await it.settle()
+        assert offsets(follower.response.batches[0]) == [0, 1]
+
+
+async def lose_leadership(it: Rig) -> None:
+    await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+
+
+async def delete_topic(it: Rig) -> None:
+    await it.apply(RemoveTopicRecord(TOPIC_ID))
+
+
+async def move_away(it: Rig) -> None:
+    await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, replicas=(2, 3), isr=(2,)))
+
+
+async def be_elected_again(it: Rig) -> None:
+    await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+
+
+async def stop(it: Rig) -> None:
+    await it.manager.stop()
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        (lose_leadership, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (delete_topic, ErrorCode.UNKNOWN_TOPIC_ID),
+        (move_away, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (be_elected_again, ErrorCode.FENCED_LEADER_EPOCH),
+        (stop, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+async def test_who_waits_is_told_when_the_leadership_ends(
+    event: Callable[[Rig], Awaitable[None]], error: ErrorCode
+) -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        consumer, follower = it.fetch(0, leader_epoch=0), it.fetch(0, replica_id=2, leader_epoch=0)
+        await it.settle()
+        await event(it)
+        assert consumer.result.error is error
+        assert follower.result.error is error
+        assert len(it.fetch_path._purgatory) == 0
+
+
+async def test_the_waiting_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_path, "MAX_WAITING_FETCHES", 2)
+    async with rig() as it:
+        await two_replicas(it)
+        fetches = [it.fetch(0) for _ in range(3)]
+        await it.settle()
+        assert [fetched.is_parked for fetched in fetches] == [True, True, False]
+
+
+async def test_without_its_lease_a_leader_serves_nothing_not_even_what_waits() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        parked = it.fetch(0, replica_id=2)
+        await it.settle()
+        it.refused = "cut off from the controller"
+        await it.advance(1_000)
+        refused = it.fetch(0)
+        await it.settle()
+        for fetched in (parked, refused):
+            assert fetched.result.error is ErrorCode.BROKER_NOT_AVAILABLE
+            assert fetched.result.message == "cut off from the controller"
+
+
+# ---- how much ------------------------------------------------------------------------------------------------------------
+
+
+async def two_topics(it: Rig) -> list[tuple[UUID, int]]:
+    other = UUID(int=101)
+    await it.apply(*BROKERS, *topic((1, 2)), *topic((1, 2), name="u", topic_id=other))
+    it.produce()
+    it.produce()
+    await it.settle()
+    it.manager.replicas[other, 0].log.append_as_leader(batch(b"other"), leader_epoch=0, now_ms=0)
+    return [KEY, (other, 0)]
+
+
+async def test_the_first_batch_is_whole_whatever_the_limit() -> None:
+    async with rig() as it:
+        keys = await two_topics(it)
+        fetched = it.fetch(0, replica_id=2, keys=keys, max_bytes=1)
+        await it.settle()
+        assert [offsets(data) for data in fetched.response.batches] == [[0], []]
+        swapped = it.fetch(0, replica_id=2, keys=keys[::-1], max_bytes=1)
+        await it.settle()
+        assert [offsets(data) for data in swapped.response.batches] == [[0], []]
+
+
+async def test_all_partitions_share_the_limit_of_the_request() -> None:
+    async with rig() as it:
+        keys = await two_topics(it)
+        fetched = it.fetch(0, replica_id=2, keys=keys, max_bytes=2 * len(batch()) + 1)
+        await it.settle()
+        assert [offsets(data) for data in fetched.response.batches] == [[0, 1], []]
+
+
+async def test_an_answer_fits_into_a_message_whatever_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_path, "MAX_RESPONSE_BYTES", 2 * len(batch()) + 1)
+    async with rig() as it:
+        keys = await two_topics(it)
+        fetched = it.fetch(0, replica_id=2, keys=keys, max_bytes=2**31 - 1)
+        await it.settle()
+        assert fetched.size <= fetch_path.MAX_RESPONSE_BYTES
+
+
+# ---- followers -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_follower_reads_to_the_log_end() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        it.produce()
+        fetched = it.fetch(0, replica_id=2)
+        await it.settle()
+        assert offsets(fetched.response.batches[0]) == [0]
+        assert (fetched.result.high_watermark, fetched.result.log_end_offset) == (0, 1)
+
+
+async def test_a_fetch_that_was_parked_does_not_count_as_progress_again() -> None:
+    async with rig() as it:
+        await two_replicas(it, records=1)
+        it.fetch(1, replica_id=2)
+        await it.settle()
+        it.produce()
+        await it.settle()
+        assert it.replica.high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    ("replica_id", "broker_epoch", "error"),
+    [
+        (3, 103, ErrorCode.UNKNOWN_LEADER_EPOCH),  # not a replica, as far as is known here
+        (-7, 103, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (2, 99, ErrorCode.NOT_LEADER_OR_FOLLOWER),  # an incarnation that has been replaced
+    ],
+)
+async def test_who_is_no_follower_moves_no_high_watermark(replica_id: int, broker_epoch: int, error: ErrorCode) -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        it.produce()
+        fetched = it.fetch(1, replica_id=replica_id, broker_epoch=broker_epoch)
+        await it.settle()
+        assert fetched.result.error is error
+        assert it.replica.high_watermark == 0
+
+
+async def test_a_follower_of_another_history_is_told_where_they_part() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader_epoch=3))
+        it.produce()
+        await it.settle()
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        it.produce()
+        await it.settle()
+        answers = []
+        partition = FetchPartition(TOPIC_ID, 0, 2, 2, 0, leader_epoch=4, last_fetched_epoch=3)
+        it.fetch_path.submit(FetchRequest(1, 1, 2, 102, 500, 1, 1 << 20, (partition,)), answers.append)
+        await it.settle()
+        (result,) = answers[0].results
+        assert (result.error, result.diverging) == (ErrorCode.NONE, EpochEnd(3, 1))
+        assert answers[0].batches == (b"",)
+        assert it.replica.high_watermark == 0, "what it has above 1 is not ours"
+
+
+# ---- offsets -------------------------------------------------------------------------------------------------------------
+
+
+async def list_offset(it: Rig, timestamp: int, leader_epoch: int = -1) -> tuple[ErrorCode, int]:
+    asked = ListOffsetsPartition(TOPIC_ID, 0, timestamp, leader_epoch)
+    result = await it.manager.driver.call(lambda: it.fetch_path.list_offset(asked))
+    return result.error, result.offset
+
+
+async def test_the_latest_offset_is_the_high_watermark() -> None:
+    async with rig() as it:
+        await two_replicas(it, records=2)
+        it.produce()
+        await it.settle()
+        assert await list_offset(it, LATEST_TIMESTAMP) == (ErrorCode.NONE, 2)
+        assert await list_offset(it, EARLIEST_TIMESTAMP) == (ErrorCode.NONE, 0)
+
+
+async def test_a_new_leader_does_not_know_the_latest_offset_yet() -> None:
+    """KIP-207: what was acknowledged and visible before must not seem to be gone."""
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        it.replica.log.append_as_follower(stamped(0), now_ms=0)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        for timestamp in (LATEST_TIMESTAMP, 1):
+            assert await list_offset(it, timestamp) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+        assert await list_offset(it, EARLIEST_TIMESTAMP) == (ErrorCode.NONE, 0)
+        it.fetch(1, replica_id=2)
+        assert await list_offset(it, LATEST_TIMESTAMP) == (ErrorCode.NONE, 1)
+        assert await list_offset(it, 1) == (ErrorCode.NONE, 0)
+        assert await list_offset(it, 10**15) == (ErrorCode.NONE, -1)
+
+
+def stamped(base_offset: int) -> bytes:
+    """As a leader stored it."""
+    from replog.records import encode_batch
+
+    return encode_batch([(1, None, b"v", ())], base_offset=base_offset, partition_leader_epoch=0)
+
+
+async def test_a_lookup_by_time_finds_nothing_above_the_high_watermark() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        it.produce(batch(timestamp_ms=50))
+        await it.settle()
+        assert await list_offset(it, 50) == (ErrorCode.NONE, -1)
+        it.fetch(1, replica_id=2)
+        await it.settle()
+        assert await list_offset(it, 50) == (ErrorCode.NONE, 0)
+
+
+async def test_offsets_are_refused_like_fetches() -> None:
+    async with rig() as it:
+        assert await list_offset(it, LATEST_TIMESTAMP) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
+        await two_replicas(it)
+        assert await list_offset(it, LATEST_TIMESTAMP, 7) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
+        await lose_leadership(it)
+        assert await list_offset(it, LATEST_TIMESTAMP) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        it.refused = "cut off"
+        assert await list_offset(it, LATEST_TIMESTAMP) == (ErrorCode.BROKER_NOT_AVAILABLE, -1)

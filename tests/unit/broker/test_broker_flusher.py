@@ -1,0 +1,186 @@
+"""Group commit: one fsync serves all who asked before it; one that fails is told once and never tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+import pytest
+from broker_kit import DIRECTORY, batch, wait_until
+
+from replog.broker.flusher import LogFlusher
+from replog.errors import StorageError
+from replog.log import Log, LogDirectory
+from replog.testing import Operation, SimulatedFileSystem
+
+
+class SlowDisk(SimulatedFileSystem):
+    """Syncs of record files wait for the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.syncs: list[str] = []
+
+    def sync_file(self, file: object) -> None:
+        if ".log" in file.path:  # type: ignore[attr-defined]
+            self.syncs.append(file.path)  # type: ignore[attr-defined]
+            self.gate.wait(5)
+        super().sync_file(file)  # type: ignore[arg-type]
+
+
+class Flushing:
+    def __init__(self) -> None:
+        self.fs = SlowDisk()
+        self.directory = LogDirectory.open(self.fs, DIRECTORY, cluster_id="c", node_id=1, now_ms=0)
+        self.executor = ThreadPoolExecutor(2)
+        self.failures: list[BaseException] = []
+        self.flusher = LogFlusher(self.executor, self.failures.append)
+        self.log = self.open("t")
+
+    def open(self, topic: str) -> Log:
+        log = self.directory.open_log(topic, 0, UUID(int=5), now_ms=0)
+        log.append_as_leader(batch(), leader_epoch=0, now_ms=0)
+        return log
+
+
+@contextlib.asynccontextmanager
+async def flushing() -> AsyncIterator[Flushing]:
+    it = Flushing()
+    try:
+        yield it
+    finally:
+        it.fs.gate.set()
+        await it.flusher.stop()
+        it.executor.shutdown()
+        with contextlib.suppress(StorageError):
+            it.directory.close(now_ms=0, broker_epoch=None)
+
+
+async def test_who_asks_while_an_fsync_runs_is_served_by_the_next_one() -> None:
+    async with flushing() as it:
+        it.fs.gate.clear()
+        done: list[tuple[str, int]] = []
+        it.flusher.request(it.log, lambda offset: done.append(("first", offset)))
+        await wait_until(lambda: it.fs.syncs)
+        for name in ("second", "third"):
+            it.log.append_as_leader(batch(), leader_epoch=0, now_ms=0)
+            it.flusher.request(it.log, lambda offset, name=name: done.append((name, offset)))
+        assert it.flusher.is_flushing(it.log)
+        it.fs.gate.set()
+        await wait_until(lambda: len(done) == 3)
+        assert done == [("first", 1), ("second", 3), ("third", 3)]
+        assert len(it.fs.syncs) == 2
+        await wait_until(lambda: not it.flusher.is_flushing(it.log))
+
+
+async def test_nothing_dirty_is_answered_without_a_sync() -> None:
+    async with flushing() as it:
+        assert await it.flusher.flush(it.log) == 1
+        it.fs.syncs.clear()
+        assert await it.flusher.flush(it.log) == 1
+        assert it.fs.syncs == []
+
+
+async def test_two_logs_do_not_wait_for_each_other() -> None:
+    async with flushing() as it:
+        other = it.open("u")
+        it.fs.gate.clear()
+        flushes = [asyncio.create_task(it.flusher.flush(log)) for log in (it.log, other)]
+        await wait_until(lambda: len(it.fs.syncs) == 2)
+        it.fs.gate.set()
+        assert await asyncio.gather(*flushes) == [1, 1]
+
+
+async def test_a_failed_fsync_is_told_once_and_never_tried_again() -> None:
+    async with flushing() as it:
+        it.fs.faults.fail_next(Operation.SYNC, path_part=".log")
+        done: list[int] = []
+        it.flusher.request(it.log, done.append)
+        it.flusher.request(it.log, done.append)
+        waiting = asyncio.create_task(it.flusher.flush(it.log))
+        with pytest.raises(StorageError, match="was not flushed"):
+            await waiting
+        syncs = len(it.fs.syncs)
+        it.flusher.request(it.log, done.append)
+        with pytest.raises(StorageError, match="an fsync failed before"):
+            await it.flusher.flush(it.log)
+        (failure,) = it.failures
+        assert isinstance(failure, StorageError)
+        assert done == []
+        assert len(it.fs.syncs) == syncs
+        assert it.log.flushed_offset == 0
+
+
+async def test_a_failure_of_one_log_ends_the_flushing_of_all() -> None:
+    """They are on one disk: what it says about another file is not to be believed either."""
+    async with flushing() as it:
+        other = it.open("u")
+        it.fs.faults.fail_next(Operation.SYNC, path_part="t-0/")
+        it.flusher.request(it.log, lambda _: None)
+        await wait_until(lambda: it.failures)
+        done: list[int] = []
+        it.flusher.request(other, done.append)
+        await asyncio.sleep(0.01)
+        assert done == []
+
+
+async def test_a_bug_in_a_callback_is_not_swallowed() -> None:
+    async with flushing() as it:
+        it.flusher.request(it.log, lambda _: [][1])
+        await wait_until(lambda: it.failures)
+        assert isinstance(it.failures[0], IndexError)
+
+
+@pytest.mark.parametrize("recreate", [False, True])
+async def test_a_log_may_be_deleted_while_its_fsync_runs(recreate: bool) -> None:
+    """Deleting a topic is no disk failure."""
+    async with flushing() as it:
+        it.fs.gate.clear()
+        done: list[int] = []
+        it.flusher.request(it.log, done.append)
+        await wait_until(lambda: it.fs.syncs)
+        it.flusher.request(it.log, done.append)
+        it.directory.delete_log("t", 0)
+        recreated = it.directory.open_log("t" if recreate else "u", 0, UUID(int=6), now_ms=0)
+        it.fs.gate.set()
+        await wait_until(lambda: not it.flusher.is_flushing(it.log))
+        assert it.failures == []
+        assert done == []
+        assert not it.fs.is_dir(f"{DIRECTORY}/t-0-delete")
+        recreated.append_as_leader(batch(), leader_epoch=0, now_ms=0)
+        assert await it.flusher.flush(recreated) == 1
+
+
+async def test_a_truncation_during_an_fsync_is_not_taken_for_flushed() -> None:
+    async with flushing() as it:
+        it.log.append_as_leader(batch(), leader_epoch=0, now_ms=0)
+        it.fs.gate.clear()
+        flush = asyncio.create_task(it.flusher.flush(it.log))
+        await wait_until(lambda: it.fs.syncs)
+        it.fs.gate.set()
+        it.log.truncate_to(1)
+        it.log.append_as_leader(batch(), leader_epoch=1, now_ms=0)
+        assert await flush < 2
+
+
+async def test_stop_waits_for_what_runs_and_starts_nothing() -> None:
+    async with flushing() as it:
+        it.fs.gate.clear()
+        done: list[int] = []
+        it.flusher.request(it.log, done.append)
+        await wait_until(lambda: it.fs.syncs)
+        it.flusher.request(it.log, done.append)
+        stopping = asyncio.create_task(it.flusher.stop())
+        await asyncio.sleep(0.01)
+        assert not stopping.done()
+        it.fs.gate.set()
+        await stopping
+        assert done == [1]
+        it.flusher.request(it.log, done.append)
+        assert not it.flusher.is_flushing(it.log)

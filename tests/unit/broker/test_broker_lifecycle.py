@@ -1,0 +1,294 @@
+"""A broker's life: registration, the lease, fencing, coming back, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from broker_kit import FakeClock, server_config, wait_until
+
+from replog.broker.lifecycle import BrokerLifecycle, BrokerState
+from replog.controller.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    RegisterBroker,
+    RegisterBrokerResponse,
+    ReplicaEnd,
+    ReportReplicas,
+    ReportReplicasResponse,
+)
+from replog.errors import (
+    BrokerIdNotRegisteredError,
+    DuplicateBrokerRegistrationError,
+    InconsistentClusterIdError,
+    InvalidRequestError,
+    RequestTimedOutError,
+    StaleBrokerEpochError,
+)
+
+SESSION_MS = 9_000
+INCARNATION, DIRECTORY_ID = UUID(int=11), UUID(int=12)
+
+
+def running(*, fenced: bool = False, stop: bool = False, offset: int = 0) -> HeartbeatResponse:
+    return HeartbeatResponse(is_caught_up=True, is_fenced=fenced, should_shut_down=stop, metadata_offset=offset)
+
+
+class FakeController:
+    """Answers what a test says, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.register: Callable[[RegisterBroker], Any] = lambda _: RegisterBrokerResponse(40)
+        self.heartbeat: Callable[[Heartbeat], Any] = lambda _: running()
+        self.silent = False
+
+    async def send(self, request: Any, answer: type, *, timeout_ms: int) -> Any:
+        self.requests.append(request)
+        while self.silent:
+            await asyncio.sleep(0.001)
+        outcome = self._outcome(request)
+        if isinstance(outcome, Exception):
+            raise outcome
+        assert isinstance(outcome, answer)
+        return outcome
+
+    def _outcome(self, request: Any) -> Any:
+        match request:
+            case RegisterBroker():
+                return self.register(request)
+            case Heartbeat():
+                return self.heartbeat(request)
+            case _:
+                return ReportReplicasResponse()
+
+    def sent(self, cls: type) -> list[Any]:
+        return [request for request in self.requests if type(request) is cls]
+
+
+class Life:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.controller = FakeController()
+        self.failures: list[BaseException] = []
+        self.applied = 0
+        self.awaited: tuple[ReplicaEnd, ...] = ()
+        self.lifecycle = BrokerLifecycle(
+            config=server_config(
+                broker_session_timeout_ms=SESSION_MS, broker_heartbeat_interval_ms=2_000, broker_rack="r"
+            ),
+            cluster_id="c",
+            incarnation_id=INCARNATION,
+            directory_id=DIRECTORY_ID,
+            previous_broker_epoch=31,
+            host="h",
+            port=9,
+            channel=self.controller,  # type: ignore[arg-type]
+            clock=self.clock,
+            metadata_offset=lambda: self.applied,
+            applied_offset=lambda: self.applied,
+            awaited_ends=lambda: self.awaited,
+            on_failure=self.failures.append,
+        )
+
+    async def beat(self) -> Heartbeat:
+        """One more heartbeat."""
+        before = len(self.controller.sent(Heartbeat))
+        self.lifecycle.hurry()
+        await wait_until(lambda: len(self.controller.sent(Heartbeat)) > before)
+        await asyncio.sleep(0)
+        request: Heartbeat = self.controller.sent(Heartbeat)[before]
+        return request
+
+
+@contextlib.asynccontextmanager
+async def life(*, start: bool = True) -> AsyncIterator[Life]:
+    it = Life()
+    if start:
+        it.lifecycle.start()
+        await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
+    yield it
+    await it.lifecycle.stop()
+
+
+# ---- registration --------------------------------------------------------------------------------------------------------
+
+
+async def test_it_registers_is_unfenced_and_serves() -> None:
+    async with life(start=False) as it:
+        assert it.lifecycle.state is BrokerState.STARTING
+        assert it.lifecycle.refuses_because() == "the broker is starting"
+        it.lifecycle.start()
+        await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
+        assert it.lifecycle.broker_epoch == 40
+        assert it.lifecycle.refuses_because() is None
+        assert it.controller.sent(RegisterBroker) == [
+            RegisterBroker(1, "c", INCARNATION, "h", 9, (DIRECTORY_ID,), "r", previous_broker_epoch=31)
+        ]
+        assert it.controller.sent(Heartbeat)[0] == Heartbeat(1, 40, 0)
+
+
+async def test_while_it_is_fenced_it_asks_often() -> None:
+    async with life(start=False) as it:
+        it.controller.heartbeat = lambda _: running(fenced=True)
+        it.lifecycle.start()
+        await wait_until(lambda: len(it.controller.sent(Heartbeat)) >= 3)
+        assert it.lifecycle.state is BrokerState.FENCED
+        it.applied = 7
+        it.controller.heartbeat = lambda request: running(fenced=request.metadata_offset < 7)
+        await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
+
+
+async def test_another_process_with_the_id_is_waited_for() -> None:
+    """It may be about to die: its session ends, or the operator notices the warning."""
+    outcomes = [DuplicateBrokerRegistrationError("alive"), RegisterBrokerResponse(41)]
+    it = Life()
+    it.lifecycle._config = server_config(broker_heartbeat_interval_ms=100, broker_session_timeout_ms=SESSION_MS)
+    it.controller.register = lambda _: outcomes.pop(0)
+    it.lifecycle.start()
+    await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
+    assert it.lifecycle.broker_epoch == 41
+    await it.lifecycle.stop()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InconsistentClusterIdError("another cluster"),
+        InvalidRequestError("the directory was copied"),
+        RequestTimedOutError("no controller"),
+    ],
+)
+async def test_a_registration_that_is_refused_ends_the_node(error: Exception) -> None:
+    async with life(start=False) as it:
+        it.controller.register = lambda _: error
+        it.lifecycle.start()
+        await wait_until(lambda: it.failures)
+        assert it.failures == [error]
+
+
+@pytest.mark.parametrize("error", [StaleBrokerEpochError("another"), BrokerIdNotRegisteredError("who?")])
+async def test_an_incarnation_that_was_forgotten_registers_again(error: Exception) -> None:
+    async with life() as it:
+        it.controller.register = lambda _: RegisterBrokerResponse(50)
+        it.controller.heartbeat = lambda request: running() if request.broker_epoch == 50 else error
+        await it.beat()
+        await wait_until(lambda: it.lifecycle.broker_epoch == 50)
+        await wait_until(lambda: it.controller.sent(Heartbeat)[-1].broker_epoch == 50)
+        first, second = it.controller.sent(RegisterBroker)
+        assert first == second, "the same incarnation: nothing was lost in between"
+
+
+async def test_a_bug_is_not_swallowed() -> None:
+    async with life() as it:
+        it.controller.heartbeat = lambda _: KeyError("bug")
+        await it.beat()
+        await wait_until(lambda: it.failures)
+        assert isinstance(it.failures[0], KeyError)
+
+
+# ---- the lease -----------------------------------------------------------------------------------------------------------
+
+
+async def test_silence_ends_the_lease_and_an_answer_renews_it() -> None:
+    async with life() as it:
+        it.clock.monotonic_ms += SESSION_MS - 1
+        assert it.lifecycle.refuses_because() is None
+        it.clock.monotonic_ms += 1
+        assert it.lifecycle.refuses_because() == "cut off from the controller for 9000 ms"
+        await it.beat()
+        assert it.lifecycle.refuses_because() is None
+
+
+async def test_the_lease_counts_from_the_question() -> None:
+    """The controller cannot have given it earlier, but much earlier than the answer arrived."""
+    async with life() as it:
+        it.controller.silent = True
+        it.lifecycle.hurry()
+        await wait_until(lambda: len(it.controller.sent(Heartbeat)) == 2)
+        it.clock.monotonic_ms += 5_000
+        it.controller.silent = False
+        await asyncio.sleep(0.01)
+        it.clock.monotonic_ms += SESSION_MS - 5_000
+        assert it.lifecycle.refuses_because() is not None
+
+
+async def test_an_answer_counts_once_what_it_knew_is_applied() -> None:
+    """What this broker missed may have taken its leaderships: it serves nothing before it knows."""
+    async with life() as it:
+        it.clock.monotonic_ms += SESSION_MS
+        it.controller.heartbeat = lambda _: running(offset=17)
+        await it.beat()
+        assert it.lifecycle.refuses_because() == "catching up with the metadata after 9000 ms without the controller"
+        it.applied = 16
+        assert it.lifecycle.refuses_because() is not None
+        it.applied = 17
+        assert it.lifecycle.refuses_because() is None
+
+
+async def test_a_failed_heartbeat_is_repeated_and_renews_nothing() -> None:
+    async with life() as it:
+        it.controller.heartbeat = lambda _: RequestTimedOutError("no controller")
+        it.clock.monotonic_ms += SESSION_MS
+        before = len(it.controller.sent(Heartbeat))
+        it.lifecycle.hurry()
+        await wait_until(lambda: len(it.controller.sent(Heartbeat)) >= before + 2)
+        assert it.lifecycle.refuses_because() is not None
+        assert it.failures == []
+
+
+# ---- reports, hurry --------------------------------------------------------------------------------------------------------
+
+
+async def test_awaited_ends_are_told_with_every_heartbeat() -> None:
+    async with life() as it:
+        it.awaited = (ReplicaEnd(UUID(int=1), 0, 3, 10),)
+        for _ in range(2):
+            await it.beat()
+        await wait_until(lambda: len(it.controller.sent(ReportReplicas)) >= 2)
+        assert it.controller.sent(ReportReplicas)[0] == ReportReplicas(1, 40, it.awaited)
+
+
+async def test_hurry_during_a_heartbeat_is_not_lost() -> None:
+    async with life() as it:
+        it.controller.silent = True
+        it.lifecycle.hurry()
+        await wait_until(lambda: len(it.controller.sent(Heartbeat)) == 2)
+        it.lifecycle.hurry()  # this one has left already
+        it.controller.silent = False
+        await wait_until(lambda: len(it.controller.sent(Heartbeat)) == 3)
+
+
+# ---- leaving -------------------------------------------------------------------------------------------------------------
+
+
+async def test_controlled_shutdown_waits_for_the_controller() -> None:
+    async with life() as it:
+        leaving = asyncio.create_task(it.lifecycle.controlled_shutdown(5))
+        await wait_until(lambda: it.controller.sent(Heartbeat)[-1].want_shut_down)
+        assert not leaving.done()
+        it.controller.heartbeat = lambda _: running(fenced=True, stop=True)
+        assert await leaving
+        assert it.lifecycle.state is BrokerState.SHUTTING_DOWN
+
+
+async def test_controlled_shutdown_does_not_wait_for_ever() -> None:
+    async with life() as it:
+        assert not await it.lifecycle.controlled_shutdown(0.02)
+
+
+async def test_a_broker_that_never_registered_has_nothing_to_hand_over() -> None:
+    async with life(start=False) as it:
+        assert not await it.lifecycle.controlled_shutdown(5)
+
+
+async def test_a_broker_that_was_replaced_meanwhile_may_stop() -> None:
+    async with life() as it:
+        it.controller.heartbeat = lambda _: StaleBrokerEpochError("another incarnation")
+        it.lifecycle.state = BrokerState.SHUTTING_DOWN
+        assert await it.lifecycle.controlled_shutdown(5)
+        assert len(it.controller.sent(RegisterBroker)) == 1

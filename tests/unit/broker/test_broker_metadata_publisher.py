@@ -1,0 +1,144 @@
+"""Committed records become images; the first one that counts knows this process."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+from broker_kit import TOPIC, TOPIC_ID, registered, topic
+
+from replog.broker.metadata_publisher import MetadataPublisher, cluster_metadata
+from replog.controller.messages import CommittedRecords
+from replog.metadata.delta import LocalChanges
+from replog.metadata.image import MetadataImage
+from replog.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    ResourceType,
+)
+from replog.rpc.messages import BrokerInfo, ConfigEntry, PartitionInfo, TopicInfo
+
+THIS_PROCESS = UUID(int=999)
+
+
+class Subscriber:
+    def __init__(self) -> None:
+        self.calls: list[tuple[MetadataImage, LocalChanges, tuple[int, ...]]] = []
+        self.publisher = MetadataPublisher(1, THIS_PROCESS, lambda *call: self.calls.append(call))
+        self.end_offset = 0
+
+    def commit(self, *records: MetadataRecord) -> None:
+        self.replay(*records)
+        self.publisher.on_caught_up()
+
+    def replay(self, *records: MetadataRecord) -> None:
+        base_offset, self.end_offset = self.end_offset, self.end_offset + len(records)
+        self.publisher.on_committed(CommittedRecords(base_offset, self.end_offset, 1, records))
+
+
+def this_process() -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(1, THIS_PROCESS, 40, "h", 9, (UUID(int=51),))
+
+
+def test_nothing_is_published_before_this_process_is_registered() -> None:
+    """The past would have an earlier incarnation lead: an old leader epoch is never resumed."""
+    it = Subscriber()
+    it.commit(registered(1), *topic())
+    it.commit(registered(2))
+    assert it.calls == []
+    assert not it.publisher.is_open
+    assert it.publisher.image.end_offset == 4, "the image is there, for heartbeats and metadata requests"
+    it.commit(this_process())
+    assert it.publisher.is_open
+    ((image, changes, brokers),) = it.calls
+    assert image.end_offset == 5
+    assert [local.partition_id for local in changes.leaders] == [0]
+    assert changes.followers == changes.deletes == ()
+    assert brokers == (1, 2)
+
+
+def test_the_first_image_tells_leaders_and_followers_apart() -> None:
+    it = Subscriber()
+    it.commit(this_process(), *topic((1, 2), leader=2), *topic((2, 3), leader=2, name="u", topic_id=UUID(int=101)))
+    ((_, changes, _),) = it.calls
+    assert changes.leaders == ()
+    assert [local.topic_name for local in changes.followers] == [TOPIC]
+
+
+def test_after_that_only_changes_are_published() -> None:
+    it = Subscriber()
+    it.commit(this_process(), *topic())
+    it.commit(*topic(name="u", topic_id=UUID(int=101)))
+    _, changes, brokers = it.calls[1]
+    assert [local.topic_name for local in changes.leaders] == ["u"]
+    assert brokers == ()
+
+
+def test_batches_that_are_handed_over_together_are_one_image() -> None:
+    it = Subscriber()
+    it.replay(this_process())
+    it.replay(*topic())
+    it.publisher.on_caught_up()
+    it.publisher.on_caught_up()  # nothing new
+    assert len(it.calls) == 1
+    assert it.publisher.image.end_offset == 3
+
+
+async def test_watchers_are_told_now_and_after_changes_merged() -> None:
+    it = Subscriber()
+    seen: list[int] = []
+
+    async def watch() -> None:
+        async for _ in it.publisher.changes():
+            seen.append(it.publisher.image.end_offset)
+
+    task = asyncio.create_task(watch())
+    await asyncio.sleep(0)
+    assert seen == [0]
+    it.commit(registered(2))
+    it.commit(registered(3))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert seen == [0, 2]
+    it.publisher.notify()  # a new controller, say
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert seen == [0, 2, 2]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_what_clients_see() -> None:
+    it = Subscriber()
+    it.commit(
+        registered(2),
+        registered(1, fenced=True),
+        *topic((1, 2), isr=(2,), leader=2, leader_epoch=3),
+        ConfigRecord(ResourceType.TOPIC, TOPIC, "retention.ms", "5"),
+    )
+    it.commit(BrokerRegistrationChangeRecord(2, 102, in_controlled_shutdown=True))
+    seen = cluster_metadata(it.publisher.image, cluster_id="c", topics=(), controller_id=2, controller_epoch=8)
+    assert (seen.cluster_id, seen.metadata_offset, seen.controller_id, seen.controller_epoch) == ("c", 6, 2, 8)
+    assert seen.brokers == (
+        BrokerInfo(1, "127.0.0.1", 9001, 101, fenced=True),
+        BrokerInfo(2, "127.0.0.1", 9002, 102, fenced=True),  # leaving: not to be used either
+    )
+    assert seen.topics == (
+        TopicInfo(TOPIC, TOPIC_ID, (PartitionInfo(0, 2, 3, 0, (1, 2), (2,)),), (ConfigEntry("retention.ms", "5"),)),
+    )
+
+
+def test_topics_that_are_asked_for_and_unknown_are_left_out() -> None:
+    it = Subscriber()
+    it.commit(*topic(), *topic(name="u", topic_id=UUID(int=101)))
+
+    def names(*asked: str) -> list[str]:
+        metadata = cluster_metadata(
+            it.publisher.image, cluster_id="c", topics=asked, controller_id=-1, controller_epoch=-1
+        )
+        return [found.name for found in metadata.topics]
+
+    assert names() == [TOPIC, "u"]
+    assert names("u", "nope") == ["u"]

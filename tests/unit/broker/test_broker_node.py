@@ -1,0 +1,415 @@
+"""One node, whole: its server, its quorum of one, its broker; how it starts, ends, and does not go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from broker_kit import batch, wait_until
+
+from replog.broker import node as node_module
+from replog.broker.config import ServerConfig
+from replog.broker.node import Node
+from replog.controller.messages import AlterConfigs, ConfigEntry, CreateTopics, DeleteTopics, NewTopic
+from replog.errors import (
+    ConfigError,
+    CorruptCheckpointError,
+    DirectoryLockedError,
+    ErrorCode,
+    InconsistentClusterIdError,
+    NotControllerError,
+    ReplogError,
+    RequestTimedOutError,
+    StorageError,
+    UnsupportedVersionError,
+)
+from replog.metadata.records import ResourceType
+from replog.rpc.grpc_transport import GrpcConnection, GrpcTransport, client_hello
+from replog.rpc.messages import (
+    LATEST_TIMESTAMP,
+    DescribeNodeRequest,
+    FetchPartition,
+    FetchRequest,
+    Hello,
+    InitProducerIdRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResult,
+    TopicInfo,
+)
+from replog.testing import Operation, SimulatedFileSystem
+from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OsFileSystem, OpenMode, read_clean_shutdown
+
+
+def config(directory: str = "/data", **values: object) -> ServerConfig:
+    named = {name.replace("_", "."): value for name, value in values.items()}
+    return ServerConfig.from_mapping(
+        {"node.id": 1, "log.dirs": [directory], "cluster.id": "c", "listeners": ["127.0.0.1:0"], **named}
+    )
+
+
+class Running:
+    """A node and a client of it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.connection: GrpcConnection = GrpcTransport().connect(node.address, purpose="test")
+
+    async def create(self, name: str = "t") -> TopicInfo:
+        response = await self.connection.controller_call(CreateTopics((NewTopic(name, 1, 1),)), timeout_ms=5000)
+        assert response.topics[0].error is ErrorCode.NONE, response  # type: ignore[union-attr]
+        return await self.topic(name)
+
+    async def topic(self, name: str = "t") -> TopicInfo:
+        metadata = await self.connection.call(MetadataRequest((name,)), timeout_ms=5000)
+        (found,) = metadata.topics  # type: ignore[union-attr]
+        return found
+
+    async def produce(self, topic: TopicInfo, *, acks: int = -1, timeout_s: float = 5) -> ProduceResult:
+        stream = await self.connection.open_produce(client_hello("c", "test"))
+        try:
+            partition = ProducePartition(topic.topic_id, 0)
+            await stream.send(ProduceRequest(1, 5000, acks, (partition,), (batch(),)))
+            ((response,),) = (await asyncio.wait_for(stream.receive(), timeout_s),)
+            return response.results[0]
+        finally:
+            await stream.close()
+
+    async def fetch(self, topic: TopicInfo) -> int:
+        """Bytes from the start."""
+        stream = await self.connection.open_fetch(client_hello("c", "test"))
+        try:
+            partition = FetchPartition(topic.topic_id, 0, 0)
+            await stream.send(FetchRequest(1, 5000, -1, -1, 100, 1, 1 << 20, (partition,)))
+            return len((await stream.receive()).batches[0])
+        finally:
+            await stream.close()
+
+
+@contextlib.asynccontextmanager
+async def node(fs: FileSystem, configuration: ServerConfig | None = None) -> AsyncIterator[Running]:
+    started = await Node.start(configuration or config(), fs=fs)
+    it = Running(started)
+    try:
+        async with asyncio.timeout(10):
+            await started.wait_until_ready()
+            yield it
+    finally:
+        await it.connection.close()
+        with contextlib.suppress(StorageError):
+            await started.stop()
+
+
+def marker(fs: FileSystem, directory: str = "/data") -> int | None:
+    """The broker epoch in the clean-shutdown marker; None without one."""
+    found = read_clean_shutdown(fs, f"{directory}/{CLEAN_SHUTDOWN_FILE}")
+    return None if found is None else found.broker_epoch
+
+
+# ---- the whole way -----------------------------------------------------------------------------------------------------
+
+
+async def test_create_produce_fetch_restart() -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs) as it:
+        topic = await it.create()
+        assert [(await it.produce(topic)).base_offset for _ in range(3)] == [0, 1, 2]
+        assert await it.fetch(topic) == 3 * len(batch())
+        epoch = it.node._lifecycle.broker_epoch
+    assert marker(fs) == epoch
+    async with node(fs) as it:
+        assert marker(fs) is None, "a crash from here on is an unclean stop"
+        again = await it.topic()
+        assert again.topic_id == topic.topic_id
+        assert again.partitions[0].leader_epoch > topic.partitions[0].leader_epoch, "an epoch is never resumed"
+        assert (await it.produce(again)).base_offset == 3
+
+
+async def test_an_abort_is_an_unclean_stop_and_loses_nothing_that_was_acknowledged() -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs) as it:
+        topic = await it.create()
+        await it.produce(topic)
+        await it.node.abort()
+        assert marker(fs) is None
+    async with node(fs) as it:
+        await wait_until(lambda: it.node._manager.replicas)
+        assert (await it.produce(topic)).base_offset == 1
+
+
+async def test_all_that_clients_ask() -> None:
+    async with node(SimulatedFileSystem()) as it:
+        topic = await it.create()
+        await it.produce(topic)
+        call = it.connection.call
+        asked = ListOffsetsRequest((ListOffsetsPartition(topic.topic_id, 0, LATEST_TIMESTAMP),))
+        assert (await call(asked, timeout_ms=5000)).results[0].offset == 1  # type: ignore[union-attr]
+        ids = [(await call(InitProducerIdRequest(), timeout_ms=5000)).producer_id for _ in range(3)]  # type: ignore[union-attr]
+        assert len(set(ids)) == 3
+        described = await call(DescribeNodeRequest(), timeout_ms=5000)
+        assert (described.node_id, described.state, described.quorum_role) == (1, "running", "Leader")  # type: ignore[union-attr]
+        assert [replica.high_watermark for replica in described.replicas] == [1]  # type: ignore[union-attr]
+        altered = AlterConfigs(ResourceType.TOPIC, "t", (ConfigEntry("retention.ms", "5"),))
+        await it.connection.controller_call(altered, timeout_ms=5000)
+        await it.connection.controller_call(DeleteTopics(("t",)), timeout_ms=5000)
+        await wait_until(lambda: not it.node._manager.replicas)
+        assert (await it.produce(topic)).error is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_the_watch_tells_a_new_topic() -> None:
+    async with node(SimulatedFileSystem()) as it:
+        watch = it.connection.watch_metadata(MetadataRequest(watch=True))
+        names = [topic.name for topic in (await anext(watch)).topics]
+        assert names == []
+        await it.create()
+        while names != ["t"]:
+            names = [topic.name for topic in (await anext(watch)).topics]
+
+
+# ---- who may talk to it ------------------------------------------------------------------------------------------------
+
+
+async def test_another_clusters_client_is_refused() -> None:
+    async with node(SimulatedFileSystem()) as it:
+        with pytest.raises(InconsistentClusterIdError, match="belongs to cluster c, the caller to cluster other"):
+            await it.connection.call(MetadataRequest(), timeout_ms=5000, cluster_id="other")
+        with pytest.raises(InconsistentClusterIdError):
+            await it.connection.controller_call(DeleteTopics(()), timeout_ms=5000, cluster_id="other")
+        with pytest.raises(InconsistentClusterIdError):
+            await it.connection.open_produce(client_hello("other", "x"))
+        with pytest.raises(UnsupportedVersionError, match="speaks API versions 1 to 1, the other side 2 to 3"):
+            await it.connection.open_fetch(Hello("c", -1, UUID(int=0), "x", 2, 3))
+
+
+# ---- starting ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_taken_port_leaves_the_directory_free() -> None:
+    async with node(SimulatedFileSystem()) as it:
+        fs = SimulatedFileSystem()
+        with pytest.raises(ConfigError, match="cannot listen"):
+            await Node.start(config(listeners=[it.node.address]), fs=fs)
+        async with node(fs):
+            pass
+
+
+async def test_a_directory_is_used_once() -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs):
+        with pytest.raises(DirectoryLockedError):
+            await Node.start(config(), fs=fs)
+
+
+async def test_a_damaged_vote_stops_the_start_and_leaves_the_directory_and_the_port_free() -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs) as it:
+        port = it.node.address
+    path = "/data/__cluster_metadata-0/quorum-state"
+    file = fs.open(path, OpenMode.WRITE)
+    content = file.pread(1000, 0)
+    file.pwrite((b"#",), 0)
+    file.close()
+    for _ in range(2):
+        with pytest.raises(CorruptCheckpointError):
+            await Node.start(config(listeners=[port]), fs=fs)
+    file = fs.open(path, OpenMode.WRITE)
+    file.pwrite((content,), 0)
+    file.close()
+    async with node(fs, config(listeners=[port])):
+        pass
+
+
+async def test_a_request_never_meets_half_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers knock as soon as the port is there."""
+    bind = node_module.bind
+    knocking: list[asyncio.Task[object]] = []
+
+    def knock_at_once(handlers: Node, host: str, port: int) -> object:
+        server = bind(handlers, host, port)
+        connection = GrpcTransport().connect(f"127.0.0.1:{server.port}", purpose="test")
+
+        async def knock() -> object:
+            try:
+                return await connection.call(DescribeNodeRequest(), timeout_ms=5000)
+            finally:
+                await connection.close()
+
+        knocking.append(asyncio.create_task(knock()))
+        return server
+
+    monkeypatch.setattr(node_module, "bind", knock_at_once)
+    async with node(SimulatedFileSystem()):
+        assert await knocking[0] is not None
+
+
+# ---- ending ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_stop_leaves_no_task_and_no_file(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    async with node(OsFileSystem(), config(str(tmp_path))) as it:
+        topic = await it.create()
+        await it.produce(topic)
+        assert open_files(tmp_path)
+    assert open_files(tmp_path) == []
+    gc.collect()
+    await wait_until(lambda: not asyncio.all_tasks() - before)
+
+
+def open_files(directory: Path) -> list[str]:
+    links = []
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(link))
+    return [link for link in links if link.startswith(str(directory))]
+
+
+async def test_stop_may_be_called_by_everybody() -> None:
+    async with node(SimulatedFileSystem()) as it:
+        await asyncio.gather(it.node.stop(), it.node.stop(), it.node.abort())
+        await it.node.wait_closed()
+        await it.node.stop()
+
+
+async def fail_the_disk(it: Running, fs: SimulatedFileSystem) -> None:
+    topic = await it.create()
+    fs.faults.fail_next(Operation.SYNC, path_part="t-0/")
+    with pytest.raises((ReplogError, TimeoutError)):
+        await it.produce(topic, timeout_s=0.5)
+
+
+async def fail_the_metadata_log(it: Running, fs: SimulatedFileSystem) -> None:
+    fs.faults.fail_next(Operation.SYNC, path_part="__cluster_metadata-0/")
+    with pytest.raises((ReplogError, TimeoutError)):
+        await asyncio.wait_for(it.create(), 0.5)
+
+
+async def fail_a_checkpoint(it: Running, fs: SimulatedFileSystem) -> None:
+    fs.faults.fail_next(Operation.CREATE, path_part="replication-offset-checkpoint")
+    it.node._manager.driver.submit(it.node._manager.checkpoint_high_watermarks)
+
+
+async def break_a_driver(it: Running, fs: SimulatedFileSystem) -> None:
+    it.node._manager.driver.submit(lambda: [][1])
+
+
+async def break_a_timer(it: Running, fs: SimulatedFileSystem) -> None:
+    it.node._fail(ValueError("bug"))
+
+
+@pytest.mark.parametrize(
+    "fail", [fail_the_disk, fail_the_metadata_log, fail_a_checkpoint, break_a_driver, break_a_timer]
+)
+async def test_a_failure_ends_the_node_by_itself_and_without_a_marker(
+    fail: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs) as it:
+        await fail(it, fs)  # type: ignore[operator]
+        with pytest.raises((StorageError, IndexError, ValueError)):
+            await it.node.wait_closed()
+        assert it.node._ending is not None
+        await asyncio.wait([it.node._ending])
+        await it.node.stop()  # too late for an orderly one
+        assert marker(fs) is None
+        assert "the node stops" in caplog.text
+        with pytest.raises((StorageError, IndexError, ValueError)):
+            await it.node.wait_until_ready()
+    fs.faults.clear()
+    async with node(fs) as it:  # lock and port are free, what was acknowledged is there
+        await it.create("u")
+
+
+async def test_after_a_failure_nothing_is_acknowledged_any_more() -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs) as it:
+        topic = await it.create()
+        acknowledged = []
+        it.node._fail(ValueError("bug"))
+        partition = ProducePartition(topic.topic_id, 0)
+        request = ProduceRequest(1, 5000, 1, (partition,), (batch(),))
+        it.node._produce_path.submit(request, acknowledged.append)
+        with pytest.raises(ValueError, match="bug"):
+            await it.node.wait_closed()
+        await it.node.stop()
+        assert acknowledged == []
+
+
+async def test_a_log_that_cannot_be_closed_leaves_no_marker_and_says_so() -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs) as it:
+        topic = await it.create()
+        await it.produce(topic, acks=1)
+        fs.faults.fail_next(Operation.CREATE, path_part=".snapshot")
+        with pytest.raises(StorageError):
+            await it.node.stop()
+        with pytest.raises(StorageError):
+            await it.node.wait_closed()
+        assert marker(fs) is None
+    async with node(fs):
+        pass
+
+
+# ---- the marker ------------------------------------------------------------------------------------------------------------
+
+
+def broker_alone() -> ServerConfig:
+    """Its only controller is somewhere else, where nobody listens."""
+    return config(
+        process_roles=["broker"],
+        controller_quorum_voters="2@127.0.0.1:1",
+        initial_broker_registration_timeout_ms=60_000,
+    )
+
+
+async def test_a_stop_before_the_registration_keeps_the_promise_of_the_marker() -> None:
+    """Nothing was changed: the controller must not take the replicas out of their ISRs for it."""
+    fs = SimulatedFileSystem()
+    async with node(fs) as it:
+        epoch = it.node._lifecycle.broker_epoch
+    for _ in range(2):
+        unheard = await Node.start(broker_alone(), fs=fs)
+        await unheard.stop()
+        assert marker(fs) == epoch
+
+
+async def test_without_a_marker_there_is_no_promise_to_keep() -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs) as it:
+        await it.node.abort()
+    unheard = await Node.start(broker_alone(), fs=fs)
+    await unheard.stop()
+    assert marker(fs) == -1
+
+
+async def test_a_broker_that_is_not_the_controller_says_so() -> None:
+    unheard = await Node.start(broker_alone(), fs=SimulatedFileSystem())
+    it = Running(unheard)
+    try:
+        call = it.connection.controller_call
+        with pytest.raises(NotControllerError):
+            await call(CreateTopics(()), timeout_ms=5000, forwarded=True)
+        with pytest.raises(RequestTimedOutError, match="no controller answered CreateTopics"):
+            await call(CreateTopics(()), timeout_ms=200)
+        with pytest.raises(ReplogError, match="the broker is starting"):
+            await it.connection.call(InitProducerIdRequest(), timeout_ms=500)
+    finally:
+        await it.connection.close()
+        await unheard.stop()
+
+
+async def test_a_controller_alone_is_ready_when_it_has_started() -> None:
+    only = await Node.start(
+        config(process_roles=["controller"], controller_quorum_voters="1@127.0.0.1:1"), fs=SimulatedFileSystem()
+    )
+    await asyncio.wait_for(only.wait_until_ready(), 1)
+    await only.stop()

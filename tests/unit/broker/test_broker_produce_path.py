@@ -1,0 +1,273 @@
+"""Produce: what is appended, what is acknowledged and when, and what a client is told otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+from broker_kit import KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic
+
+from replog.broker import produce_path
+from replog.errors import ErrorCode, StorageError
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
+from replog.rpc.messages import ProducePartition, ProduceRequest, ProduceResponse
+from replog.testing import Operation
+
+BROKERS = (registered(1), registered(2), registered(3))
+
+
+async def one_replica(it: Rig) -> None:
+    await it.apply(*BROKERS, *topic())
+
+
+async def two_replicas(it: Rig) -> None:
+    await it.apply(*BROKERS, *topic((1, 2)))
+
+
+# ---- when it is acknowledged -------------------------------------------------------------------------------------------
+
+
+async def test_a_sole_replica_acknowledges_what_is_on_disk() -> None:
+    async with rig() as it:
+        await one_replica(it)
+        acknowledged = await it.produce(batch(b"a", b"b"))
+        assert (acknowledged.error, acknowledged.base_offset, acknowledged.leader_id) == (ErrorCode.NONE, 0, 1)
+        assert it.replica.log.flushed_offset == it.replica.high_watermark == 2
+        assert (await it.produce()).base_offset == 2
+
+
+async def test_a_sole_replica_whose_fsync_fails_acknowledges_nothing() -> None:
+    async with rig() as it:
+        await one_replica(it)
+        it.fs.faults.fail_next(Operation.SYNC, path_part=".log")
+        waiting = it.produce()
+        assert isinstance(await it.failure(), StorageError)
+        assert not waiting.done()
+        assert it.replica.high_watermark == 0
+
+
+async def test_a_replicated_partition_acknowledges_what_all_in_sync_replicas_have_without_an_fsync() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        waiting = it.produce()
+        it.fetch(0, replica_id=2)
+        await it.settle()
+        assert not waiting.done()
+        it.fetch(1, replica_id=2)
+        await it.settle()
+        assert (await waiting).error is ErrorCode.NONE
+        assert it.replica.log.flushed_offset == 0
+
+
+async def test_flush_policy_always_waits_for_every_disk() -> None:
+    async with rig(flush_policy="always") as it:
+        await two_replicas(it)
+        waiting = it.produce()
+        await it.flushed()
+        it.fetch(1, replica_id=2, flushed=0)
+        await it.settle()
+        assert not waiting.done(), "the follower has it, but not on disk"
+        it.fetch(1, replica_id=2, flushed=1)
+        assert (await waiting).error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_fewer_acks_wait_for_nobody(acks: int) -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        assert (await it.produce(acks=acks)).error is ErrorCode.NONE
+        assert it.replica.high_watermark == 0
+
+
+async def test_a_duplicate_is_acknowledged_with_its_original_and_not_earlier() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        data = batch(producer_id=5, base_sequence=0)
+        original, again = it.produce(data), it.produce(data)
+        await it.settle()
+        assert not original.done()
+        assert not again.done()
+        it.fetch(1, replica_id=2)
+        assert (await original) == (await again)
+        assert it.replica.log.log_end_offset == 1
+        assert (await it.produce(data)).base_offset == 0, "committed long ago: at once"
+
+
+async def test_all_partitions_of_a_request_are_answered_together() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="u", topic_id=UUID(int=101)))
+        answers: list[ProduceResponse] = []
+        partitions = (ProducePartition(TOPIC_ID, 0), ProducePartition(UUID(int=404), 0), ProducePartition(TOPIC_ID, 0))
+        it.produce_path.submit(ProduceRequest(8, 1000, -1, partitions, (batch(), batch(), batch())), answers.append)
+        await it.flushed()
+        (answer,) = answers
+        assert answer.correlation_id == 8
+        assert [(r.error, r.base_offset) for r in answer.results] == [
+            (ErrorCode.NONE, 0), (ErrorCode.UNKNOWN_TOPIC_ID, -1), (ErrorCode.NONE, 1),
+        ]  # fmt: skip
+
+
+async def test_a_request_for_nothing_is_answered_with_nothing() -> None:
+    async with rig() as it:
+        answers: list[ProduceResponse] = []
+        it.produce_path.submit(ProduceRequest(8, 1000, -1, (), ()), answers.append)
+        await it.settle()
+        assert answers == [ProduceResponse(8, ())]
+
+
+# ---- when it is not ------------------------------------------------------------------------------------------------------
+
+
+async def test_time_runs_out() -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        waiting = it.produce(timeout_ms=100)
+        await it.advance(99)
+        assert not waiting.done()
+        await it.advance(1)
+        result = await waiting
+        assert (result.error, result.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+        assert "may still commit" in result.message
+
+
+async def lose_leadership(it: Rig) -> None:
+    await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+
+
+async def lose_all_leaders(it: Rig) -> None:
+    await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=-1))
+
+
+async def delete_topic(it: Rig) -> None:
+    await it.apply(RemoveTopicRecord(TOPIC_ID))
+
+
+async def stop(it: Rig) -> None:
+    await it.manager.stop()
+
+
+@pytest.mark.parametrize("event", [lose_leadership, lose_all_leaders, delete_topic, stop])
+async def test_who_waits_is_told_when_the_leadership_ends(event: Callable[[Rig], Awaitable[None]]) -> None:
+    async with rig() as it:
+        await two_replicas(it)
+        waiting = [it.produce(), it.produce()]
+        await it.settle()
+        await event(it)
+        for result in await asyncio.gather(*waiting):
+            assert result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert it.produce_path._waiting == {}
+
+
+async def test_in_sync_replicas_that_are_lost_meanwhile_are_told() -> None:
+    async with rig(min_insync_replicas=2) as it:
+        await two_replicas(it)
+        waiting = it.produce()
+        await it.settle()
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1,)))
+        it.fetch(1, replica_id=2)
+        await it.settle()
+        assert not waiting.done(), "below min ISR nothing becomes visible"
+        assert (await it.produce()).error is ErrorCode.NOT_ENOUGH_REPLICAS
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1, 2)))
+        assert (await waiting).error is ErrorCode.NONE
+
+
+# ---- what is refused -----------------------------------------------------------------------------------------------------
+
+
+async def test_what_cannot_be_appended_changes_nothing() -> None:
+    async with rig(message_max_bytes=1000) as it:
+        await one_replica(it)
+        damaged = bytearray(batch(b"abc"))
+        damaged[-1] ^= 1
+        for data, error in [
+            (bytes(damaged), ErrorCode.CORRUPT_MESSAGE),
+            (batch()[:-1], ErrorCode.CORRUPT_MESSAGE),
+            (b"", ErrorCode.CORRUPT_MESSAGE),
+            (batch() + batch(), ErrorCode.INVALID_RECORD),
+            (batch(bytes(2000)), ErrorCode.MESSAGE_TOO_LARGE),
+            (batch(producer_id=5, base_sequence=7), ErrorCode.NONE),
+            (batch(producer_id=5, base_sequence=9), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ]:
+            result = await it.produce(data)
+            assert result.error is error, result
+            assert (result.message == "") == (error is ErrorCode.NONE)
+        assert it.replica.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("acks", [2, -2])
+async def test_there_are_no_such_acks(acks: int) -> None:
+    async with rig() as it:
+        await one_replica(it)
+        assert (await it.produce(acks=acks)).error is ErrorCode.INVALID_REQUIRED_ACKS
+
+
+async def test_a_leader_epoch_that_is_named_must_be_the_leaders() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic(leader_epoch=5))
+        assert (await it.produce(leader_epoch=4)).error is ErrorCode.FENCED_LEADER_EPOCH
+        assert (await it.produce(leader_epoch=6)).error is ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (await it.produce(leader_epoch=5)).error is ErrorCode.NONE
+
+
+async def test_who_does_not_lead_says_who_does() -> None:
+    async with rig() as it:
+        assert (await it.produce()).error is ErrorCode.UNKNOWN_TOPIC_ID
+        await it.apply(*BROKERS, *topic((1, 2), leader=2, leader_epoch=3))
+        result = await it.produce()
+        assert (result.error, result.leader_id, result.leader_epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, 3)
+        assert "broker 2 does" in result.message
+        await it.apply(*topic((2, 3), leader=3, name="u", topic_id=UUID(int=101)))
+        answers: list[ProduceResponse] = []
+        for partition in (ProducePartition(UUID(int=101), 0), ProducePartition(UUID(int=101), 1)):
+            it.produce_path.submit(ProduceRequest(1, 1, 1, (partition,), (batch(),)), answers.append)
+        await it.settle()
+        elsewhere, nowhere = (answer.results[0] for answer in answers)
+        assert (elsewhere.error, elsewhere.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 3)
+        assert nowhere.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_without_its_lease_a_leader_appends_nothing() -> None:
+    async with rig() as it:
+        await one_replica(it)
+        it.refused = "cut off from the controller"
+        result = await it.produce()
+        assert (result.error, result.message) == (ErrorCode.BROKER_NOT_AVAILABLE, "cut off from the controller")
+        assert it.replica.log.log_end_offset == 0
+
+
+async def test_the_waiting_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce_path, "MAX_WAITING_PRODUCES", 2)
+    async with rig() as it:
+        await two_replicas(it)
+        waiting = [it.produce(), it.produce()]
+        assert (await it.produce()).error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert it.replica.log.log_end_offset == 2
+        it.fetch(2, replica_id=2)
+        await asyncio.gather(*waiting)
+
+
+async def test_a_full_disk_stops_the_node_and_nobody_is_told_that_it_worked() -> None:
+    async with rig() as it:
+        await one_replica(it)
+        it.fs.capacity_bytes = it.fs.used_bytes()
+        waiting = it.produce(acks=1)
+        assert isinstance(await it.failure(), StorageError)
+        assert not waiting.done()
+        it.fs.capacity_bytes = None
+        later = it.produce(acks=1)
+        await asyncio.sleep(0.01)
+        assert not later.done()
+
+
+async def test_min_insync_replicas_may_be_raised_while_it_leads() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), isr=(1,)))
+        assert (await it.produce()).error is ErrorCode.NONE
+        await it.apply(ConfigRecord(ResourceType.TOPIC, TOPIC, "min.insync.replicas", "2"))
+        assert (await it.produce()).error is ErrorCode.NOT_ENOUGH_REPLICAS
+        await it.apply(ConfigRecord(ResourceType.TOPIC, TOPIC, "max.message.bytes", "100"))
+        assert (await it.produce(batch(bytes(100)), acks=1)).error is ErrorCode.MESSAGE_TOO_LARGE
+        assert KEY in it.manager.replicas

@@ -1,0 +1,398 @@
+"""Replicas follow the metadata: which logs there are, who leads, and what survives a change of role or a crash."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, server_config, topic, wait_until
+
+from replog.broker.replica_manager import METADATA_TOPIC_ID
+from replog.controller.messages import PartitionIsrResult, ReplicaEnd
+from replog.errors import ErrorCode, StorageError
+from replog.metadata.records import (
+    ConfigRecord,
+    LeaderRecoveryState,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+    ResourceType,
+)
+from replog.records import encode_batch
+from replog.replication.follower import Follower
+from replog.replication.follower_status import FollowerState
+from replog.replication.leader import Leader
+from replog.replication.messages import FetchAnswered
+from replog.testing import Operation, SimulatedFileSystem
+
+BROKERS = (registered(1), registered(2), registered(3))
+
+
+def stored(base_offset: int, *, epoch: int = 0, count: int = 1) -> bytes:
+    """As a leader stored it."""
+    return encode_batch([(1, None, b"v", ())] * count, base_offset=base_offset, partition_leader_epoch=epoch)
+
+
+def answer(it: Rig, data: bytes, *, high_watermark: int = 0, leader_end_offset: int = 10) -> None:
+    """The leader's answer to what the follower asks now."""
+    role = it.replica.role
+    assert isinstance(role, Follower)
+    position = role.fetch_position(it.clock.now_ms())
+    assert position is not None
+    it.manager.step_follower(
+        it.replica,
+        FetchAnswered(
+            position.fetch_offset, position.leader_epoch, ErrorCode.NONE, high_watermark, 0, leader_end_offset, len(data)
+        ),
+        data,
+    )
+
+
+async def on_driver(it: Rig, data: bytes, **known: int) -> None:
+    await it.manager.driver.call(lambda: answer(it, data, **known))
+
+
+async def lead(it: Rig) -> None:
+    await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+
+
+async def follow(it: Rig) -> None:
+    await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+
+
+# ---- roles -------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_metadata_makes_leaders_and_followers() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        assert isinstance(it.replica.role, Leader)
+        await follow(it)
+        assert isinstance(it.replica.role, Follower)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=-1))
+        assert it.replica.role is None
+        await lead(it)
+        assert it.replica.role.leader_epoch == 3
+        assert it.replica.log.last_epoch == 3, "an epoch is in the log before its first record"
+        assert it.replica.status().state == "leader"
+
+
+async def test_a_change_of_the_isr_leaves_a_follower_as_it_is() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2, 3), leader=2))
+        role = it.replica.role
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1, 2)))
+        assert it.replica.role is role
+
+
+async def test_the_high_watermark_survives_every_change_of_role() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        await on_driver(it, stored(0, count=3), high_watermark=2)
+        assert it.replica.high_watermark == 2
+        for change in (lead, follow, lead):
+            await change(it)
+            assert it.replica.high_watermark == 2
+
+
+async def test_a_former_leader_steps_nothing_any_more() -> None:
+    """What it asked for comes back later: flushes, answers of the controller, deadlines."""
+    async with rig(flush_policy="always") as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        it.produce()
+        await it.flushed()
+        old = it.replica.role
+        await follow(it)
+        await lead(it)
+        new = it.replica.role
+        assert isinstance(new, Leader)
+        assert new is not old
+        await it.manager.driver.call(
+            lambda: it.manager.handle_isr_answer(KEY, 1, PartitionIsrResult(*KEY, ErrorCode.NONE, 1, 0, 9, (1,)))
+        )
+        assert new.status().isr == (1, 2)
+        await it.advance(60_000)
+        assert it.replica.role is new
+
+
+async def test_a_flush_of_an_earlier_role_says_nothing_about_what_was_cut_since() -> None:
+    """The callback of an fsync runs after a truncation and an election: it must not vouch for other records."""
+    async with rig(flush_policy="always") as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        await on_driver(it, stored(0, count=5))
+        await it.flushed()
+
+        def cut_and_lead() -> None:
+            it.replica.log.truncate_to(0)
+            it.replica.log.append_as_follower(stored(0), now_ms=0)
+
+        it.manager.driver.submit(cut_and_lead)
+        it.submit(PartitionChangeRecord(0, TOPIC_ID, leader=1, isr=(1,)))
+        it.manager.driver.submit(lambda: it.manager._flushed(it.replica))
+        high_watermarks: list[int] = []
+        it.manager.driver.submit(lambda: high_watermarks.append(it.replica.high_watermark))
+        await wait_until(lambda: high_watermarks)
+        assert high_watermarks == [0]
+        await it.flushed()
+        assert it.replica.high_watermark == 1
+
+
+async def test_brokers_that_come_and_go_are_told_to_leaders() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), isr=(1,)))
+        await it.apply(registered(2, broker_epoch=500, fenced=True))
+        it.fetch(0, replica_id=2, broker_epoch=500)
+        await it.settle()
+        assert it.proposals == [], "fenced: the controller would refuse"
+        await it.apply(registered(2, broker_epoch=500))
+        it.fetch(0, replica_id=2, broker_epoch=500)
+        await it.settle()
+        (proposal,) = it.proposals
+        assert proposal.isr == ((1, -1), (2, 500))
+
+
+async def test_a_replica_that_falls_behind_is_proposed_out() -> None:
+    async with rig(replica_lag_time_max_ms=10_000) as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        waiting = it.produce()
+        await it.advance(20_001)
+        (proposal,) = it.proposals
+        assert proposal.isr == ((1, -1),)
+        result = PartitionIsrResult(*KEY, ErrorCode.NONE, 1, 0, 1, (1,))
+        it.manager.driver.submit(lambda: it.manager.handle_isr_answer(KEY, proposal.proposal_id, result))
+        assert (await waiting).error is ErrorCode.NONE
+        assert it.replica.log.flushed_offset == 1, "alone: what is acknowledged is on disk"
+
+
+async def test_deadlines_do_not_pile_up() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        for _ in range(300):
+            it.produce(timeout_ms=10)
+            await it.advance(20)
+            assert len(it.manager._deadlines) < 600
+        await it.advance(60_000)
+        assert len(it.manager._deadlines) <= 2
+
+
+# ---- following ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_follower_appends_and_takes_over_the_high_watermark() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        await on_driver(it, stored(0, count=3), high_watermark=7)
+        assert (it.replica.log.log_end_offset, it.replica.high_watermark) == (3, 3)
+
+
+async def test_damage_on_the_way_is_fetched_again() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        damaged = bytearray(stored(0))
+        damaged[-1] ^= 1
+        await on_driver(it, bytes(damaged), high_watermark=1)
+        assert it.replica.log.log_end_offset == 0
+        assert it.replica.status().state == f"follower, {FollowerState.BACKING_OFF.value}"
+        await it.advance(1_000)
+        await on_driver(it, stored(0), high_watermark=1)
+        assert it.replica.high_watermark == 1
+
+
+async def test_a_followers_disk_that_fails_stops_the_node() -> None:
+    """Also when it is a fetcher that waits for the result."""
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        it.fs.faults.fail_next(Operation.WRITE, path_part=f"{TOPIC}-0/")
+        with pytest.raises(StorageError):
+            await on_driver(it, stored(0))
+        assert isinstance(await it.failure(), StorageError)
+
+
+# ---- logs that come and go -------------------------------------------------------------------------------------------------
+
+
+async def test_a_deleted_topic_takes_its_log_with_it() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic())
+        await it.committed(1)
+        await it.apply(RemoveTopicRecord(TOPIC_ID))
+        assert it.manager.replicas == {}
+        assert not it.fs.is_dir(f"{DIRECTORY}/{TOPIC}-0")
+
+
+async def test_a_topic_deleted_and_created_again_in_one_image_starts_empty() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic())
+        await it.committed(3)
+        again = UUID(int=222)
+        await it.apply(RemoveTopicRecord(TOPIC_ID), *topic(topic_id=again))
+        assert list(it.manager.replicas) == [(again, 0)]
+        replica = it.manager.replicas[again, 0]
+        assert (replica.log.log_end_offset, replica.high_watermark) == (0, 0)
+
+
+async def test_a_topic_is_deleted_while_its_fsync_runs() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic())
+        for round_ in range(20):
+            waiting = it.produce()
+            await asyncio.sleep(0)
+            again = UUID(int=300 + round_)
+            it.submit(RemoveTopicRecord(next(iter(it.image.topics_by_id))), *topic(topic_id=again))
+            await it.settle()
+            if not waiting.done():
+                waiting.cancel()
+        await it.flushed()
+
+
+async def test_replicas_that_are_no_longer_ours_are_deleted_at_the_start() -> None:
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="u", topic_id=UUID(int=101)))
+        it.directory.open_log("__cluster_metadata", 0, METADATA_TOPIC_ID, now_ms=0)
+    async with rig(fs) as it:
+        it.submit(*BROKERS, *topic((1, 2), leader=2))
+        image = it.image
+        await it.manager.driver.call(lambda: it.manager.remove_strays(image))
+        assert sorted(it.directory.logs) == [("__cluster_metadata", 0), (TOPIC, 0)]
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------------
+
+
+async def test_changed_settings_reach_the_log() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic())
+        await it.apply(ConfigRecord(ResourceType.TOPIC, TOPIC, "segment.bytes", "2000000"))
+        assert it.replica.log.config.segment_bytes == 2_000_000
+        await it.apply(ConfigRecord(ResourceType.TOPIC, TOPIC, "segment.bytes", None))
+        assert it.replica.log.config.segment_bytes == it.config.log_segment_bytes
+
+
+async def test_a_changed_flush_policy_is_in_force_with_the_next_role() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        await it.apply(ConfigRecord(ResourceType.TOPIC, TOPIC, "flush.policy", "always"))
+        await follow(it)
+        await lead(it)
+        it.produce()
+        await it.flushed()
+        assert it.replica.log.flushed_offset == 1
+
+
+# ---- after a crash -----------------------------------------------------------------------------------------------------
+
+
+async def restarted(fs: SimulatedFileSystem, *, isr: tuple[int, ...]) -> None:
+    """A killed process's data: three records, nothing flushed, high watermark checkpoint says 3."""
+    it = Rig(server_config(), fs)
+    await it.apply(*BROKERS, *topic((1, 2), isr=isr, leader=2))
+    await on_driver(it, stored(0, count=3), high_watermark=3)
+    await it.manager.driver.call(it.manager.checkpoint_high_watermarks)
+    assert it.replica.log.flushed_offset == 0
+    await it.manager.driver.stop()
+    it.executor.shutdown()
+    fs.kill()
+
+
+async def test_a_recovered_log_vouches_for_nothing_that_is_not_on_disk() -> None:
+    fs = SimulatedFileSystem()
+    await restarted(fs, isr=(1, 2))
+    async with rig(fs, flush_policy="always") as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2, leader_epoch=1))
+        role = it.replica.role
+        assert isinstance(role, Follower)
+        assert it.replica.log.log_end_offset == 3
+        if it.replica.log.flushed_offset < 3:
+            assert role.fetch_position(it.clock.now_ms()) is None, "a fetch acknowledges what lies below its offset"
+        await it.flushed()
+        position = role.fetch_position(it.clock.now_ms())
+        assert position is not None
+        assert position.flushed_offset == 3
+
+
+async def test_a_leader_alone_after_a_crash_flushes_before_it_shows_more() -> None:
+    fs = SimulatedFileSystem()
+    await restarted(fs, isr=(1,))
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic((1, 2), isr=(1,), leader_epoch=1))
+        await it.flushed()
+        assert it.replica.log.flushed_offset == it.replica.high_watermark == 3
+
+
+async def test_a_high_watermark_checkpoint_above_what_the_log_holds_is_cut() -> None:
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic())
+        await it.committed(2)
+        it.directory.checkpoint_high_watermarks({(TOPIC, 0): 1000})
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        assert it.replica.high_watermark == 2
+
+
+async def test_without_a_checkpoint_the_high_watermark_starts_at_the_log_start() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        assert it.replica.high_watermark == 0
+
+
+# ---- checkpoints, retention, reports -----------------------------------------------------------------------------------
+
+
+async def test_checkpoints_are_read_back() -> None:
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic())
+        await it.committed(3)
+        it.manager.checkpoint_high_watermarks()
+        it.manager.checkpoint_recovery_points()
+        it.manager.checkpoint_log_start_offsets()
+        fs.kill()
+        it.has_failed = True  # killed: nothing of it is closed in order
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        assert it.replica.high_watermark == 3
+        assert it.replica.log.recovery.bytes_cut == 0
+
+
+async def test_retention_keeps_what_is_not_committed() -> None:
+    async with rig(message_max_bytes=20_000, log_segment_bytes=20_000, log_retention_ms=1_000) as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        for _ in range(4):
+            it.produce(batch(bytes(15_000)))
+        await it.settle()
+        it.clock.wall_clock_ms += 10_000_000
+        await it.manager.driver.call(it.manager.delete_old_segments)
+        assert it.replica.log.log_start_offset == 0
+        it.fetch(2, replica_id=2)
+        await it.settle()
+        await it.manager.driver.call(it.manager.delete_old_segments)
+        assert it.replica.log.log_start_offset == 2
+
+
+async def test_how_far_replicas_reach_is_told_when_the_controller_waits_for_it() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader_epoch=4))
+        it.produce()
+        await it.settle()
+        assert it.manager.awaited_ends() == ()
+        await it.apply(
+            PartitionChangeRecord(
+                0, TOPIC_ID, leader=-1, isr=(), elr=(), last_known_elr=(1, 2),
+                leader_recovery_state=LeaderRecoveryState.RECOVERED,
+            )
+        )  # fmt: skip
+        assert it.manager.awaited_ends() == (ReplicaEnd(TOPIC_ID, 0, 4, 1),)
+        assert it.manager.statuses()[0].state == "waiting for a leader"
+
+
+async def test_segments_that_are_full_are_flushed_beside_the_way() -> None:
+    async with rig(message_max_bytes=20_000, log_segment_bytes=20_000) as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        for _ in range(3):
+            it.produce(batch(bytes(15_000)), acks=1)
+            await it.settle()
+        await it.flushed()
+        assert it.replica.log.recovery_point >= 1
+

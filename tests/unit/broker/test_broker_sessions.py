@@ -1,0 +1,248 @@
+"""Data streams: what a client may have open is bounded, whatever it does or does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+from broker_kit import wait_until
+
+from replog.broker import sessions
+from replog.broker.sessions import REQUEST_OVERHEAD_BYTES, ByteCredits, FetchSession, ProduceSession
+from replog.rpc.messages import FetchRequest, FetchResponse, ProducePartition, ProduceRequest, ProduceResponse
+from replog.rpc.transport import ConnectionLostError
+
+LIMIT = 10 * REQUEST_OVERHEAD_BYTES
+
+
+class FakeStream:
+    """A client at the other end: sends what it is told to, reads when it is let."""
+
+    def __init__(self) -> None:
+        self.incoming: asyncio.Queue[Any] = asyncio.Queue()
+        self.received = 0
+        self.sent: list[Any] = []
+        self.reads = asyncio.Event()
+        self.reads.set()
+
+    async def receive(self) -> Any:
+        message = await self.incoming.get()
+        if isinstance(message, Exception):
+            raise message
+        self.received += 1
+        return message
+
+    async def send(self, message: Any) -> None:
+        await self.reads.wait()
+        self.sent.append(message)
+
+    async def close(self) -> None: ...
+
+
+class FakePath:
+    """Keeps requests until the test answers them."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[Any, Callable[[Any], None]]] = []
+
+    def submit(self, request: Any, answer: Callable[[Any], None]) -> None:
+        self.open.append((request, answer))
+
+    def answer(self, count: int = 1) -> None:
+        for _ in range(count):
+            request, answer = self.open.pop(0)
+            answer(ProduceResponse(request.correlation_id, ()))
+
+
+class Session:
+    def __init__(self, broker_credits: ByteCredits) -> None:
+        self.stream, self.path = FakeStream(), FakePath()
+        self.session = ProduceSession(self.stream, self.path, broker_credits)  # type: ignore[arg-type]
+        self.task = asyncio.create_task(self.session.run())
+
+    def send(self, count: int, *, acks: int = -1, size: int = 0) -> None:
+        for correlation_id in range(count):
+            partition = ProducePartition(UUID(int=1), 0)
+            self.stream.incoming.put_nowait(ProduceRequest(correlation_id, 1, acks, (partition,), (bytes(size),)))
+
+    @property
+    def answered(self) -> list[int]:
+        return [response.correlation_id for message in self.stream.sent for response in message]
+
+
+@contextlib.asynccontextmanager
+async def produce_session(broker_credits: ByteCredits | None = None) -> AsyncIterator[Session]:
+    it = Session(broker_credits or ByteCredits(1 << 30))
+    try:
+        yield it
+    finally:
+        it.task.cancel()
+        await asyncio.gather(it.task, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def small_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "STREAM_CREDIT_BYTES", LIMIT)
+
+
+async def quiet(values: Callable[[], Sequence[object]]) -> int:
+    """How many there are once nothing moves any more."""
+    seen = -1
+    while seen != len(values()):
+        seen = len(values())
+        for _ in range(20):
+            await asyncio.sleep(0)
+    return seen
+
+
+# ---- credits -----------------------------------------------------------------------------------------------------------
+
+
+async def test_credits_are_a_bound() -> None:
+    credits_ = ByteCredits(100)
+    await credits_.acquire(60)
+    waiting = [asyncio.create_task(credits_.acquire(40)), asyncio.create_task(credits_.acquire(40))]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [task.done() for task in waiting] == [True, False]
+    credits_.release(60)
+    await asyncio.wait_for(waiting[1], 1)
+
+
+async def test_one_request_above_the_limit_passes_alone() -> None:
+    credits_ = ByteCredits(100)
+    await asyncio.wait_for(credits_.acquire(500), 1)
+    small = asyncio.create_task(credits_.acquire(1))
+    await asyncio.sleep(0)
+    assert not small.done()
+    credits_.release(500)
+    await asyncio.wait_for(small, 1)
+
+
+async def test_a_waiter_that_left_does_not_take_the_wakeup_with_it() -> None:
+    credits_ = ByteCredits(100)
+    await credits_.acquire(100)
+    first, second = asyncio.create_task(credits_.acquire(50)), asyncio.create_task(credits_.acquire(50))
+    await asyncio.sleep(0)
+    credits_.release(100)
+    first.cancel()
+    await asyncio.wait_for(second, 1)
+
+
+# ---- produce -----------------------------------------------------------------------------------------------------------
+
+
+async def test_unanswered_requests_stop_the_reader() -> None:
+    async with produce_session() as it:
+        it.send(30)
+        assert await quiet(lambda: it.path.open) == 10
+        it.path.answer(3)
+        assert await quiet(lambda: it.path.open) == 10
+        assert it.answered == [0, 1, 2]
+
+
+async def test_the_bytes_of_records_count() -> None:
+    async with produce_session() as it:
+        it.send(30, size=4 * REQUEST_OVERHEAD_BYTES)
+        assert await quiet(lambda: it.path.open) == 2
+
+
+async def test_all_streams_share_the_brokers_credits() -> None:
+    shared = ByteCredits(12 * REQUEST_OVERHEAD_BYTES)
+    async with produce_session(shared) as one, produce_session(shared) as two:
+        one.send(30)
+        assert await quiet(lambda: one.path.open) == 10
+        two.send(30)
+        assert await quiet(lambda: two.path.open) == 2
+        one.path.answer(10)
+        assert await quiet(lambda: [*one.path.open, *two.path.open]) == 12
+
+
+async def test_answers_that_are_ready_together_leave_together() -> None:
+    async with produce_session() as it:
+        it.send(5)
+        await wait_until(lambda: len(it.path.open) == 5)
+        it.path.answer(5)
+        await wait_until(lambda: it.stream.sent)
+        assert [len(message) for message in it.stream.sent] == [5]
+
+
+async def test_acks_0_gets_no_answer() -> None:
+    async with produce_session() as it:
+        it.send(25, acks=0)
+        for _ in range(25):
+            await wait_until(lambda: it.path.open)
+            it.path.answer()
+        assert it.stream.sent == []
+
+
+@pytest.mark.parametrize("acks", [1, -1, 2, -2])
+async def test_any_other_acks_gets_one_even_if_there_is_no_such_acks(acks: int) -> None:
+    async with produce_session() as it:
+        it.send(1, acks=acks)
+        await wait_until(lambda: it.path.open)
+        it.path.answer()
+        await wait_until(lambda: it.answered == [0])
+
+
+async def test_a_client_that_reads_no_answers_is_not_read_from() -> None:
+    """Otherwise the answers would pile up for as long as it goes on to send."""
+    async with produce_session() as it:
+        it.stream.reads.clear()
+        it.send(100)
+        for _ in range(100):
+            await quiet(lambda: it.path.open)
+            if not it.path.open:
+                break
+            it.path.answer(len(it.path.open))
+        assert it.stream.received <= 11  # one more is held back before it is submitted
+        it.stream.reads.set()
+        await quiet(lambda: it.stream.sent)
+        while it.path.open:
+            it.path.answer(len(it.path.open))
+            await quiet(lambda: it.stream.sent)
+        assert it.answered == list(range(100))
+
+
+async def test_the_end_of_a_stream_ends_its_session() -> None:
+    async with produce_session() as it:
+        it.stream.incoming.put_nowait(ConnectionLostError("gone"))
+        with pytest.raises(ConnectionLostError):
+            await asyncio.wait_for(it.task, 1)
+
+
+async def test_what_a_dead_session_held_comes_back_to_the_broker() -> None:
+    shared = ByteCredits(2 * REQUEST_OVERHEAD_BYTES)
+    async with produce_session(shared) as dead, produce_session(shared) as alive:
+        dead.send(2)
+        await wait_until(lambda: len(dead.path.open) == 2)
+        dead.stream.incoming.put_nowait(ConnectionLostError("gone"))
+        await asyncio.wait([dead.task])
+        alive.send(1)
+        dead.path.answer(2)
+        await wait_until(lambda: alive.path.open)
+        assert isinstance(dead.task.exception(), ConnectionLostError)
+
+
+# ---- fetch ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_has_a_bounded_number_of_open_fetches() -> None:
+    stream, path = FakeStream(), FakePath()
+    task = asyncio.create_task(FetchSession(stream, path).run())  # type: ignore[arg-type]
+    for correlation_id in range(40):
+        stream.incoming.put_nowait(FetchRequest(correlation_id, 1, -1, -1, 1, 1, 1, ()))
+    assert await quiet(lambda: path.open) == sessions.MAX_OPEN_FETCHES
+    stream.reads.clear()
+    for request, answer in path.open:
+        answer(FetchResponse(request.correlation_id, (), ()))
+    path.open.clear()
+    assert await quiet(lambda: path.open) == 0, "an answer nobody reads is still open"
+    stream.reads.set()
+    assert await quiet(lambda: path.open) == sessions.MAX_OPEN_FETCHES
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

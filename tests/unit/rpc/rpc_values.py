@@ -1,0 +1,100 @@
+"""Hypothesis values for any message: types from the dataclass, ranges from its protobuf message."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from enum import IntEnum
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+from hypothesis import strategies as st
+
+from replog.controller import messages as controller
+from replog.metadata import records
+from replog.pb.v1 import controller_pb2, data_pb2, metadata_pb2, quorum_pb2
+from replog.rpc import messages as data
+from replog_quorum import messages as quorum
+
+_RANGES = {
+    FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.TYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.TYPE_UINT32: (0, 2**32 - 1),
+}
+_OTHER_NAMES = {
+    quorum.FetchRequest: quorum_pb2.QuorumFetchRequest,
+    quorum.FetchResponse: quorum_pb2.QuorumFetchResponse,
+    data.Hello: quorum_pb2.Hello,
+    data.EpochEnd: quorum_pb2.EpochEnd,
+    data.ConfigEntry: controller_pb2.ConfigEntry,
+}
+_GENERATED = {records: metadata_pb2, controller: controller_pb2, quorum: quorum_pb2, data: data_pb2}
+
+
+def dataclasses_of(module: types.ModuleType) -> list[type]:
+    return [cls for cls in vars(module).values() if dataclasses.is_dataclass(cls) and cls.__module__ == module.__name__]
+
+
+def proto_of(cls: type) -> type[Message] | None:
+    """The generated class for a dataclass; None for one that never travels."""
+    module = next(module for module in _GENERATED if module.__name__ == cls.__module__)
+    return _OTHER_NAMES.get(cls) or getattr(_GENERATED[module], cls.__name__, None)
+
+
+ALL = [cls for module in _GENERATED for cls in dataclasses_of(module)]
+ON_THE_WIRE = [cls for cls in ALL if proto_of(cls) is not None]
+
+
+@cache
+def values(cls: type, *without: str) -> st.SearchStrategy[Any]:
+    """Values of `cls` that its protobuf message can hold; the fields `without` are empty tuples."""
+    proto = proto_of(cls)
+    assert proto is not None
+    descriptor: Descriptor = proto.DESCRIPTOR
+    hints = typing.get_type_hints(cls)
+    fields = {
+        field.name: st.just(())
+        if field.name in without
+        else _strategy(hints[field.name], descriptor.fields_by_name.get(field.name))
+        for field in dataclasses.fields(cls)
+    }
+    return st.builds(cls, **fields)
+
+
+def _strategy(hint: Any, field: FieldDescriptor | None) -> st.SearchStrategy[Any]:
+    arms = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    hint, *others = [arm for arm in arms if arm is not type(None)]
+    if bytes in (hint, *others):
+        return st.binary(max_size=20)
+    strategy = _of_one(hint, field)
+    return st.none() | strategy if type(None) in arms else strategy
+
+
+def _of_one(hint: Any, field: FieldDescriptor | None) -> st.SearchStrategy[Any]:
+    if typing.get_origin(hint) is tuple:
+        return st.lists(_of_one(typing.get_args(hint)[0], _element_of(field)), max_size=3).map(tuple)
+    if dataclasses.is_dataclass(hint):
+        return values(typing.cast("type", hint))
+    if hint is UUID:
+        return st.uuids()
+    if hint is str:
+        return st.text(max_size=10)
+    if hint is bool:
+        return st.booleans()
+    if issubclass(hint, IntEnum):
+        return st.sampled_from(hint)
+    assert hint is int, hint
+    assert field is not None
+    low, high = _RANGES[field.type]
+    return st.integers(low, high) | st.sampled_from([low, 0, high])
+
+
+def _element_of(field: FieldDescriptor | None) -> FieldDescriptor | None:
+    """A list in a message of its own: its elements are the field `values`."""
+    if field is None or field.message_type is None:
+        return field
+    return field.message_type.fields_by_name.get("values", field)

@@ -1,0 +1,101 @@
+"""Unary calls: every request, every response, every error, and what is none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rpc_values import values
+
+from replog.errors import MalformedFrameError, NotLeaderOrFollowerError, ReplogError, TopicExistsError
+from replog.pb.v1 import controller_pb2, data_pb2
+from replog.rpc import calls
+from replog.rpc.calls import IncomingCall
+from replog.rpc.messages import DescribeNodeRequest, MetadataRequest
+
+CLIENT = list(calls._CLIENT_KINDS.values())
+CONTROLLER = list(calls._CONTROLLER_KINDS.values())
+
+
+def one_of(kinds: list[tuple[type, type]], side: int) -> st.SearchStrategy[Any]:
+    return st.one_of(values(kind[side]) for kind in kinds)
+
+
+@settings(max_examples=50, deadline=None)
+@given(request=one_of(CLIENT, 0), response=one_of(CLIENT, 1), timeout_ms=st.integers(0, 2**40))
+def test_client_calls(request: Any, response: Any, timeout_ms: int) -> None:
+    data = calls.encode_client_request(request, cluster_id="c", timeout_ms=timeout_ms)
+    assert calls.decode_client_request(data) == IncomingCall(request, "c", timeout_ms)
+    assert calls.decode_client_response(calls.encode_client_response(response)) == response
+
+
+@settings(max_examples=80, deadline=None)
+@given(request=one_of(CONTROLLER, 0), response=one_of(CONTROLLER, 1), forwarded=st.booleans())
+def test_controller_calls(request: Any, response: Any, forwarded: bool) -> None:
+    data = calls.encode_controller_request(request, cluster_id="c", timeout_ms=5, forwarded=forwarded)
+    assert calls.decode_controller_request(data) == IncomingCall(request, "c", 5, forwarded)
+    assert calls.decode_controller_response(calls.encode_controller_response(response)) == response
+
+
+def test_a_message_without_fields_arrives() -> None:
+    data = calls.encode_client_request(DescribeNodeRequest(), cluster_id="", timeout_ms=0)
+    assert calls.decode_client_request(data).request == DescribeNodeRequest()
+
+
+def test_an_error_is_raised_where_it_arrives() -> None:
+    with pytest.raises(TopicExistsError, match=r"^there is one$"):
+        calls.decode_controller_response(calls.encode_controller_response(TopicExistsError("there is one")))
+
+
+def test_an_error_carries_the_leader() -> None:
+    error = NotLeaderOrFollowerError("ask the other", 2, 7)
+    with pytest.raises(NotLeaderOrFollowerError) as caught:
+        calls.decode_client_response(calls.encode_client_response(error))
+    assert (caught.value.leader_id, caught.value.leader_epoch) == (2, 7)
+
+
+def test_an_exception_that_is_not_ours_is_an_unknown_error() -> None:
+    with pytest.raises(ReplogError, match="boom") as caught:
+        calls.decode_client_response(calls.encode_client_response(ValueError("boom")))
+    assert type(caught.value) is ReplogError
+
+
+def test_an_error_of_a_newer_version_keeps_its_number_and_text() -> None:
+    data = data_pb2.ClientResponse(error={"code": 4711, "message": "new"}).SerializeToString()
+    with pytest.raises(ReplogError, match="error 4711: new"):
+        calls.decode_client_response(data)
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [
+        calls.decode_client_request,
+        calls.decode_client_response,
+        calls.decode_controller_request,
+        calls.decode_controller_response,
+    ],
+)
+def test_nothing_and_nonsense_are_malformed(decode: Any) -> None:
+    with pytest.raises(MalformedFrameError, match="a kind this version does not know"):
+        decode(b"")
+    with pytest.raises(MalformedFrameError, match="not a"):
+        decode(b"\xff\xff")
+
+
+def test_a_message_of_another_call_is_a_bug_of_ours() -> None:
+    with pytest.raises(TypeError, match="MetadataRequest is not a message of this call"):
+        calls.encode_controller_request(MetadataRequest(), cluster_id="", timeout_ms=0)  # type: ignore[arg-type]
+
+
+def test_every_kind_of_the_envelope_has_its_classes() -> None:
+    """A kind in the proto file that nobody decodes would be a request without an answer."""
+    for message, oneof, kinds in (
+        (data_pb2.ClientRequest, "request", calls._CLIENT_KINDS),
+        (data_pb2.ClientResponse, "response", calls._CLIENT_KINDS),
+        (controller_pb2.ControllerRequest, "request", calls._CONTROLLER_KINDS),
+        (controller_pb2.ControllerResponse, "response", calls._CONTROLLER_KINDS),
+    ):
+        names = {field.name for field in message.DESCRIPTOR.oneofs_by_name[oneof].fields} - {"error"}
+        assert names == set(kinds)

@@ -1,0 +1,125 @@
+"""Every message that travels, to protobuf and back by field name."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rpc_values import ALL, ON_THE_WIRE, proto_of, values
+
+from replog.controller import messages as controller
+from replog.errors import ErrorCode, MalformedFrameError
+from replog.metadata import records
+from replog.pb.v1 import controller_pb2, metadata_pb2, quorum_pb2
+from replog.rpc import messages as data
+from replog.rpc.convert import from_proto, to_proto
+from replog.rpc.messages import Hello
+from replog_quorum import messages as quorum
+
+# what `frames` writes by hand: the sizes of the record bytes in the header, the bytes themselves behind it
+ONLY_IN_PROTO = {
+    data.ProducePartition: {"size_bytes"},
+    data.FetchResult: {"size_bytes"},
+}
+ONLY_IN_DATACLASS = {data.ProduceRequest: {"batches"}, data.FetchResponse: {"batches"}}
+CONVERTIBLE = [cls for cls in ON_THE_WIRE if cls not in ONLY_IN_DATACLASS]
+
+NEVER_SENT = {
+    "replog.controller.messages": {
+        "Tick", "Submit", "Claim", "Renounce", "CommittedRecords",
+        "AppendRecords", "Reply", "ReplyError", "ResignLeadership",
+    },
+    "replog_quorum.messages": {
+        "Tick", "Received", "SendFailed", "Appended", "Flushed", "Truncated", "Resign", "Shutdown",
+        "ElectionState", "PersistElectionState", "Send", "SendFetchedData", "AppendLeaderChange", "AppendBatches",
+        "TruncateTo", "HighWatermarkAdvanced", "LeaderChanged", "BecameLeader", "LostLeadership",
+    },
+}  # fmt: skip
+
+
+def name_of(cls: type) -> str:
+    return f"{cls.__module__.removesuffix('.messages').rpartition('.')[2]}.{cls.__name__}"
+
+
+def test_only_messages_and_effects_of_cores_have_no_protobuf_message() -> None:
+    without: dict[str, set[str]] = {}
+    for cls in ALL:
+        if proto_of(cls) is None:
+            without.setdefault(cls.__module__, set()).add(cls.__name__)
+    assert without == NEVER_SENT
+
+
+@pytest.mark.parametrize("cls", ON_THE_WIRE, ids=name_of)
+def test_field_names_are_equal(cls: type) -> None:
+    proto = proto_of(cls)
+    assert proto is not None
+    in_proto = set(proto.DESCRIPTOR.fields_by_name) - ONLY_IN_PROTO.get(cls, set())
+    in_dataclass = {field.name for field in dataclasses.fields(cls)} - ONLY_IN_DATACLASS.get(cls, set())
+    assert in_proto == in_dataclass
+
+
+@pytest.mark.parametrize("cls", CONVERTIBLE, ids=name_of)
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_round_trip(cls: type, draw: st.DataObject) -> None:
+    value = draw.draw(values(cls))
+    proto = proto_of(cls)
+    assert proto is not None
+    sent = proto()
+    to_proto(value, sent)
+    received = proto.FromString(sent.SerializeToString())
+    assert from_proto(cls, received) == value
+
+
+@pytest.mark.parametrize("isr", [None, (), (1, 2)])
+def test_no_change_and_an_empty_list_are_two_things(isr: tuple[int, ...] | None) -> None:
+    record = records.PartitionChangeRecord(partition_id=0, topic_id=UUID(int=1), isr=isr)
+    message = metadata_pb2.PartitionChangeRecord()
+    to_proto(record, message)
+    assert from_proto(records.PartitionChangeRecord, message).isr == isr
+
+
+def test_a_nested_message_without_fields_set_is_not_absent() -> None:
+    message = quorum_pb2.QuorumFetchResponse()
+    to_proto(quorum.FetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, quorum.EpochEnd(0, 0), b""), message)
+    assert from_proto(quorum.FetchResponse, message).diverging == quorum.EpochEnd(0, 0)
+
+
+def test_an_unknown_enum_value_is_named() -> None:
+    message = controller_pb2.TopicResult(name="t", error=12345)
+    with pytest.raises(MalformedFrameError, match="TopicResult from another version or damaged: 12345"):
+        from_proto(controller.TopicResult, message)
+
+
+@pytest.mark.parametrize("size", [0, 15, 17])
+def test_an_id_that_is_not_16_bytes_is_malformed(size: int) -> None:
+    message = quorum_pb2.Hello(incarnation_id=bytes(size))
+    with pytest.raises(MalformedFrameError, match="Use the same replog version on both sides"):
+        from_proto(Hello, message)
+
+
+def test_a_view_is_copied() -> None:
+    message = quorum_pb2.QuorumFetchResponse()
+    batches = bytearray(b"abc")
+    response = quorum.FetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, None, memoryview(batches))
+    to_proto(response, message)
+    batches[0] = 0
+    assert from_proto(quorum.FetchResponse, message).batches == b"abc"
+
+
+@pytest.mark.parametrize("hint", [dict[str, int], complex, "int | str"])
+def test_a_field_that_cannot_travel_is_a_bug_of_ours(hint: Any) -> None:
+    cls = dataclass(type("Odd", (), {"__annotations__": {"field": hint}}))
+    with pytest.raises(TypeError, match="protobuf mapping"):
+        from_proto(cls, metadata_pb2.NoOpRecord())
+
+
+def test_error_codes_travel_as_numbers() -> None:
+    message = controller_pb2.PartitionIsrResult()
+    to_proto(controller.PartitionIsrResult(UUID(int=1), 0, ErrorCode.UNKNOWN_SERVER_ERROR), message)
+    assert message.error == -1

@@ -1,0 +1,440 @@
+"""The transport over real sockets on loopback, with small handlers behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import socket
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import grpc
+import grpc.aio
+import pytest
+
+from replog.controller.messages import CreateTopics, CreateTopicsResponse
+from replog.errors import (
+    ConfigError,
+    InconsistentClusterIdError,
+    InvalidRequestError,
+    InvariantViolationError,
+    MalformedFrameError,
+    ReplogError,
+    TopicExistsError,
+    UnsupportedVersionError,
+)
+from replog.rpc import grpc_transport
+from replog.rpc.calls import IncomingCall
+from replog.rpc.grpc_transport import GrpcConnection, GrpcTransport, client_hello, serve
+from replog.rpc.messages import (
+    ClusterMetadata,
+    DescribeNodeRequest,
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from replog.rpc.transport import ConnectionLostError, RequestContext, Stream
+from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
+
+TOPIC = UUID(int=7)
+HELLO = client_hello("c", "tester")
+METADATA = ClusterMetadata("c", 0, -1, 0, (), ())
+
+
+class Handlers:
+    """A node that answers what a test tells it to."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.contexts: list[RequestContext] = []
+        self.produced: list[ProduceRequest] = []
+        self.sent = 0
+        self.stream_ended = asyncio.Event()
+        self.changed = asyncio.Event()
+
+    def check_hello(self, hello: Hello) -> Hello:
+        if hello.cluster_id != "c":
+            raise InconsistentClusterIdError(f"this is cluster c, not {hello.cluster_id}")
+        if hello.min_api_version > 1:
+            raise UnsupportedVersionError("too new")
+        return Hello("c", 1, UUID(int=1))
+
+    async def handle_client_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
+        self.contexts.append(context)
+        if isinstance(call.request, DescribeNodeRequest):
+            await asyncio.Event().wait()
+        if self.error:
+            raise self.error
+        return METADATA
+
+    async def handle_controller_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
+        if self.error:
+            raise self.error
+        return CreateTopicsResponse(())
+
+    async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:
+        yield METADATA
+        await self.changed.wait()
+        if self.error:
+            raise self.error
+        yield METADATA
+
+    async def handle_produce_stream(
+        self, hello: Hello, stream: Stream[Sequence[ProduceResponse], ProduceRequest], context: RequestContext
+    ) -> None:
+        self.contexts.append(context)
+        try:
+            while True:
+                request = await stream.receive()
+                self.produced.append(request)
+                if self.error:
+                    raise self.error
+                await stream.send([ProduceResponse(request.correlation_id, ())])
+        finally:
+            self.stream_ended.set()
+
+    async def handle_fetch_stream(
+        self, hello: Hello, stream: Stream[FetchResponse, FetchRequest], context: RequestContext
+    ) -> None:
+        """Sends megabytes for as long as it may."""
+        await stream.receive()
+        while True:
+            await stream.send(FetchResponse(self.sent, (), ()))
+            self.sent += 1
+
+    async def handle_quorum_stream(self, hello: Hello, stream: Any, context: RequestContext) -> None:
+        request = await stream.receive()
+        await stream.send(VoteResponse(request.correlation_id, 1, QuorumError.NONE, None, 3, vote_granted=True))
+
+
+@contextlib.asynccontextmanager
+async def serving(handlers: Handlers | None = None) -> AsyncIterator[tuple[Handlers, GrpcConnection]]:
+    handlers = handlers or Handlers()
+    server = await serve(handlers, "127.0.0.1", 0)
+    connection = GrpcTransport().connect(f"127.0.0.1:{server.port}", purpose="data")
+    try:
+        yield handlers, connection
+    finally:
+        await connection.close()
+        await server.stop(0)
+
+
+def produce(correlation_id: int, size: int = 3) -> ProduceRequest:
+    return ProduceRequest(correlation_id, 1000, 1, (ProducePartition(TOPIC, 0),), (bytes(size),))
+
+
+# ---- calls -------------------------------------------------------------------------------------------------------------
+
+
+async def test_calls_are_answered() -> None:
+    async with serving() as (handlers, connection):
+        assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+        assert await connection.controller_call(CreateTopics(()), timeout_ms=5000) == CreateTopicsResponse(())
+        (context,) = handlers.contexts
+        assert context.peer.startswith("ipv4:127.0.0.1:")
+        assert context.deadline_ms > 0
+
+
+async def test_an_error_of_a_call_arrives_as_its_class() -> None:
+    async with serving() as (handlers, connection):
+        handlers.error = TopicExistsError("there is one")
+        with pytest.raises(TopicExistsError, match="there is one"):
+            await connection.controller_call(CreateTopics(()), timeout_ms=5000)
+
+
+async def test_a_bug_in_a_handler_is_answered() -> None:
+    async with serving() as (handlers, connection):
+        handlers.error = ValueError("boom")
+        with pytest.raises(ReplogError, match="internal error: ValueError"):
+            await connection.call(MetadataRequest(), timeout_ms=5000)
+
+
+async def test_a_violated_invariant_over_there_is_no_mistake_of_ours() -> None:
+    """That node stops; who asked tries again elsewhere."""
+    async with serving() as (handlers, connection):
+        handlers.error = InvariantViolationError("a bug")
+        with pytest.raises(ConnectionLostError):
+            await connection.call(MetadataRequest(), timeout_ms=5000)
+
+
+async def test_silence_ends_with_the_deadline() -> None:
+    async with serving() as (_, connection):
+        with pytest.raises(ConnectionLostError, match="Deadline") as caught:
+            await connection.call(DescribeNodeRequest(), timeout_ms=50)
+        assert not caught.value.refused
+
+
+# ---- who is there? -----------------------------------------------------------------------------------------------------
+
+
+async def closed_port() -> int:
+    server = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return port
+
+
+async def test_nobody_there_is_refused() -> None:
+    connection = GrpcTransport().connect(f"127.0.0.1:{await closed_port()}", purpose="data")
+    with pytest.raises(ConnectionLostError) as caught:
+        await connection.call(MetadataRequest(), timeout_ms=5000)
+    assert caught.value.refused
+    with pytest.raises(ConnectionLostError) as caught:
+        await connection.open_produce(HELLO)
+    assert caught.value.refused
+    with pytest.raises(ConnectionLostError):
+        await anext(connection.watch_metadata(MetadataRequest()))
+    await connection.close()
+
+
+async def test_a_port_is_taken_once() -> None:
+    server = await serve(Handlers(), "127.0.0.1", 0)
+    with pytest.raises(ConfigError, match="another process may use the port") as caught:
+        await serve(Handlers(), "127.0.0.1", server.port)
+    assert caught.value.field == "listeners"
+    await server.stop(0)
+
+
+async def test_a_grpc_server_of_something_else_is_told_apart() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    connection = GrpcTransport().connect(f"127.0.0.1:{port}", purpose="data")
+    with pytest.raises(MalformedFrameError, match="Is this the port of a replog broker"):
+        await connection.call(MetadataRequest(), timeout_ms=5000)
+    with pytest.raises(MalformedFrameError, match="Is this the port of a replog broker"):
+        await connection.open_fetch(HELLO)
+    await connection.close()
+    await server.stop(None)
+
+
+async def test_a_web_server_is_told_apart() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    connection = GrpcTransport().connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", purpose="data")
+    with pytest.raises(ReplogError) as caught:
+        await connection.call(MetadataRequest(), timeout_ms=2000)
+    assert "http" in str(caught.value).lower()
+    await connection.close()
+    server.close()
+    await server.wait_closed()
+
+
+# ---- streams -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_carries_messages_both_ways() -> None:
+    async with serving() as (handlers, connection):
+        stream = await connection.open_produce(HELLO)
+        for correlation_id in range(3):
+            await stream.send(produce(correlation_id))
+            assert await stream.receive() == (ProduceResponse(correlation_id, ()),)
+        assert [bytes(request.batches[0]) for request in handlers.produced] == [bytes(3)] * 3
+        assert handlers.contexts[0].client_id == "tester"
+        await stream.close()
+        async with asyncio.timeout(5):
+            await handlers.stream_ended.wait()
+
+
+async def test_a_stream_of_another_cluster_is_refused_with_the_reason() -> None:
+    async with serving() as (_, connection):
+        with pytest.raises(InconsistentClusterIdError, match="this is cluster c, not other"):
+            await connection.open_produce(client_hello("other", "x"))
+        with pytest.raises(UnsupportedVersionError, match="too new"):
+            await connection.open_fetch(Hello("c", -1, UUID(int=0), min_api_version=9, max_api_version=9))
+
+
+async def test_the_first_message_must_be_hello() -> None:
+    async with serving() as (_, connection):
+        with pytest.raises(InvalidRequestError, match="first message of a stream must be hello"):
+            # a client that skips hello
+            await connection._open(
+                "Produce",
+                grpc_transport.frames.encode_produce_request,
+                grpc_transport.frames.decode_produce_responses,
+                produce(1),  # type: ignore[arg-type]
+            )
+
+
+async def test_who_never_says_hello_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_transport, "HELLO_TIMEOUT_S", 0.05)
+    async with serving() as (_, connection):
+        call = connection._channel.stream_stream(f"/{grpc_transport.SERVICE}/Produce")()
+        assert await call.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "no hello within" in await call.details()
+
+
+async def test_who_never_answers_hello_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_transport, "HELLO_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts, nobody reads
+        connection = GrpcTransport().connect(f"127.0.0.1:{silent.getsockname()[1]}", purpose="data")
+        with pytest.raises(ConnectionLostError, match="did not answer hello") as caught:
+            await connection.open_quorum(HELLO)
+        assert not caught.value.refused
+        await connection.close()
+
+
+async def test_an_error_ends_a_stream_as_its_class() -> None:
+    async with serving() as (handlers, connection):
+        stream = await connection.open_produce(HELLO)
+        handlers.error = TopicExistsError("there is one")
+        await stream.send(produce(1))
+        with pytest.raises(TopicExistsError, match="there is one"):
+            await stream.receive()
+        with pytest.raises(TopicExistsError):
+            await stream.send(produce(2))
+
+
+async def test_a_long_error_fits_into_the_status() -> None:
+    async with serving() as (handlers, connection):
+        stream = await connection.open_produce(HELLO)
+        handlers.error = TopicExistsError("ö" * 20_000)
+        await stream.send(produce(1))
+        with pytest.raises(TopicExistsError, match=r"^ö{1000}$"):
+            await stream.receive()
+
+
+async def test_an_error_code_of_a_newer_version_is_an_error_of_ours() -> None:
+    error = grpc_transport._reason_of(
+        "a:1", grpc.StatusCode.FAILED_PRECONDITION, "new", (("replog-error-code", "4711"),)
+    )
+    assert type(error) is ReplogError
+    assert str(error) == "error 4711: new"
+
+
+async def test_a_bug_in_a_stream_ends_it_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as (handlers, connection):
+        stream = await connection.open_produce(HELLO)
+        handlers.error = InvariantViolationError("a bug")
+        await stream.send(produce(1))
+        with pytest.raises(ConnectionLostError):
+            await stream.receive()
+        assert "a stream ended with a bug of ours" in caplog.text
+
+
+async def test_damaged_bytes_end_the_stream_with_the_reason() -> None:
+    async with serving() as (_, connection):
+        stream = await connection.open_produce(HELLO)
+        await stream._channel.write(b"\x1a\x00")  # type: ignore[attr-defined]
+        with pytest.raises(InvalidRequestError, match="starts with tag 0x1a"):
+            await stream.receive()
+
+
+async def test_the_end_of_a_server_ends_its_streams() -> None:
+    handlers = Handlers()
+    server = await serve(handlers, "127.0.0.1", 0)
+    connection = GrpcTransport().connect(f"127.0.0.1:{server.port}", purpose="data")
+    stream = await connection.open_produce(HELLO)
+    waiting = asyncio.create_task(stream.receive())
+    await asyncio.sleep(0)
+    await server.stop(0)
+    with pytest.raises(ConnectionLostError):
+        await waiting
+    await connection.close()
+
+
+async def test_quorum_messages_have_a_stream() -> None:
+    async with serving() as (_, connection):
+        stream = await connection.open_quorum(Hello("c", 2, UUID(int=2)))
+        await stream.send(VoteRequest(5, 1, 2, 3, 2, 10, pre_vote=True))
+        assert await stream.receive() == VoteResponse(5, 1, QuorumError.NONE, None, 3, vote_granted=True)
+
+
+# ---- the watch -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_watch_tells_each_change_and_its_end() -> None:
+    async with serving() as (handlers, connection):
+        watch = connection.watch_metadata(MetadataRequest(watch=True))
+        assert await anext(watch) == METADATA
+        handlers.changed.set()
+        assert await anext(watch) == METADATA
+        with pytest.raises(ConnectionLostError, match="ended the metadata watch"):
+            await anext(watch)
+
+
+async def test_an_error_ends_the_watch_as_its_class() -> None:
+    async with serving() as (handlers, connection):
+        handlers.error = TopicExistsError("there is one")
+        watch = connection.watch_metadata(MetadataRequest(watch=True))
+        await anext(watch)
+        handlers.changed.set()
+        with pytest.raises(TopicExistsError, match="there is one"):
+            await anext(watch)
+
+
+# ---- limits --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_over_the_limit_is_no_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that took it for one would send it again for ever."""
+    monkeypatch.setattr(grpc_transport, "MAX_MESSAGE_BYTES", 20_000)
+    async with serving() as (handlers, connection):
+        stream = await connection.open_produce(HELLO)
+        await stream.send(produce(1, 10_000))
+        await stream.receive()
+        with pytest.raises(MalformedFrameError, match="the limit is 20000"):
+            await stream.send(produce(2, 20_001))
+        with pytest.raises(MalformedFrameError, match="the limit is 20000"):
+            await connection.call(MetadataRequest(("t" * 20_001,)), timeout_ms=5000)
+        assert len(handlers.produced) == 1
+
+
+async def test_a_message_over_the_servers_limit_is_no_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(key, 20_000 if "message_length" in key else value) for key, value in grpc_transport._SERVER_OPTIONS]
+    monkeypatch.setattr(grpc_transport, "_SERVER_OPTIONS", limits)
+    async with serving() as (handlers, connection):
+        stream = await connection.open_produce(HELLO)
+        with pytest.raises(MalformedFrameError, match="larger than max"):  # noqa: PT012 -- whichever hears of it first
+            await stream.send(produce(2, 20_001))
+            await stream.receive()
+        assert handlers.produced == []
+        assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+
+
+class Flood(Handlers):
+    async def handle_fetch_stream(self, hello: Hello, stream: Any, context: RequestContext) -> None:
+        await stream.receive()
+        payload = bytes(1 << 20)
+        while True:
+            await stream._channel.write(b"\x0a\x00\x7a" + b"\x80\x80\x40" + payload)
+            self.sent += 1
+
+
+async def test_a_reader_that_does_not_read_stops_the_writer() -> None:
+    async with serving(Flood()) as (handlers, connection):
+        stream = await connection.open_fetch(HELLO)
+        await stream.send(FetchRequest(1, 1, -1, -1, 1, 1, 1, ()))
+        seen = -1
+        async with asyncio.timeout(5):
+            while seen != handlers.sent:  # until it does not move for a while
+                seen = handlers.sent
+                await asyncio.sleep(0.1)
+        assert seen < 16, f"{seen} MB are on their way to a reader that reads nothing"
+        await stream.close()
+
+
+async def test_nothing_is_left_behind() -> None:
+    before = asyncio.all_tasks()
+    async with serving() as (handlers, connection):
+        stream = await connection.open_produce(HELLO)
+        await stream.send(produce(1))
+        await stream.receive()
+    async with asyncio.timeout(5):
+        await handlers.stream_ended.wait()
+    gc.collect()
+    async with asyncio.timeout(5):
+        while asyncio.all_tasks() - before:
+            await asyncio.sleep(0.01)
