@@ -161,6 +161,11 @@ class Delivery:
         yield from self._batch.wait().__await__()
         return self.result()
 
+    @property
+    def place(self) -> tuple[ProducerBatch, int]:
+        """The record's batch, and where in it the record stands."""
+        return self._batch, self._relative_offset
+
     def done(self) -> bool:
         """Whether `result` would return or raise at once."""
         return self._batch.is_done

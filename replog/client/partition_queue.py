@@ -29,7 +29,7 @@ from uuid import UUID
 from replog.client.addresses import Leader
 from replog.client.batch import ProducerBatch, ProducerIdentity
 from replog.errors import OutOfOrderSequenceError, ReplogError
-from replog.records import Header
+from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,10 +90,40 @@ class PartitionQueue:
                 self._closed.append(self._open)
             self._open = batch
             self._accumulator.opened(batch)
-        batch.charged_bytes += size_bytes
-        self._accumulator.used_bytes += size_bytes
-        batch.records_count += 1
+            if size_bytes > self._accumulator.settings.batch_size_bytes:
+                self._closed.append(batch)  # for itself: a record beside it must not fail with one that is too large
+                self._open = None
+        self._charge(batch)
         return batch, relative_offset
+
+    def extend(self, records: Sequence[RecordInput]) -> Iterator[tuple[ProducerBatch, int, int]]:
+        """Like `append` for each of `records`, none of which is larger than a batch may be.
+
+        Returns:
+            The runs that they make: batch, relative offset of the first, count.
+        """
+        start = 0
+        while start < len(records):
+            batch, first = self._open, 0
+            if batch is not None:
+                first = batch.records_count
+                try:
+                    batch.builder.extend(records[start:] if start else records)
+                finally:
+                    self._charge(batch)
+            if batch is None or batch.records_count == first:
+                time_ms, key, value, headers = records[start]
+                batch, first = self.append(time_ms, key, value, headers, batch_bytes_bound(key, value, headers))
+            yield batch, first, batch.records_count - first
+            start += batch.records_count - first
+
+    def _charge(self, batch: ProducerBatch) -> None:
+        """Counts what was added to the batch, to the byte."""
+        builder = batch.builder
+        charged_bytes = builder.size_bytes - HEADER_BYTES
+        self._accumulator.used_bytes += charged_bytes - batch.charged_bytes
+        batch.charged_bytes = charged_bytes
+        batch.records_count = builder.records_count
 
     # ---- choosing --------------------------------------------------------------------------------------------------
 

@@ -52,8 +52,7 @@ class DefaultPartitioner:
         self, topic: str, key: bytes | None, size_bytes: int, partitions_count: int, available: Sequence[int]
     ) -> int:
         if key is not None:
-            hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES_MAX else murmur2(key)
-            return (hashed & 0x7FFFFFFF) % partitions_count
+            return partition_of_key(key, partitions_count)
         sticky = self._sticky.get(topic)
         if sticky is None or sticky[1] <= 0 or (sticky[0] not in available and available):
             sticky = self._sticky[topic] = [self._next(sticky, partitions_count, available), self._sticky_bytes]
@@ -64,6 +63,12 @@ class DefaultPartitioner:
         choices = available or range(partitions_count)
         others = [partition for partition in choices if last is None or partition != last[0]]
         return self._rng.choice(others or choices)
+
+
+def partition_of_key(key: bytes, partitions_count: int) -> int:
+    """Where Kafka's clients send a record with this key."""
+    hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES_MAX else murmur2(key)
+    return (hashed & 0x7FFFFFFF) % partitions_count
 
 
 def murmur2(data: bytes) -> int:

