@@ -310,7 +310,7 @@ class Node:
                 num_partitions=config.num_partitions,
                 min_insync_replicas=config.min_insync_replicas,
             ),
-            rng=Random(secrets.randbits(128)),
+            rng=Random(secrets.randbits(128)),  # noqa: S311 -- for time-outs and ids, not for secrets
         )
         return ControllerDriver(core, self._clock, self._fail)
 
@@ -333,7 +333,7 @@ class Node:
             transport=self._transport,
             hello=self._hello,
             clock=self._clock,
-            rng=Random(secrets.randbits(128)),
+            rng=Random(secrets.randbits(128)),  # noqa: S311 -- for time-outs and ids, not for secrets
             executor=self._executor,
             flusher=self._flusher,
             listener=self,
@@ -512,17 +512,17 @@ class Node:
 
     async def handle_produce_stream(
         self,
-        hello: Hello,
+        hello: Hello,  # noqa: ARG002 -- the seam's shape
         stream: Stream[Sequence[ProduceResponse], ProduceRequest],
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,  # noqa: ARG002 -- for quotas
     ) -> None:
         await ProduceSession(stream, self._produce_path, self._credits).run()
 
     async def handle_fetch_stream(
         self,
-        hello: Hello,
+        hello: Hello,  # noqa: ARG002 -- the seam's shape
         stream: Stream[FetchResponse, FetchRequest],
-        context: RequestContext,  # noqa: ARG002
+        context: RequestContext,  # noqa: ARG002 -- for quotas
     ) -> None:
         await FetchSession(stream, self._fetch_path).run()
 

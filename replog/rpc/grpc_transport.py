@@ -5,7 +5,8 @@ without a protobuf copy.  The settings below were measured to matter (architectu
 
 - ``grpc.so_reuseport=0``: otherwise two brokers bind one port silently;
 - ``grpc.use_local_subchannel_pool=1``: metadata traffic never shares a TCP connection with data;
-- reconnect backoff 100 to 500 ms: the default took seconds to notice that a broker is back;
+- reconnect backoff 100 to 500 ms: the default took seconds to notice that a broker is back.  What gRPC calls the
+  minimum is the least time an attempt may take; it delays nothing after a refusal;
 - ``grpc.enable_http_proxy=0``: a proxy set for the web must not see loopback traffic.
 """
 
@@ -66,7 +67,7 @@ _CLIENT_OPTIONS = [
     *_COMMON_OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),  # also the time an attempt may take: 100 fails where both ends are busy
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
@@ -266,6 +267,7 @@ class GrpcServer:
     def __init__(self, server: Any, port: int) -> None:
         self._server = server
         self._port = port
+        self._has_started = False
 
     @property
     def port(self) -> int:
@@ -273,9 +275,12 @@ class GrpcServer:
 
     async def start(self) -> None:
         """Begins to answer; connections that came since `bind` have waited."""
+        self._has_started = True
         await self._server.start()
 
     async def stop(self, grace_s: float) -> None:
+        if not self._has_started:
+            await self.start()  # gRPC keeps the port of a server that never began, whatever is said to it
         await self._server.stop(grace_s)
 
 
@@ -383,7 +388,7 @@ class _Service:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 hello = await stream.receive()
             if not isinstance(hello, Hello):
-                raise MalformedFrameError("the first message of a stream must be hello")
+                raise MalformedFrameError("the first message of a stream must be hello")  # noqa: TRY301 -- one way out
             stream.greeted()
             await stream.send(self._handlers.check_hello(hello))
             await handle(hello, stream, self._context(context, 0, hello))

@@ -95,9 +95,7 @@ def topic(
 def batch(*values: bytes, producer_id: int = -1, base_sequence: int = -1, timestamp_ms: int = 1) -> bytes:
     records = [(timestamp_ms, None, value, ()) for value in values or (b"v",)]
     producer_epoch = -1 if producer_id < 0 else 0
-    return encode_batch(
-        records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
-    )
+    return encode_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
 
 
 class Rig:

@@ -116,7 +116,10 @@ async def test_a_bug_ends_the_driver_and_nothing_runs_after_it() -> None:
 async def test_who_waits_when_a_bug_ends_the_driver_is_told() -> None:
     """Nobody may wait for ever for an answer of a driver that is gone."""
     async with running() as log:
-        calls = [asyncio.create_task(log.driver.call(lambda: log.lines[99])), asyncio.create_task(log.driver.call(list))]
+        calls = [
+            asyncio.create_task(log.driver.call(lambda: log.lines[99])),
+            asyncio.create_task(log.driver.call(list)),
+        ]
         done, _ = await asyncio.wait(calls, timeout=5)
         assert [type(task.exception()) for task in calls] == [BrokerClosedError] * 2, done
         assert len(log.failures) == 1

@@ -87,8 +87,12 @@ async def test_nothing_a_consumer_was_given_is_ever_at_or_above_the_high_waterma
                 case 1:
                     replica_id = random.choice([2, 3])
                     ends[replica_id] = random.randint(ends[replica_id], log.log_end_offset)
-                    while ends[replica_id] and all(h.next_offset != ends[replica_id] for h in headers(
-                        log.read(0, max_bytes=1 << 20, end_offset=log.log_end_offset, min_one_batch=True))):
+                    while ends[replica_id] and all(
+                        h.next_offset != ends[replica_id]
+                        for h in headers(
+                            log.read(0, max_bytes=1 << 20, end_offset=log.log_end_offset, min_one_batch=True)
+                        )
+                    ):
                         ends[replica_id] += 1
                     it.fetch(ends[replica_id], replica_id=replica_id, max_wait_ms=0)
                 case 2:
@@ -98,8 +102,10 @@ async def test_nothing_a_consumer_was_given_is_ever_at_or_above_the_high_waterma
             await it.settle()
             for one in fetched:
                 for answer in one.answers:
-                    assert all(header.next_offset <= answer.results[0].high_watermark for header in headers(
-                        bytes(answer.batches[0])))
+                    assert all(
+                        header.next_offset <= answer.results[0].high_watermark
+                        for header in headers(bytes(answer.batches[0]))
+                    )
                     assert answer.results[0].high_watermark <= min(ends.values())
             fetched = [one for one in fetched if one.is_parked]
 

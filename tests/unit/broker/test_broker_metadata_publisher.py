@@ -92,7 +92,7 @@ async def test_watchers_are_told_now_and_after_changes_merged() -> None:
 
     async def watch() -> None:
         async for _ in it.publisher.changes():
-            seen.append(it.publisher.image.end_offset)
+            seen.append(it.publisher.image.end_offset)  # noqa: PERF401 -- a stream without an end
 
     task = asyncio.create_task(watch())
     await asyncio.sleep(0)

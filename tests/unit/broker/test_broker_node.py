@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
@@ -46,8 +46,9 @@ from replog.rpc.messages import (
     ProduceResult,
     TopicInfo,
 )
+from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
-from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OsFileSystem, OpenMode, read_clean_shutdown
+from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OpenMode, OsFileSystem, read_clean_shutdown
 
 
 def config(directory: str = "/data", **values: object) -> ServerConfig:
@@ -269,7 +270,7 @@ def open_files(directory: Path) -> list[str]:
     links = []
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            links.append(os.readlink(link))
+            links.append(str(link.readlink()))
     return [link for link in links if link.startswith(str(directory))]
 
 
@@ -299,7 +300,7 @@ async def fail_a_checkpoint(it: Running, fs: SimulatedFileSystem) -> None:
 
 
 async def break_a_driver(it: Running, fs: SimulatedFileSystem) -> None:
-    it.node._manager.driver.submit(lambda: [][1])
+    it.node._manager.driver.submit(lambda: {}["bug"])
 
 
 async def break_a_timer(it: Running, fs: SimulatedFileSystem) -> None:
@@ -315,14 +316,14 @@ async def test_a_failure_ends_the_node_by_itself_and_without_a_marker(
     fs = SimulatedFileSystem()
     async with node(fs) as it:
         await fail(it, fs)  # type: ignore[operator]
-        with pytest.raises((StorageError, IndexError, ValueError)):
+        with pytest.raises((StorageError, KeyError, ValueError)):
             await it.node.wait_closed()
         assert it.node._ending is not None
         await asyncio.wait([it.node._ending])
         await it.node.stop()  # too late for an orderly one
         assert marker(fs) is None
         assert "the node stops" in caplog.text
-        with pytest.raises((StorageError, IndexError, ValueError)):
+        with pytest.raises((StorageError, KeyError, ValueError)):
             await it.node.wait_until_ready()
     fs.faults.clear()
     async with node(fs) as it:  # lock and port are free, what was acknowledged is there
@@ -398,7 +399,7 @@ async def test_a_broker_that_is_not_the_controller_says_so() -> None:
         call = it.connection.controller_call
         with pytest.raises(NotControllerError):
             await call(CreateTopics(()), timeout_ms=5000, forwarded=True)
-        with pytest.raises(RequestTimedOutError, match="no controller answered CreateTopics"):
+        with pytest.raises((RequestTimedOutError, ConnectionLostError)):  # whoever notices first
             await call(CreateTopics(()), timeout_ms=200)
         with pytest.raises(ReplogError, match="the broker is starting"):
             await it.connection.call(InitProducerIdRequest(), timeout_ms=500)
@@ -408,8 +409,9 @@ async def test_a_broker_that_is_not_the_controller_says_so() -> None:
 
 
 async def test_a_controller_alone_is_ready_when_it_has_started() -> None:
-    only = await Node.start(
-        config(process_roles=["controller"], controller_quorum_voters="1@127.0.0.1:1"), fs=SimulatedFileSystem()
-    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    alone = config(process_roles=["controller"], listeners=[address], controller_quorum_voters=f"1@{address}")
+    only = await Node.start(alone, fs=SimulatedFileSystem())
     await asyncio.wait_for(only.wait_until_ready(), 1)
     await only.stop()

@@ -42,7 +42,13 @@ def answer(it: Rig, data: bytes, *, high_watermark: int = 0, leader_end_offset: 
     it.manager.step_follower(
         it.replica,
         FetchAnswered(
-            position.fetch_offset, position.leader_epoch, ErrorCode.NONE, high_watermark, 0, leader_end_offset, len(data)
+            position.fetch_offset,
+            position.leader_epoch,
+            ErrorCode.NONE,
+            high_watermark,
+            0,
+            leader_end_offset,
+            len(data),
         ),
         data,
     )
@@ -395,4 +401,3 @@ async def test_segments_that_are_full_are_flushed_beside_the_way() -> None:
             await it.settle()
         await it.flushed()
         assert it.replica.log.recovery_point >= 1
-

@@ -1,0 +1,61 @@
+"""A controller that may have been replaced without knowing gives no broker permission to serve."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from replog.broker.controller_driver import ControllerDriver
+from replog.controller.messages import (
+    AllocateProducerIds,
+    AllocateProducerIdsResponse,
+    ControllerRequest,
+    Heartbeat,
+    HeartbeatResponse,
+    Message,
+    Reply,
+    Submit,
+)
+from replog.errors import NotControllerError
+
+HEARTBEAT = Heartbeat(broker_id=1, broker_epoch=5, metadata_offset=9)
+PERMISSION = HeartbeatResponse(is_caught_up=True, is_fenced=False, should_shut_down=False, metadata_offset=9)
+BLOCK = AllocateProducerIdsResponse(0, 1000)
+
+
+class Core:
+    """Answers every request at once, as the core does while nothing waits for a commit."""
+
+    def step(self, message: Message, now_ms: int) -> tuple[Reply, ...]:
+        if not isinstance(message, Submit):
+            return ()
+        return (Reply(message.request_id, PERMISSION if isinstance(message.request, Heartbeat) else BLOCK),)
+
+    def next_deadline_ms(self) -> int | None:
+        return None
+
+
+async def answer(request: ControllerRequest, *, holds_lease: bool) -> object:
+    failures: list[BaseException] = []
+    clock = SimpleNamespace(now_ms=lambda: 0)
+    driver = ControllerDriver(Core(), clock, failures.append)  # type: ignore[arg-type]  # fakes
+    driver.start(SimpleNamespace(holds_lease=lambda: holds_lease))  # type: ignore[arg-type]  # a fake
+    try:
+        return await driver.submit(request, timeout_ms=1_000)
+    finally:
+        await driver.stop()
+        assert failures == []
+
+
+async def test_with_the_lease_heartbeats_are_answered() -> None:
+    assert await answer(HEARTBEAT, holds_lease=True) == PERMISSION
+
+
+async def test_without_the_lease_a_heartbeat_is_refused() -> None:
+    with pytest.raises(NotControllerError, match="another node may lead"):
+        await answer(HEARTBEAT, holds_lease=False)
+
+
+async def test_what_has_to_commit_needs_no_lease() -> None:
+    assert await answer(AllocateProducerIds(1, 5), holds_lease=False) == BLOCK

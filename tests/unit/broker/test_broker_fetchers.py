@@ -1,0 +1,166 @@
+"""Follower fetching: one stream to each leader, one request in flight, and peace where there is nothing to fetch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+from broker_fakes import FakeNetwork, FakeStream
+from broker_kit import TOPIC_ID, Rig, registered, rig, topic, wait_until
+
+from replog.broker import fetchers as fetchers_module
+from replog.broker.fetchers import Fetchers
+from replog.errors import ErrorCode
+from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from replog.records import encode_batch
+from replog.rpc.messages import FetchRequest, FetchResponse, FetchResult, Hello
+from replog.rpc.transport import ConnectionLostError
+
+BROKERS = (registered(1), registered(2), registered(3))
+
+
+class Following:
+    def __init__(self, it: Rig) -> None:
+        self.rig = it
+        self.network = FakeNetwork()
+        self.failures: list[BaseException] = []
+        it.manager.fetchers = self.fetchers = Fetchers(
+            config=it.config,
+            driver=it.manager.driver,
+            clock=it.clock,
+            transport=self.network,  # type: ignore[arg-type]
+            hello=lambda: Hello("c", 1, UUID(int=1)),
+            broker_epoch=lambda: 101,
+            address_of=lambda broker_id: f"broker:{broker_id}" if broker_id in it.image.brokers else None,
+            step=it.manager.step_follower,
+            on_failure=self.failures.append,
+        )
+
+    async def request(self, number: int = 0, stream: int = 0) -> FetchRequest:
+        await wait_until(lambda: len(self.network.streams) > stream and len(self.network.streams[stream].sent) > number)
+        request: FetchRequest = self.network.streams[stream].sent[number]
+        return request
+
+    @property
+    def stream(self) -> FakeStream:
+        return self.network.streams[-1]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetchers_module, "RECONNECT_DELAY_S", 0.001)
+
+
+@contextlib.asynccontextmanager
+async def following() -> AsyncIterator[Following]:
+    async with rig() as it:
+        one = Following(it)
+        try:
+            yield one
+        finally:
+            await one.fetchers.stop()
+        assert one.failures == []
+        assert all(connection.closed for connection in one.network.connections)
+
+
+def answer(request: FetchRequest, data: bytes = b"", *, error: ErrorCode = ErrorCode.NONE) -> FetchResponse:
+    results = tuple(
+        FetchResult(p.topic_id, p.partition_id, error, p.fetch_offset, 0, 0, p.fetch_offset + 1)
+        for p in request.partitions
+    )
+    return FetchResponse(request.correlation_id, results, tuple(data for _ in results))
+
+
+def stored(base_offset: int) -> bytes:
+    return encode_batch([(1, None, b"v", ())], base_offset=base_offset, partition_leader_epoch=0)
+
+
+async def test_what_is_fetched_is_appended_and_asked_for_no_more() -> None:
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        for number in range(3):
+            request = await it.request(number)
+            (partition,) = request.partitions
+            assert (partition.fetch_offset, request.replica_id, request.broker_epoch) == (number, 1, 101)
+            it.stream.incoming.put_nowait(answer(request, stored(number)))
+        await it.request(3)
+        assert it.rig.replica.log.log_end_offset == 3
+        assert len(it.network.connections) == 1
+
+
+async def test_all_partitions_of_a_leader_share_its_stream() -> None:
+    async with following() as it:
+        await it.rig.apply(
+            *BROKERS, *topic((1, 2), leader=2), *topic((1, 2), leader=2, name="u", topic_id=UUID(int=101))
+        )
+        request = await it.request()
+        assert len(request.partitions) == 2
+        await it.rig.apply(*topic((1, 3), leader=3, name="v", topic_id=UUID(int=102)))
+        await it.request(stream=1)
+        assert [connection.address for connection in it.network.connections] == ["broker:2", "broker:3"]
+
+
+async def test_a_lost_leader_is_asked_again_after_a_pause() -> None:
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        await it.request()
+        it.stream.incoming.put_nowait(ConnectionLostError("gone"))
+        await wait_until(lambda: it.network.connections[0].closed)
+        await it.rig.advance(10_000)
+        await it.request(stream=1)
+
+
+async def test_an_answer_to_another_request_is_dropped() -> None:
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        request = await it.request()
+        it.stream.incoming.put_nowait(FetchResponse(request.correlation_id + 5, (), ()))
+        again = await it.request(1)
+        assert again.correlation_id != request.correlation_id
+
+
+async def test_an_answer_for_a_partition_that_has_moved_on_is_dropped() -> None:
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        request = await it.request()
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        it.stream.incoming.put_nowait(answer(request, stored(0)))
+        await asyncio.sleep(0.01)
+        assert it.rig.replica.log.log_end_offset == 0
+
+
+async def test_a_dead_leader_that_nobody_follows_is_left_alone() -> None:
+    """Otherwise every broker would knock at its door ten times a second, for ever."""
+    async with following() as it:
+        it.network.refuses = ConnectionLostError("refused", refused=True)
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        await wait_until(lambda: it.network.attempts)
+        await it.rig.apply(RemoveTopicRecord(TOPIC_ID))
+        await asyncio.sleep(0.02)
+        attempts = it.network.attempts
+        await asyncio.sleep(0.02)
+        assert it.network.attempts == attempts
+
+
+async def test_errors_do_not_become_a_tight_circle() -> None:
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        request = await it.request()
+        it.stream.incoming.put_nowait(answer(request, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        await asyncio.sleep(0.01)
+        assert len(it.stream.sent) == 1
+        await it.rig.advance(10_000)
+        await it.request(1)
+
+
+async def test_an_unregistered_leader_is_waited_for() -> None:
+    async with following() as it:
+        await it.rig.apply(registered(1), *topic((1, 2), leader=2))
+        await asyncio.sleep(0.01)
+        assert it.network.attempts == 0
+        await it.rig.apply(registered(2))
+        await it.rig.advance(10_000)
+        await it.request()
