@@ -11,14 +11,12 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
-from typing import assert_never
 from uuid import UUID
 
-from replog._version import __version__
 from replog.broker.alter_partition import AlterPartitionSender
 from replog.broker.clock import Clock, SystemClock
 from replog.broker.config import ServerConfig
@@ -28,74 +26,36 @@ from replog.broker.fetch_path import FetchPath
 from replog.broker.fetchers import Fetchers
 from replog.broker.flusher import LogFlusher
 from replog.broker.lifecycle import BrokerLifecycle
-from replog.broker.metadata_publisher import MetadataPublisher, cluster_metadata
-from replog.broker.process import resident_bytes
+from replog.broker.metadata_publisher import MetadataPublisher
 from replog.broker.produce_path import ProducePath
 from replog.broker.producer_ids import ProducerIdAllocator
 from replog.broker.quorum_driver import QuorumDriver
 from replog.broker.replica_manager import METADATA_TOPIC_ID, ReplicaManager
-from replog.broker.sessions import ByteCredits, FetchSession, ProduceSession
+from replog.broker.request_handlers import NodeParts, RequestHandlers
+from replog.broker.sessions import ByteCredits
 from replog.broker.tasks import watched_task
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import (
-    AlterConfigs,
-    AlterConfigsResponse,
     CommittedRecords,
-    ControllerRequest,
-    ControllerResponse,
-    CreateTopics,
-    CreateTopicsResponse,
-    DeleteTopics,
-    DeleteTopicsResponse,
 )
 from replog.errors import (
     BrokerClosedError,
-    BrokerNotAvailableError,
-    InconsistentClusterIdError,
-    NotControllerError,
     StorageError,
-    UnsupportedVersionError,
 )
 from replog.log import LogConfig, LogDirectory
 from replog.metadata.delta import LocalChanges
 from replog.metadata.image import MetadataImage
-from replog.rpc.calls import IncomingCall
 from replog.rpc.grpc_transport import GrpcServer, GrpcTransport, bind
 from replog.rpc.messages import (
-    MAX_API_VERSION,
-    MIN_API_VERSION,
-    ClientRequest,
-    ClientResponse,
-    ClusterMetadata,
-    DescribeNodeRequest,
-    DescribeNodeResponse,
-    FetchRequest,
-    FetchResponse,
     Hello,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    ProduceRequest,
-    ProduceResponse,
-    QuorumReplica,
 )
-from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.transport import RequestContext, Stream
 from replog_checkpoints import FileSystem, OsFileSystem
 from replog_quorum import QuorumConfig
 
 METADATA_TOPIC = "__cluster_metadata"
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
 SERVER_STOP_GRACE_S = 0.2
-
-_FORWARDED = {
-    CreateTopics: CreateTopicsResponse,
-    DeleteTopics: DeleteTopicsResponse,
-    AlterConfigs: AlterConfigsResponse,
-}
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +79,6 @@ class Node:
         self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix="replog-disk")
         self._flusher = LogFlusher(self._executor, self._fail)
         self._transport = GrpcTransport()
-        self._credits = ByteCredits(config.queued_max_request_bytes)
         self._leader: tuple[int | None, int] = (None, -1)
         self._timers: list[asyncio.Task[None]] = []
         self._server: GrpcServer | None = None
@@ -149,9 +108,9 @@ class Node:
 
     async def _start(self) -> None:
         endpoint = self.config.listeners[0]
-        self._server = bind(self, endpoint.host, endpoint.port)
+        self._server = bind(endpoint.host, endpoint.port)
         self._build()
-        await self._server.start()  # not before: a request needs the parts
+        await self._server.start(self._handlers)
         self._start_parts()
 
     def _build(self) -> None:
@@ -203,6 +162,24 @@ class Node:
         self._fetch_path = FetchPath(self._manager, self._lifecycle.refuses_because)
         self._producer_ids = ProducerIdAllocator(config.node_id, lambda: self._lifecycle.broker_epoch, self._channel)
         self._publisher = MetadataPublisher(config.node_id, self.incarnation_id, self._apply_metadata)
+        self._handlers = RequestHandlers(
+            NodeParts(
+                config=config,
+                hello=self._hello(),
+                address=self.address,
+                leader=lambda: self._leader,
+                controller=self._controller,
+                channel=self._channel,
+                quorum=self._quorum,
+                manager=self._manager,
+                lifecycle=self._lifecycle,
+                publisher=self._publisher,
+                produce_path=self._produce_path,
+                fetch_path=self._fetch_path,
+                producer_ids=self._producer_ids,
+                credits=ByteCredits(config.queued_max_request_bytes),
+            )
+        )
 
     def _start_parts(self) -> None:
         if self._controller is not None:
@@ -450,131 +427,8 @@ class Node:
         broker = self._publisher.image.brokers.get(broker_id)
         return None if broker is None else f"{broker.host}:{broker.port}"
 
-    # ---- requests (see `replog.rpc.transport.NodeHandlers`) -----------------------------------------------------------
-
     def _hello(self) -> Hello:
         return Hello(self.cluster_id, self.config.node_id, self.incarnation_id)
-
-    def check_hello(self, hello: Hello) -> Hello:
-        self._check_cluster(hello.cluster_id)
-        if hello.min_api_version > MAX_API_VERSION or hello.max_api_version < MIN_API_VERSION:
-            raise UnsupportedVersionError(
-                f"this node speaks API versions {MIN_API_VERSION} to {MAX_API_VERSION}, the other side "
-                f"{hello.min_api_version} to {hello.max_api_version}. Upgrade the older of the two."
-            )
-        return self._hello()
-
-    def _check_cluster(self, cluster_id: str) -> None:
-        if cluster_id and cluster_id != self.cluster_id:
-            raise InconsistentClusterIdError(
-                f"node {self.config.node_id} at {self.address} belongs to cluster {self.cluster_id}, "
-                f"the caller to cluster {cluster_id}. Check the address."
-            )
-
-    async def handle_client_call(
-        self,
-        call: IncomingCall[ClientRequest],
-        context: RequestContext,  # noqa: ARG002 -- for authorization
-    ) -> ClientResponse:
-        self._check_cluster(call.cluster_id)
-        match call.request:
-            case MetadataRequest():
-                return self._metadata(call.request)
-            case ListOffsetsRequest():
-                return await self._list_offsets(call.request)
-            case InitProducerIdRequest():
-                return await self._init_producer_id(call.timeout_ms)
-            case DescribeNodeRequest():
-                return await self._describe()
-            case _ as unreachable:
-                assert_never(unreachable)
-
-    async def handle_controller_call(
-        self,
-        call: IncomingCall[ControllerRequest],
-        context: RequestContext,  # noqa: ARG002 -- for authorization
-    ) -> ControllerResponse:
-        self._check_cluster(call.cluster_id)
-        if self._leader[0] == self.config.node_id and self._controller is not None:
-            return await self._controller.submit(call.request, timeout_ms=call.timeout_ms)
-        answer = _FORWARDED.get(type(call.request))
-        if answer is None or call.forwarded:
-            raise NotControllerError(f"node {self.config.node_id} is not the active controller")
-        return await self._channel.send(call.request, answer, timeout_ms=call.timeout_ms, forwarded=True)
-
-    async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:  # noqa: ARG002 -- for authorization
-        last: ClusterMetadata | None = None
-        async for _ in self._publisher.changes():
-            metadata = self._metadata(request)
-            if metadata != last:
-                yield metadata
-                last = metadata
-
-    async def handle_produce_stream(
-        self,
-        hello: Hello,  # noqa: ARG002 -- the seam's shape
-        stream: Stream[Sequence[ProduceResponse], ProduceRequest],
-        context: RequestContext,  # noqa: ARG002 -- for quotas
-    ) -> None:
-        await ProduceSession(stream, self._produce_path, self._credits).run()
-
-    async def handle_fetch_stream(
-        self,
-        hello: Hello,  # noqa: ARG002 -- the seam's shape
-        stream: Stream[FetchResponse, FetchRequest],
-        context: RequestContext,  # noqa: ARG002 -- for quotas
-    ) -> None:
-        await FetchSession(stream, self._fetch_path).run()
-
-    async def handle_quorum_stream(
-        self,
-        hello: Hello,
-        stream: Stream[QuorumFrame, QuorumFrame],
-        context: RequestContext,  # noqa: ARG002
-    ) -> None:
-        await self._quorum.handle_stream(hello, stream)
-
-    def _metadata(self, request: MetadataRequest) -> ClusterMetadata:
-        leader_id, epoch = self._leader
-        return cluster_metadata(
-            self._publisher.image,
-            cluster_id=self.cluster_id,
-            topics=request.topics,
-            controller_id=-1 if leader_id is None else leader_id,
-            controller_epoch=epoch,
-        )
-
-    async def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        def look_up() -> ListOffsetsResponse:
-            return ListOffsetsResponse(tuple(map(self._fetch_path.list_offset, request.partitions)))
-
-        return await self._manager.driver.call(look_up)
-
-    async def _init_producer_id(self, timeout_ms: int) -> InitProducerIdResponse:
-        refused = self._lifecycle.refuses_because()
-        if refused is not None:
-            raise BrokerNotAvailableError(refused)
-        return await self._producer_ids.allocate(timeout_ms or self.config.request_timeout_ms)
-
-    async def _describe(self) -> DescribeNodeResponse:
-        quorum = self._quorum.status()
-        return DescribeNodeResponse(
-            node_id=self.config.node_id,
-            incarnation_id=self.incarnation_id,
-            state=self._lifecycle.state.value,
-            broker_epoch=self._lifecycle.broker_epoch,
-            quorum_role=quorum.role,
-            quorum_epoch=quorum.epoch,
-            quorum_leader_id=-1 if quorum.leader_id is None else quorum.leader_id,
-            quorum_high_watermark=quorum.high_watermark,
-            quorum_end_offset=self._quorum.log_end_offset,
-            quorum_replicas=tuple(
-                QuorumReplica(node_id, end) for node_id, end in sorted(quorum.voter_end_offsets.items())
-            ),
-            replicas=await self._manager.driver.call(self._manager.statuses),
-            rss_bytes=resident_bytes(),
-            version=__version__,
-        )
 
 
 def _open_directory(config: ServerConfig, fs: FileSystem, clock: Clock) -> LogDirectory:

@@ -264,38 +264,42 @@ class GrpcTransport:
 class GrpcServer:
     """A gRPC server on a port of its own; made by `bind`, answers from `start` on."""
 
-    def __init__(self, server: Any, port: int) -> None:
+    def __init__(self, server: Any, port: int, listener: str) -> None:
         self._server = server
         self._port = port
+        self._listener = listener
         self._has_started = False
 
     @property
     def port(self) -> int:
         return self._port
 
-    async def start(self) -> None:
+    async def start(self, handlers: NodeHandlers) -> None:
         """Begins to answer; connections that came since `bind` have waited."""
+        self._server.add_generic_rpc_handlers((_Service(handlers, self._listener).generic_handler(),))
+        await self._begin()
+
+    async def _begin(self) -> None:
         self._has_started = True
         await self._server.start()
 
     async def stop(self, grace_s: float) -> None:
         if not self._has_started:
-            await self.start()  # gRPC keeps the port of a server that never began, whatever is said to it
+            await self._begin()  # gRPC keeps the port of a server that never began, whatever is said to it
         await self._server.stop(grace_s)
 
 
 async def serve(handlers: NodeHandlers, host: str, port: int) -> GrpcServer:
     """Binds and starts; see `bind`."""
-    server = bind(handlers, host, port)
-    await server.start()
+    server = bind(host, port)
+    await server.start(handlers)
     return server
 
 
-def bind(handlers: NodeHandlers, host: str, port: int) -> GrpcServer:
-    """Takes the port; nothing is answered before `GrpcServer.start`, so that `handlers` may need the port first.
+def bind(host: str, port: int) -> GrpcServer:
+    """Takes the port; nothing is answered before `GrpcServer.start`, so that the handlers may need the port first.
 
     Args:
-        handlers: what to do with requests.
         host: address to bind.
         port: 0 picks a free port; see `GrpcServer.port`.
 
@@ -303,7 +307,6 @@ def bind(handlers: NodeHandlers, host: str, port: int) -> GrpcServer:
         ConfigError: the port is taken.
     """
     server = grpc.aio.server(options=_SERVER_OPTIONS)
-    server.add_generic_rpc_handlers((_Service(handlers, listener=f"{host}:{port}").generic_handler(),))
     try:
         bound = server.add_insecure_port(f"{host}:{port}")
     except RuntimeError as error:
@@ -318,7 +321,7 @@ def bind(handlers: NodeHandlers, host: str, port: int) -> GrpcServer:
             f"cannot listen on {host}:{port}: another process may use the port ({cause}). "
             "Choose another port, or port 0 for a free one.",
         )
-    return GrpcServer(server, bound)
+    return GrpcServer(server, bound, f"{host}:{port}")
 
 
 class _Service:

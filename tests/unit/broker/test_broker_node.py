@@ -234,8 +234,8 @@ async def test_a_request_never_meets_half_a_node(monkeypatch: pytest.MonkeyPatch
     bind = node_module.bind
     knocking: list[asyncio.Task[object]] = []
 
-    def knock_at_once(handlers: Node, host: str, port: int) -> object:
-        server = bind(handlers, host, port)
+    def knock_at_once(host: str, port: int) -> object:
+        server = bind(host, port)
         connection = GrpcTransport().connect(f"127.0.0.1:{server.port}", purpose="test")
 
         async def knock() -> object:

@@ -1,0 +1,225 @@
+"""What a node answers: client calls, controller calls, and the three kinds of streams.
+
+Handlers only check, hand over to a driver and wait; cores are stepped by their drivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from replog._version import __version__
+from replog.broker.config import ServerConfig
+from replog.broker.controller_channel import ControllerChannel
+from replog.broker.controller_driver import ControllerDriver
+from replog.broker.fetch_path import FetchPath
+from replog.broker.lifecycle import BrokerLifecycle
+from replog.broker.metadata_publisher import MetadataPublisher, cluster_metadata
+from replog.broker.process import resident_bytes
+from replog.broker.produce_path import ProducePath
+from replog.broker.producer_ids import ProducerIdAllocator
+from replog.broker.quorum_driver import QuorumDriver
+from replog.broker.replica_manager import ReplicaManager
+from replog.broker.sessions import ByteCredits, FetchSession, ProduceSession
+from replog.controller.messages import (
+    AlterConfigs,
+    AlterConfigsResponse,
+    ControllerRequest,
+    ControllerResponse,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeleteTopics,
+    DeleteTopicsResponse,
+)
+from replog.errors import (
+    BrokerNotAvailableError,
+    InconsistentClusterIdError,
+    NotControllerError,
+    UnsupportedVersionError,
+)
+from replog.rpc.calls import IncomingCall
+from replog.rpc.messages import (
+    MAX_API_VERSION,
+    MIN_API_VERSION,
+    ClientRequest,
+    ClientResponse,
+    ClusterMetadata,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    ProduceRequest,
+    ProduceResponse,
+    QuorumReplica,
+)
+from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.transport import RequestContext, Stream
+
+_FORWARDED = {
+    CreateTopics: CreateTopicsResponse,
+    DeleteTopics: DeleteTopicsResponse,
+    AlterConfigs: AlterConfigsResponse,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """What the handlers hand over to.
+
+    Attributes:
+        hello: this node's own hello.
+        address: host:port that clients use.
+        leader: the quorum's leader and epoch, as this node knows them.
+        controller: None where the node has none.
+        credits: of all produce streams together.
+    """
+
+    config: ServerConfig
+    hello: Hello
+    address: str
+    leader: Callable[[], tuple[int | None, int]]
+    controller: ControllerDriver | None
+    channel: ControllerChannel
+    quorum: QuorumDriver
+    manager: ReplicaManager
+    lifecycle: BrokerLifecycle
+    publisher: MetadataPublisher
+    produce_path: ProducePath
+    fetch_path: FetchPath
+    producer_ids: ProducerIdAllocator
+    credits: ByteCredits
+
+
+class RequestHandlers:
+    """See `replog.rpc.transport.NodeHandlers`."""
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._parts = parts
+
+    def check_hello(self, hello: Hello) -> Hello:
+        self._check_cluster(hello.cluster_id)
+        if hello.min_api_version > MAX_API_VERSION or hello.max_api_version < MIN_API_VERSION:
+            raise UnsupportedVersionError(
+                f"this node speaks API versions {MIN_API_VERSION} to {MAX_API_VERSION}, the other side "
+                f"{hello.min_api_version} to {hello.max_api_version}. Upgrade the older of the two."
+            )
+        return self._parts.hello
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id and cluster_id != self._parts.hello.cluster_id:
+            raise InconsistentClusterIdError(
+                f"node {self._parts.config.node_id} at {self._parts.address} belongs to cluster {self._parts.hello.cluster_id}, "
+                f"the caller to cluster {cluster_id}. Check the address."
+            )
+
+    async def handle_client_call(
+        self,
+        call: IncomingCall[ClientRequest],
+        context: RequestContext,  # noqa: ARG002 -- for authorization
+    ) -> ClientResponse:
+        self._check_cluster(call.cluster_id)
+        match call.request:
+            case MetadataRequest():
+                return self._metadata(call.request)
+            case ListOffsetsRequest():
+                return await self._list_offsets(call.request)
+            case InitProducerIdRequest():
+                return await self._init_producer_id(call.timeout_ms)
+            case DescribeNodeRequest():
+                return await self._describe()
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    async def handle_controller_call(
+        self,
+        call: IncomingCall[ControllerRequest],
+        context: RequestContext,  # noqa: ARG002 -- for authorization
+    ) -> ControllerResponse:
+        self._check_cluster(call.cluster_id)
+        if self._parts.leader()[0] == self._parts.config.node_id and self._parts.controller is not None:
+            return await self._parts.controller.submit(call.request, timeout_ms=call.timeout_ms)
+        answer = _FORWARDED.get(type(call.request))
+        if answer is None or call.forwarded:
+            raise NotControllerError(f"node {self._parts.config.node_id} is not the active controller")
+        return await self._parts.channel.send(call.request, answer, timeout_ms=call.timeout_ms, forwarded=True)
+
+    async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:  # noqa: ARG002 -- for authorization
+        last: ClusterMetadata | None = None
+        async for _ in self._parts.publisher.changes():
+            metadata = self._metadata(request)
+            if metadata != last:
+                yield metadata
+                last = metadata
+
+    async def handle_produce_stream(
+        self,
+        hello: Hello,  # noqa: ARG002 -- the seam's shape
+        stream: Stream[Sequence[ProduceResponse], ProduceRequest],
+        context: RequestContext,  # noqa: ARG002 -- for quotas
+    ) -> None:
+        await ProduceSession(stream, self._parts.produce_path, self._parts.credits).run()
+
+    async def handle_fetch_stream(
+        self,
+        hello: Hello,  # noqa: ARG002 -- the seam's shape
+        stream: Stream[FetchResponse, FetchRequest],
+        context: RequestContext,  # noqa: ARG002 -- for quotas
+    ) -> None:
+        await FetchSession(stream, self._parts.fetch_path).run()
+
+    async def handle_quorum_stream(
+        self,
+        hello: Hello,
+        stream: Stream[QuorumFrame, QuorumFrame],
+        context: RequestContext,  # noqa: ARG002
+    ) -> None:
+        await self._parts.quorum.handle_stream(hello, stream)
+
+    def _metadata(self, request: MetadataRequest) -> ClusterMetadata:
+        leader_id, epoch = self._parts.leader()
+        return cluster_metadata(
+            self._parts.publisher.image,
+            cluster_id=self._parts.hello.cluster_id,
+            topics=request.topics,
+            controller_id=-1 if leader_id is None else leader_id,
+            controller_epoch=epoch,
+        )
+
+    async def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        def look_up() -> ListOffsetsResponse:
+            return ListOffsetsResponse(tuple(map(self._parts.fetch_path.list_offset, request.partitions)))
+
+        return await self._parts.manager.driver.call(look_up)
+
+    async def _init_producer_id(self, timeout_ms: int) -> InitProducerIdResponse:
+        refused = self._parts.lifecycle.refuses_because()
+        if refused is not None:
+            raise BrokerNotAvailableError(refused)
+        return await self._parts.producer_ids.allocate(timeout_ms or self._parts.config.request_timeout_ms)
+
+    async def _describe(self) -> DescribeNodeResponse:
+        quorum = self._parts.quorum.status()
+        return DescribeNodeResponse(
+            node_id=self._parts.config.node_id,
+            incarnation_id=self._parts.hello.incarnation_id,
+            state=self._parts.lifecycle.state.value,
+            broker_epoch=self._parts.lifecycle.broker_epoch,
+            quorum_role=quorum.role,
+            quorum_epoch=quorum.epoch,
+            quorum_leader_id=-1 if quorum.leader_id is None else quorum.leader_id,
+            quorum_high_watermark=quorum.high_watermark,
+            quorum_end_offset=self._parts.quorum.log_end_offset,
+            quorum_replicas=tuple(
+                QuorumReplica(node_id, end) for node_id, end in sorted(quorum.voter_end_offsets.items())
+            ),
+            replicas=await self._parts.manager.driver.call(self._parts.manager.statuses),
+            rss_bytes=resident_bytes(),
+            version=__version__,
+        )
