@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench import environment, harness, report
+from bench import environment, harness, profile, report
 from bench.allocator import keep_freed_memory
 from bench.model import Scenario, WrongResultError
 from bench.registry import scenarios
+from replog.errors import ReplogError
 
 REPEAT = 5
 
@@ -26,6 +27,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.command == "list":
         return list_scenarios()
     known = scenarios()
+    if options.command == "profile":
+        profile.run(type(known[options.name]), case=options.case, top=options.top)
+        return 0
     if options.name not in known:
         Console(stderr=True).print(f"error: no scenario {options.name}; there are {', '.join(known)}", markup=False)
         return 2
@@ -47,6 +51,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where the systems write; the disk under it is what is measured (default %(default)s)",
     )
+    profiles = commands.add_parser("profile", help="show where the CPU time of a broker scenario goes")
+    profiles.add_argument("name", choices=("ack-latency", "consume", "produce"))
+    profiles.add_argument("--case", type=int, default=0, metavar="N", help="which of its cases, from 0 (default 0)")
+    profiles.add_argument("--top", type=positive, default=25, metavar="N", help="lines of a table (default 25)")
     return top
 
 
@@ -77,7 +85,7 @@ def run(scenario: Scenario[Any], options: argparse.Namespace) -> int:
 
         try:
             result = harness.run(scenario, repeat=options.repeat, directory=options.directory, on_step=on_step)
-        except (WrongResultError, OSError) as error:
+        except (WrongResultError, ReplogError, OSError) as error:
             progress.console.print(f"error: {scenario.name}: {error}", markup=False)
             return 1
     report.print_tables(Console(), scenario, result, facts)

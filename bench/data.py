@@ -21,3 +21,9 @@ def records(count: int, record_bytes: int) -> list[RecordInput]:
         (TIMESTAMP_MS + number, source.randbytes(KEY_BYTES), source.randbytes(value_bytes), ())
         for number in range(count)
     ]
+
+
+def values(count: int, value_bytes: int) -> list[bytes]:
+    """`count` different values of random bytes, for records without keys."""
+    source = random.Random(SEED)
+    return [source.randbytes(value_bytes) for _ in range(count)]

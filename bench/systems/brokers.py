@@ -1,0 +1,131 @@
+"""What broker scenarios ask of a system: several processes on this machine that keep every record three times.
+
+The operations are whole and blocking, so that a peer may do each with its own client in its own way: an event loop,
+threads, or another program.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal
+
+import crc32c
+
+from bench.model import System
+
+ReadAs = Literal["records", "batches"]
+"""What a consumer makes of the bytes: an object of every record, or nothing."""
+
+Killed = Literal["leader", "leader and controller"]
+"""Who dies: the partition's leader alone, or the one node that is that and the active controller too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What a topic holds, whatever the order and the partitions: equal digests, equal multisets (but for a collision)."""
+
+    count: int
+    checksum: int
+
+    @classmethod
+    def of(cls, values: Iterable[bytes], rounds: int = 1) -> Digest:
+        count = checksum = 0
+        for value in values:
+            count += 1
+            checksum += crc32c.crc32c(value)
+        return cls(count * rounds, checksum * rounds)
+
+
+class BenchProducer(ABC):
+    """A producer for one topic that waits for all in-sync replicas and makes no duplicates, connected and warm."""
+
+    @abstractmethod
+    def send_all(self, values: Sequence[bytes], rounds: int) -> None:
+        """Sends `values` in order, `rounds` times over, as fast as it can; returns when all are acknowledged."""
+
+    @abstractmethod
+    def send_at_rate(self, value: bytes, rate_per_s: float, count: int) -> list[float]:
+        """Sends record number i at second i / `rate_per_s`, whether earlier ones are acknowledged or not.
+
+        Returns:
+            Seconds from when each record was due to its acknowledgement: a sender that is held up counts too.
+        """
+
+
+class BenchConsumer(ABC):
+    """A consumer of all partitions of one topic, connected.  Each call reads from the beginning."""
+
+    @abstractmethod
+    def read(self, count: int, read_as: ReadAs) -> int:
+        """Reads `count` records, or more where a whole batch comes; returns how many."""
+
+    @abstractmethod
+    def digest(self, count: int) -> Digest:
+        """Reads `count` records and whatever is there beyond them."""
+
+
+class BrokerSystem(System):
+    """Three nodes with topics; `start` starts them, `stop` ends them."""
+
+    @abstractmethod
+    def create_topic(self, partitions: int) -> str:
+        """A new topic: three replicas, two of which must have a record before it counts as written."""
+
+    @abstractmethod
+    def delete_topic(self, topic: str) -> None: ...
+
+    @abstractmethod
+    def producer(self, topic: str) -> AbstractContextManager[BenchProducer]:
+        """One producer, once for each topic.  Records that it writes to warm up are left out by consumers."""
+
+    @abstractmethod
+    def consumer(self, topic: str) -> AbstractContextManager[BenchConsumer]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverReport:
+    """What a producer saw.
+
+    Attributes:
+        acks_s: when each acknowledgement came, in the order of sending; any one clock.
+        killed_s: when the node was killed, of the same clock.
+        sent: the values, in the order of sending.
+        found: the values that the log holds at the offsets that were acknowledged, in the order of sending.
+        found_count: how many records the log holds in all.
+    """
+
+    acks_s: Sequence[float]
+    killed_s: float
+    sent: Sequence[bytes]
+    found: Sequence[bytes | None]
+    found_count: int
+
+
+class FailoverSystem(System):
+    """Three nodes of which one is killed."""
+
+    @abstractmethod
+    def fail_over(self, killed: Killed, *, rate_per_s: float, before_s: float, after_s: float) -> FailoverReport:
+        """Sends steadily to a new topic of one partition, ends a node with SIGKILL, sends on; then heals everything.
+
+        Args:
+            killed: which node.
+            rate_per_s: how many records; due times as in `send_at_rate`.
+            before_s: how long before the kill.
+            after_s: how long after acknowledgements come again.
+        """
+
+
+class StartupSystem(System):
+    """Something that can be started from nothing, again and again."""
+
+    @abstractmethod
+    def start_embedded(self) -> float | None:
+        """Seconds from a call in this process to the first acknowledged record; None where there is no such thing."""
+
+    @abstractmethod
+    def start_cluster(self, settle_s: float) -> tuple[float, Sequence[int]]:
+        """Seconds from three empty directories to three nodes that serve; and their resident bytes `settle_s` later."""
