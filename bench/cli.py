@@ -28,6 +28,9 @@ def main(arguments: Sequence[str]) -> int:
         return list_scenarios()
     known = scenarios()
     if options.command == "profile":
+        if options.case >= len(known[options.name].cases()):
+            Console(stderr=True).print(f"error: {options.name} has cases 0 to {len(known[options.name].cases()) - 1}")
+            return 2
         profile.run(type(known[options.name]), case=options.case, top=options.top)
         return 0
     if options.name not in known:
@@ -53,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     )
     profiles = commands.add_parser("profile", help="show where the CPU time of a broker scenario goes")
     profiles.add_argument("name", choices=("ack-latency", "consume", "produce"))
-    profiles.add_argument("--case", type=int, default=0, metavar="N", help="which of its cases, from 0 (default 0)")
+    profiles.add_argument("--case", type=natural, default=0, metavar="N", help="which of its cases, from 0 (default 0)")
     profiles.add_argument("--top", type=positive, default=25, metavar="N", help="lines of a table (default 25)")
     return top
 
@@ -62,6 +65,13 @@ def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("must be 0 or more")
     return number
 
 

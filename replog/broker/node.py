@@ -416,7 +416,7 @@ class Node:
     def _apply_metadata(self, image: MetadataImage, changes: LocalChanges, changed_brokers: tuple[int, ...]) -> None:
         def apply() -> None:
             if not self._manager.image.brokers:  # the first image
-                self._manager.remove_strays(image)
+                self._manager.set_strays_aside(image)
             self._manager.apply(image, changes, changed_brokers)
             if self._manager.awaited_ends():
                 self._lifecycle.hurry()

@@ -220,19 +220,19 @@ class ReplicaManager:
         return replica
 
     def _open_log(self, local: LocalPartition, settings: TopicSettings) -> Log:
-        """The replica's log; one left over from a deleted topic of the same name makes way first."""
+        """The replica's log; one left over from an earlier topic of the same name makes way first."""
         name, partition_id = local.topic_name, local.partition_id
         found = self._directory.topic_id(name, partition_id)
         if found is not None and found != local.topic_id:
-            _log.info("%s-%d: the replica of the deleted topic %s is removed", name, partition_id, found)
-            self._directory.delete_log(name, partition_id)
+            self._set_aside(name, partition_id)
         return self._directory.open_log(
             name, partition_id, local.topic_id, settings.log_config(), now_ms=self.clock.wall_ms()
         )
 
-    def remove_strays(self, image: MetadataImage) -> None:
-        """Deletes replicas that this broker no longer has: their topic was deleted, or moved, while it was down.
+    def set_strays_aside(self, image: MetadataImage) -> None:
+        """Takes replicas out of the way that this broker no longer has: deleted, or moved, while it was down.
 
+        They are renamed, not deleted: a broker whose metadata log was lost would otherwise delete everything it has.
         Call it with an image that holds this broker's own registration: everything older is in it.
         """
         for topic, partition_id in list(self._directory.logs):
@@ -241,8 +241,14 @@ class ReplicaManager:
                 continue
             known = image.partition(topic_id, partition_id)
             if known is None or self._broker_id not in known.replicas:
-                _log.info("%s-%d: no longer a replica of this broker, deleted", topic, partition_id)
-                self._directory.delete_log(topic, partition_id)
+                self._set_aside(topic, partition_id)
+
+    def _set_aside(self, topic: str, partition_id: int) -> None:
+        path = self._directory.set_aside_log(topic, partition_id)
+        _log.warning(
+            "%s-%d: this broker has no such replica any more; its data is kept in %s, remove it if it is not needed",
+            topic, partition_id, path,
+        )  # fmt: skip
 
     def _leave_role(self, replica: Replica) -> None:
         match replica.role:

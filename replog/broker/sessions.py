@@ -23,7 +23,7 @@ STREAM_CREDIT_BYTES = 16 << 20
 REQUEST_OVERHEAD_BYTES = 1 << 10
 """What a request counts beyond its records, so that empty requests are bounded too."""
 
-MAX_OPEN_FETCHES = 16
+MAX_OPEN_FETCHES = 4
 
 T = TypeVar("T")
 

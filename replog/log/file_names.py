@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from uuid import UUID
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -22,6 +23,7 @@ SWAP_SUFFIX: Final = ".swap"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 DELETE_DIR_SUFFIX: Final = "-delete"
+STRAY_DIR_SUFFIX: Final = "-stray"
 _NAME_BYTES_MAX: Final = 255
 _OFFSET_NAME: Final = re.compile(r"(\d{20})(\.[a-z]+)")
 _PARTITION_DIR: Final = re.compile(r"(.+)-(\d+)")
@@ -58,4 +60,10 @@ def deleted_dir_name(name: str) -> str:
     The hex digits are zeros: the directory lives for the moment of its removal, and the next start sweeps it.
     """
     tail = f".{0:032x}{DELETE_DIR_SUFFIX}"
+    return name[: _NAME_BYTES_MAX - len(tail)] + tail
+
+
+def stray_dir_name(name: str, unique_id: UUID) -> str:
+    """`<topic>-<partition>.<32 hex>-stray`, cut so that it stays within 255 bytes."""
+    tail = f".{unique_id.hex}{STRAY_DIR_SUFFIX}"
     return name[: _NAME_BYTES_MAX - len(tail)] + tail

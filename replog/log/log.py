@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import PurePosixPath
+from uuid import UUID
 
 from replog.errors import OffsetOutOfRangeError, StorageError
 from replog.log.config import LogConfig
-from replog.log.file_names import deleted_dir_name
+from replog.log.file_names import deleted_dir_name, stray_dir_name
 from replog.log.loader import LogLoader
 from replog.log.log_append import LogAppending
 from replog.log.log_truncation import LogTruncation
@@ -175,6 +176,22 @@ class Log(LogAppending, LogTruncation):
         """
         self._close_files()
         delete_directory(self._fs, self._directory)
+
+    def set_aside(self, unique_id: UUID) -> str:
+        """Closes the log and renames its directory to a `-stray` one, which nothing opens; returns the new path.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._close_files()
+        parent = parent_of(self._directory)
+        target = f"{parent}/{stray_dir_name(PurePosixPath(self._directory).name, unique_id)}"
+        try:
+            self._fs.rename(self._directory, target)
+            self._fs.sync_dir(parent)
+        except OSError as error:
+            raise StorageError(f"{self._directory} cannot be set aside: {error}. Check the disk") from error
+        return target
 
 
 def delete_directory(fs: FileSystem, directory: str) -> None:

@@ -7,6 +7,7 @@
     data/log-start-offset-checkpoint         only logs that start inside a segment
     data/replication-offset-checkpoint       high watermarks
     data/flights-3/...                       one replica
+    data/flights-3.<32 hex>-stray/...        a replica that nobody claimed at a start; kept, never opened
 
 | crash                                          | what the next start finds                                            |
 |------------------------------------------------|----------------------------------------------------------------------|
@@ -182,6 +183,25 @@ class LogDirectory:
             self._topic_ids.pop(key, None)
             self.high_watermarks.pop(key, None)
             self._forget(key)
+
+    def set_aside_log(self, topic: str, partition: int) -> str:
+        """Renames a replica that nobody claims to `...-stray` and forgets it; returns the new path.
+
+        It is kept, because who says that it is not claimed may have lost its memory (kafka-reference 3.1).
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none that is open.
+            StorageError: the disk failed.
+        """
+        key = (topic, partition)
+        if key not in self._logs:
+            raise UnknownTopicOrPartitionError(f"{self.path} has no open replica {topic}-{partition}")
+        with _storage_errors(self.path):
+            path = self._logs.pop(key).set_aside(uuid.uuid4())
+            self._topic_ids.pop(key, None)
+            self.high_watermarks.pop(key, None)
+            self._forget(key)
+        return path
 
     def checkpoint_recovery_points(self) -> None:
         """Writes the log starts and the recovery points of all logs."""

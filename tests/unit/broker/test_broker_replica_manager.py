@@ -259,8 +259,10 @@ async def test_replicas_that_are_no_longer_ours_are_deleted_at_the_start() -> No
     async with rig(fs) as it:
         it.submit(*BROKERS, *topic((1, 2), leader=2))
         image = it.image
-        await it.manager.driver.call(lambda: it.manager.remove_strays(image))
+        await it.manager.driver.call(lambda: it.manager.set_strays_aside(image))
         assert sorted(it.directory.logs) == [("__cluster_metadata", 0), (TOPIC, 0)]
+        strays = [name for name in it.fs.list_dir(it.directory.path) if name.endswith("-stray")]
+        assert len(strays) == 1, "kept, in case it was the metadata that was lost"
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------------
