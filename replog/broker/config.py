@@ -215,7 +215,8 @@ class ServerConfig:
     """Bytes of all partitions in one fetch answer.  Each connected follower can hold this much memory."""
 
     replica_fetch_backoff_ms: Annotated[int, milliseconds(1, 60_000)] = 1_000
-    """Pause of a follower after an error of a partition before it fetches that partition again."""
+    """Longest pause of a follower after an error of a partition before it fetches that partition again; the first pause
+    is 20 ms and doubles."""
 
     # ---- brokers and controller -------------------------------------------------------------------------------------
 

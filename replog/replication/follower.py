@@ -39,6 +39,7 @@ from replog.replication.messages import (
     TruncateTo,
 )
 
+ANSWER_BACKOFF_MIN_MS: Final = 20
 CONNECTION_BACKOFF_MIN_MS: Final = 100
 
 
@@ -74,7 +75,8 @@ class Follower:
             leader_epoch: of that leadership; answers of another epoch are dropped.
             log: read-only view of the local log, live: it shows each effect once performed.
             high_watermark: last known here, from the former role or the checkpoint.
-            fetch_backoff_ms: pause after an answer that cannot be used now, and the longest after a lost connection.
+            fetch_backoff_ms: longest pause after an answer that cannot be used now, or a lost connection; the first
+                is short, because a follower often hears of a new epoch some milliseconds before its leader.
             flush_policy: of the topic.
             now_ms: monotonic.
         """
@@ -204,12 +206,13 @@ class Follower:
             return ()
         if message.log_end_offset <= answer.fetch_offset:
             self._back_off(now_ms)  # all of it is from a later epoch: wait for the metadata that tells of it
+        else:
+            self._failures = 0
         return self._adopt(answer, message.log_end_offset)
 
     def _handle_answer(self, answer: FetchAnswered, now_ms: int) -> tuple[FollowerEffect, ...]:
         if not self._is_current(answer):
             return ()
-        self._failures = 0
         self._backoff_until_ms = None
         self._cut = None  # performed, or this answer would not be current
         match answer.error:
@@ -241,6 +244,7 @@ class Follower:
         if answer.size_bytes > 0:
             self._appending = answer
             return (AppendFetched(self._leader_epoch),)
+        self._failures = 0
         return self._adopt(answer, self._log.log_end_offset)
 
     def _adopt(self, answer: FetchAnswered, log_end_offset: int) -> tuple[FollowerEffect, ...]:
@@ -310,10 +314,14 @@ class Follower:
         return (RequestFlush(),)
 
     def _back_off(self, now_ms: int) -> None:
-        self._backoff_until_ms = now_ms + self._fetch_backoff_ms
+        """After an answer that cannot be used now: most often the leader has not heard of its epoch yet."""
+        self._pause(ANSWER_BACKOFF_MIN_MS, now_ms)
 
     def _back_off_connection(self, now_ms: int) -> None:
-        """Short at first (a restarting leader is back soon), doubling up to the full pause."""
-        pause_ms = min(CONNECTION_BACKOFF_MIN_MS << min(self._failures, 16), self._fetch_backoff_ms)
+        """A restarting leader is back soon."""
+        self._pause(CONNECTION_BACKOFF_MIN_MS, now_ms)
+
+    def _pause(self, first_ms: int, now_ms: int) -> None:
+        """Short at first, doubling up to the full pause until an answer is of use."""
+        self._backoff_until_ms = now_ms + min(first_ms << min(self._failures, 16), self._fetch_backoff_ms)
         self._failures += 1
-        self._backoff_until_ms = now_ms + pause_ms

@@ -169,8 +169,8 @@ def test_out_of_range_below_the_leaders_start_begins_again_there() -> None:
 def test_out_of_range_that_is_in_range_again_goes_on_after_a_pause() -> None:
     follower = following(three_records())
     assert follower.step(failing(ErrorCode.OFFSET_OUT_OF_RANGE), 0) == ()
-    assert follower.fetch_position(999) is None
-    assert follower.fetch_position(1_000) == FetchPosition(3, 3, 2, 4, 0)
+    assert follower.fetch_position(19) is None
+    assert follower.fetch_position(20) == FetchPosition(3, 3, 2, 4, 0)
 
 
 def test_a_cut_below_the_own_start_begins_again_there() -> None:
@@ -200,12 +200,24 @@ def test_fenced_waits_for_new_metadata() -> None:
 def test_other_errors_pause(error: ErrorCode) -> None:
     follower = following(three_records())
     assert follower.step(failing(error), 5_000) == ()
-    assert follower.next_deadline_ms() == 6_000
-    assert follower.fetch_position(5_999) is None
+    assert follower.next_deadline_ms() == 5_020
+    assert follower.fetch_position(5_019) is None
     assert follower.status().state is FollowerState.BACKING_OFF
-    follower.step(Tick(), 6_000)
+    follower.step(Tick(), 5_020)
     assert follower.next_deadline_ms() is None
-    assert follower.fetch_position(6_000) is not None
+    assert follower.fetch_position(5_020) is not None
+
+
+def test_answers_of_no_use_pause_longer_and_longer_until_one_is_of_use() -> None:
+    follower = following(three_records())
+    pauses = []
+    for _ in range(8):
+        follower.step(failing(ErrorCode.UNKNOWN_LEADER_EPOCH), 0)
+        pauses.append(follower.next_deadline_ms())
+    assert pauses == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
+    follower.step(EMPTY, 0)
+    follower.step(failing(ErrorCode.UNKNOWN_LEADER_EPOCH), 0)
+    assert follower.next_deadline_ms() == 20
 
 
 def test_lost_connections_pause_longer_and_longer_until_an_answer() -> None:
@@ -226,7 +238,7 @@ def test_an_answer_of_a_later_epoch_only_does_not_spin() -> None:
     follower.step(ANSWER, 0)
     follower.step(Appended(3), 0)
     assert follower.fetch_position(0) is None
-    assert follower.next_deadline_ms() == 1_000
+    assert follower.next_deadline_ms() == 20
 
 
 def test_without_epochs_the_first_step_cuts_to_the_high_watermark() -> None:
