@@ -54,11 +54,21 @@ async def test_children_die_with_their_parent(tmp_path: Path) -> None:
     async def all_gone() -> bool:
         return not any(process.is_alive() for process in processes)
 
+    async def all_ports_are_free() -> bool:
+        return all(is_free(port) for _, _, port in nodes)
+
     await until(all_gone, "all brokers are gone")
-    for _, _, port in nodes:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # fails only where somebody listens
+    await until(all_ports_are_free, "their ports are free")  # their last threads may end a moment later
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # fails only where somebody listens
+        try:
             probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 async def test_a_child_whose_parent_is_gone_does_not_start(start_cluster: StartCluster) -> None:

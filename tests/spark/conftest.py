@@ -17,6 +17,7 @@ import pytest
 from replog.client import LoopThread
 from replog.cluster import LocalCluster
 from replog.errors import ConfigError
+from replog.spark.discovery import register_where_needed
 from replog.spark.java_runtime import with_java
 from tests.spark.spark_kit import SparkCluster
 
@@ -68,6 +69,7 @@ def spark(spark_environment: Path) -> Iterator[Any]:
         )
     finally:
         os.chdir(before)
+    register_where_needed(session)
     yield session
     session.stop()
 
