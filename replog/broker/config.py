@@ -133,7 +133,7 @@ class ServerConfig:
     """In-sync replicas without which acks=all writes are refused and nothing new becomes visible.  2 with 3 replicas
     is usual; equal to the replication factor means that any stopped broker stops writes."""
 
-    message_max_bytes: Annotated[int, size_bytes(256, 512 * MIB)] = MIB + 12
+    message_max_bytes: Annotated[int, size_bytes(256, 32 * MIB)] = MIB + 12
     """Largest record batch that is accepted.  Larger batches cost memory on every broker that holds one."""
 
     unclean_leader_election_enable: Annotated[bool, Flag()] = False
@@ -208,10 +208,10 @@ class ServerConfig:
     """Bytes for which a leader waits, at most replica.fetch.wait.max.ms, before it answers a follower's fetch.  Above 1
     it delays acks=all."""
 
-    replica_fetch_max_bytes: Annotated[int, size_bytes(KIB, 512 * MIB)] = MIB
+    replica_fetch_max_bytes: Annotated[int, size_bytes(KIB, 32 * MIB)] = MIB
     """Bytes of one partition in one fetch answer.  A larger single batch is still sent whole."""
 
-    replica_fetch_response_max_bytes: Annotated[int, size_bytes(KIB, 512 * MIB)] = 10 * MIB
+    replica_fetch_response_max_bytes: Annotated[int, size_bytes(KIB, 32 * MIB)] = 10 * MIB
     """Bytes of all partitions in one fetch answer.  Each connected follower can hold this much memory."""
 
     replica_fetch_backoff_ms: Annotated[int, milliseconds(1, 60_000)] = 1_000

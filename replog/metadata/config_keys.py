@@ -112,7 +112,7 @@ RETENTION_MS = ConfigKey("retention.ms", "log.retention.ms", IntegerType(-1, _IN
 RETENTION_BYTES = ConfigKey("retention.bytes", "log.retention.bytes", IntegerType(-1, _INT64_MAX), -1)
 SEGMENT_BYTES = ConfigKey("segment.bytes", "log.segment.bytes", IntegerType(2**20, _INT32_MAX), 2**30)
 SEGMENT_MS = ConfigKey("segment.ms", "log.roll.ms", IntegerType(1, _INT64_MAX), _WEEK_MS)
-MAX_MESSAGE_BYTES = ConfigKey("max.message.bytes", "message.max.bytes", IntegerType(61, _INT32_MAX), 2**20 + 12)
+MAX_MESSAGE_BYTES = ConfigKey("max.message.bytes", "message.max.bytes", IntegerType(61, 32 * 2**20), 2**20 + 12)
 CLEANUP_POLICY = ConfigKey("cleanup.policy", "log.cleanup.policy", ChoiceType(("delete",)), "delete")
 FLUSH_POLICY = ConfigKey(
     "flush.policy", "flush.policy", ChoiceType(tuple(policy.value for policy in FlushPolicy)), FlushPolicy.AUTO.value
