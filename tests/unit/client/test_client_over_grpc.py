@@ -108,7 +108,8 @@ def test_without_async(cluster_in_a_thread: FakeCluster) -> None:
         assert consumer.poll(timeout_ms=10) == []
 
 
-def test_the_last_client_ends_the_thread() -> None:
+def test_the_last_client_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoopThread, "_shared", None)  # another test may hold the process's own
     before = set(threading.enumerate())
     first, second = LoopThread.acquire(), LoopThread.acquire()
     assert first is second
