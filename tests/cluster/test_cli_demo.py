@@ -50,11 +50,9 @@ def assert_nothing_is_left(folder: Path) -> None:
 @pytest.mark.spark
 def test_every_record_comes_back_and_nothing_is_left(temporary: Path) -> None:
     pytest.importorskip("pyspark")
-    lines = []
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
         assert demo.stdout is not None
-        for line in demo.stdout:
-            lines.append(line.rstrip())
+        lines = [line.rstrip() for line in demo.stdout]
     text = "\n".join(lines)
     assert demo.wait(PATIENCE_S) == 0, text
     assert lines[-1] == (
