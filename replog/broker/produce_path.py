@@ -96,13 +96,13 @@ class ProducePath:
             state.decide(index, _failed(partition, error, self._why(replica, error), replica))
             return
         try:
-            validate_produced(batch, max_batch_bytes=replica.max_message_bytes)
+            header = validate_produced(batch, max_batch_bytes=replica.max_message_bytes)
         except ReplogError as failure:  # the client's batch, not our disk, even where it says corrupt
             state.decide(index, _failed(partition, error_code_of(failure), str(failure), replica))
             return
         try:
             info = replica.log.append_as_leader(
-                batch, leader_epoch=leader.leader_epoch, now_ms=self._manager.clock.wall_ms()
+                batch, leader_epoch=leader.leader_epoch, now_ms=self._manager.clock.wall_ms(), header=header
             )
         except (InvalidRequestError, RetriableError) as failure:  # a storage failure goes on up and stops the node
             state.decide(index, _failed(partition, error_code_of(failure), str(failure), replica))
