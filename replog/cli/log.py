@@ -1,21 +1,23 @@
-"""`replog log`: looks into the files of a log."""
+"""`replog log`: looks into the files of a log, checks them, mends them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from replog.cli import common
 
-app = typer.Typer(help="Look into log files.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from replog.cli.dump.rows import Row
 
+app = typer.Typer(help="Look into log files, check and mend them.", no_args_is_help=True)
 
-@app.callback()
-def _group() -> None:
-    """Keeps `dump` a command of its own although it is the only one."""
+LogPath = Annotated[
+    Path, typer.Argument(metavar="PATH", help="A partition's folder, or a log directory with many of them.")
+]
 
 
 @app.command("dump")
@@ -30,11 +32,63 @@ def dump(
 
     Only reads.  Exit status 1 when something in the files is damaged.
     """
-    from replog.cli.dump import DAMAGE_KINDS, dump_path, row_as_text
+    from replog.cli.dump import DAMAGE_KINDS, dump_path
 
     damaged = False
     for row in dump_path(path, deep=deep):
-        typer.echo(json.dumps(row, ensure_ascii=False) if as_json else row_as_text(row))
+        _show(row, as_json=as_json)
         damaged = damaged or row["kind"] in DAMAGE_KINDS
     if damaged:
         raise typer.Exit(1)
+
+
+@app.command("verify")
+def verify(
+    path: LogPath,
+    deep: Annotated[bool, typer.Option("--deep", help="Decode each record too, not only checksums.")] = False,
+    as_json: common.AsJson = False,
+) -> None:
+    """Check every byte of a log against its checksums, and every index against the log.
+
+    Only reads; a broker may be running, then the last batch may look torn.  Names the first bad offset and byte.
+    Exit status 1 when anything does not fit.
+    """
+    from replog.cli.log_checks import log_directories, verify_rows
+
+    sound = True
+    for directory in log_directories(path):
+        for row in verify_rows(directory, deep=deep):
+            _show(row, as_json=as_json)
+            sound = sound and row["kind"] != "finding"
+    if not sound:
+        raise typer.Exit(1)
+
+
+@app.command("repair")
+def repair(
+    path: LogPath,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Give up flushed records from the first damaged one on.")
+    ] = False,
+    as_json: common.AsJson = False,
+) -> None:
+    """Make wrong indexes, snapshots and epoch files again, and cut a torn tail.
+
+    Nothing below the recovery point is cut without --accept-loss.  No broker may have the directory open.
+    Exit status 1 when something is left that cannot be mended.
+    """
+    from replog.cli.log_checks import log_directories, repair_rows
+
+    mended = True
+    for directory in log_directories(path):
+        for row in repair_rows(directory, accept_loss=accept_loss):
+            _show(row, as_json=as_json)
+            mended = mended and row["kind"] != "left"
+    if not mended:
+        raise typer.Exit(1)
+
+
+def _show(row: Row, *, as_json: bool) -> None:
+    from replog.cli.dump import row_as_text
+
+    typer.echo(json.dumps(row, ensure_ascii=False) if as_json else row_as_text(row))

@@ -1,0 +1,126 @@
+"""What `replog log verify` and `replog log repair` do for each log under a path, as rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from replog.cli.dump.rows import Row
+from replog.cli.errors import UsageError
+from replog.errors import CorruptCheckpointError
+from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
+from replog.log.repair import read_offsets, repair_log
+from replog.log.verification import Finding, FindingKind, LogVerifier
+from replog_checkpoints import OsFileSystem
+
+RECORDS_AT_STAKE = frozenset({FindingKind.DAMAGED, FindingKind.TORN})
+
+
+def log_directories(path: Path) -> list[Path]:
+    """The partition folder `path`, or those in the log directory `path`, by name.
+
+    Raises:
+        UsageError: neither.
+    """
+    if not path.is_dir():
+        raise UsageError("PATH", str(path), f"{path} is not a directory: name a partition's folder, or a log directory")
+    if _holds_segments(path):
+        return [path]
+    found = sorted(
+        child for child in path.iterdir() if child.is_dir() and parse_partition_dir_name(child.name) is not None
+    )
+    if not found:
+        raise UsageError("PATH", str(path), f"{path} holds no segments and no partition folders")
+    return found
+
+
+def verify_rows(directory: Path, *, deep: bool) -> Iterator[Row]:
+    """A `finding` row for each thing that does not fit, then one `verified` row.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    fs, name = OsFileSystem(), str(directory.resolve())
+    recovery_point = None
+    try:
+        recovery_point = read_offsets(fs, name).recovery_point
+    except CorruptCheckpointError as error:
+        yield {
+            "kind": "finding",
+            "problem": "checkpoint",
+            "path": error.path,
+            "reason": f"line {error.line}: {error.reason}",
+        }
+    verifier = LogVerifier(fs, name, recovery_point, deep=deep)
+    first_bad: Finding | None = None
+    findings_count = 0
+    for finding in verifier.run():
+        findings_count += 1
+        if first_bad is None and finding.kind in RECORDS_AT_STAKE:
+            first_bad = finding
+        yield finding_row(finding)
+    totals = verifier.totals
+    row: Row = {
+        "kind": "verified",
+        "path": str(directory),
+        "segments": totals.segments,
+        "batches": totals.batches,
+        "records": totals.records,
+        "size_bytes": totals.bytes,
+        "start_offset": totals.start_offset,
+        "end_offset": totals.end_offset,
+        "recovery_point": recovery_point,
+        "findings": findings_count,
+    }
+    if first_bad is not None:
+        row |= {
+            "first_bad_offset": first_bad.offset,
+            "first_bad_byte": first_bad.position,
+            "first_bad_file": first_bad.path,
+        }
+    yield row
+
+
+def repair_rows(directory: Path, *, accept_loss: bool) -> Iterator[Row]:
+    """A `finding` row for each thing found, one for each left, then one `repaired` row.
+
+    Raises:
+        CorruptRecordError: flushed records are damaged and `accept_loss` is False.
+        StorageError: the directory is in use, there is no log in it, or the disk failed.
+    """
+    report = repair_log(
+        OsFileSystem(), str(directory.resolve()), accept_loss=accept_loss, now_ms=time.time_ns() // 1_000_000
+    )
+    for finding in report.found:
+        yield finding_row(finding)
+    for finding in report.left:
+        yield finding_row(finding) | {"kind": "left"}
+    row: Row = {
+        "kind": "repaired" if report.found else "intact",
+        "path": str(directory),
+        "end_offset": report.end_offset,
+        "offsets_given_up": max(0, report.end_offset_before - report.end_offset),
+    }
+    if report.recovery is not None:
+        row |= {
+            "bytes_cut": report.recovery.bytes_cut,
+            "segments_removed": report.recovery.segments_removed,
+            "segments_scanned": report.recovery.segments_scanned,
+        }
+    yield row
+
+
+def finding_row(finding: Finding) -> Row:
+    """`{"kind": "finding", "problem": ..., "path": ..., "position": ..., "offset": ..., "reason": ...}`."""
+    row: Row = {"kind": "finding", "problem": finding.kind.value, "path": finding.path}
+    if finding.position is not None:
+        row["position"] = finding.position
+    if finding.offset is not None:
+        row["offset"] = finding.offset
+    return row | {"reason": finding.reason}
+
+
+def _holds_segments(path: Path) -> bool:
+    parsed = (parse_file_name(child.name) for child in path.iterdir())
+    return any(found is not None and found[1] == LOG_SUFFIX for found in parsed)

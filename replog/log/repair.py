@@ -1,0 +1,182 @@
+"""Repair of one log that nobody has open: derived files are made again, and a tail that was never flushed is cut.
+
+Nothing below the recovery point is given up unless the caller says so: whoever runs a repair may have another copy.
+
+| step                                                     | a crash after it                                             |
+|----------------------------------------------------------|--------------------------------------------------------------|
+| 1 recovery point lowered to the damage (loss accepted)   | the damage is a torn tail now: the next start cuts it         |
+| 2 wrong indexes, snapshots, epoch file deleted            | the next start makes them again                               |
+| 3 opened as after a crash: scanned, cut, rebuilt, flushed | see `loader`                                                  |
+| 4 recovery point raised to the log end                   | done                                                          |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+import replog_checkpoints as checkpoints
+from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
+from replog.log.config import LogConfig
+from replog.log.file_names import parse_partition_dir_name
+from replog.log.loader import RecoveryReport
+from replog.log.log import Log
+from replog.log.verification import Finding, FindingKind, LogVerifier
+from replog_checkpoints import FileSystem, TopicPartition, parent_of
+
+_LOCK_FILE = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a repair did.
+
+    Attributes:
+        found: what did not fit before.
+        left: what does not fit after it: files that cannot be made from the records.
+        recovery: what was scanned and cut.
+        end_offset_before: where readable records ended, or would have without the damage, as far as known; exclusive.
+        end_offset: where they end now, exclusive.
+    """
+
+    found: tuple[Finding, ...]
+    left: tuple[Finding, ...]
+    recovery: RecoveryReport | None
+    end_offset_before: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffsets:
+    """What the checkpoints of the directory above say about one log; None: nothing."""
+
+    recovery_point: int | None
+    log_start_offset: int | None
+
+
+def read_offsets(fs: FileSystem, directory: str) -> LogOffsets:
+    """Recovery point and log start of the log in `directory`, as checkpointed in the directory above it.
+
+    Raises:
+        CorruptCheckpointError: a checkpoint cannot be read.
+    """
+    key = parse_partition_dir_name(PurePosixPath(directory).name)
+    if key is None:
+        return LogOffsets(None, None)
+    points = _read_checkpoint(fs, _recovery_point_path(directory))
+    starts = _read_checkpoint(fs, f"{parent_of(directory)}/{checkpoints.LOG_START_OFFSET_FILE}")
+    return LogOffsets(points.get(key), starts.get(key))
+
+
+def repair_log(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -> RepairReport:
+    """Mends what can be mended in the log in `directory`; see the module.
+
+    Args:
+        fs: the disk.
+        directory: of the log; the directory above it is locked meanwhile, as by a broker.
+        accept_loss: records from the first damaged one on may be given up, flushed or not.
+        now_ms: wall time.
+
+    Raises:
+        CorruptRecordError: flushed records are damaged and `accept_loss` is False; nothing was changed.
+        CorruptCheckpointError: a checkpoint that says what was flushed cannot be read; nothing was changed.
+        DirectoryLockedError: a process has the directory open.
+        StorageError: there is no log, or the disk failed.
+    """
+    try:
+        lock = fs.lock(f"{parent_of(directory)}/{_LOCK_FILE}")
+    except BlockingIOError as error:
+        raise DirectoryLockedError(f"{parent_of(directory)} is in use by another process: stop it first") from error
+    try:
+        return _repair(fs, directory, accept_loss=accept_loss, now_ms=now_ms)
+    except OSError as error:
+        raise StorageError(f"{directory} cannot be repaired: {error}. Check the disk, then repair again") from error
+    finally:
+        lock.release()
+
+
+def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -> RepairReport:
+    offsets = read_offsets(fs, directory)
+    verifier = LogVerifier(fs, directory, offsets.recovery_point)
+    found = tuple(verifier.run())
+    if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
+        raise StorageError(f"{directory} holds no segments: there is nothing to repair")
+    if not found:
+        end_offset = verifier.totals.end_offset
+        return RepairReport((), (), None, end_offset, end_offset)
+    damaged_offset = _first_bad_offset(found)
+    recovery_point = offsets.recovery_point
+    if damaged_offset is not None and (recovery_point is None or damaged_offset < recovery_point):
+        if not accept_loss:
+            raise _refusal(found, recovery_point)
+        if recovery_point is not None:
+            _write_recovery_point(fs, directory, damaged_offset)
+        offsets = replace(offsets, recovery_point=damaged_offset)
+    _remove_derived(fs, directory, found)
+    log = _open(fs, directory, offsets, now_ms)
+    log.close(now_ms)
+    if recovery_point is not None:
+        _write_recovery_point(fs, directory, log.log_end_offset)
+    left = tuple(LogVerifier(fs, directory, log.log_end_offset).run())
+    before = max(verifier.totals.end_offset, recovery_point or 0)
+    return RepairReport(found, left, log.recovery, before, log.log_end_offset)
+
+
+def _open(fs: FileSystem, directory: str, offsets: LogOffsets, now_ms: int) -> Log:
+    """As after a crash.  Segments are only cut and indexed, so the settings of its topic do not matter."""
+    return Log.open(
+        fs,
+        directory,
+        LogConfig(),
+        topic_partition=PurePosixPath(directory).name,
+        recovery_point=offsets.recovery_point or 0,
+        log_start_offset=offsets.log_start_offset or 0,
+        clean=False,
+        now_ms=now_ms,
+    )
+
+
+def _first_bad_offset(found: tuple[Finding, ...]) -> int | None:
+    offsets = [finding.offset for finding in found if finding.offset is not None]
+    return min(offsets, default=None)
+
+
+def _refusal(found: tuple[Finding, ...], recovery_point: int | None) -> CorruptRecordError:
+    first = next(finding for finding in found if finding.offset is not None)
+    promised = (
+        "how far it was flushed is not known"
+        if recovery_point is None
+        else f"everything below offset {recovery_point} was flushed"
+    )
+    return CorruptRecordError(
+        first.path,
+        first.position or 0,
+        f"{first.reason} (offset {first.offset}), and {promised}. Nothing was changed: restore the file, copy the replica "
+        f"from another broker, or give up the records from offset {first.offset} on with --accept-loss",
+    )
+
+
+def _remove_derived(fs: FileSystem, directory: str, found: tuple[Finding, ...]) -> None:
+    for path in {finding.path for finding in found if finding.kind is FindingKind.DERIVED}:
+        if fs.exists(path):
+            fs.remove(path)
+    fs.sync_dir(directory)
+
+
+def _recovery_point_path(directory: str) -> str:
+    return f"{parent_of(directory)}/{checkpoints.RECOVERY_POINT_FILE}"
+
+
+def _read_checkpoint(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
+    try:
+        return checkpoints.read_offset_checkpoint(fs, path) or {}
+    except checkpoints.CorruptCheckpointError as error:
+        raise CorruptCheckpointError(error.path, error.line, error.reason) from error
+
+
+def _write_recovery_point(fs: FileSystem, directory: str, offset: int) -> None:
+    key = parse_partition_dir_name(PurePosixPath(directory).name)
+    path = _recovery_point_path(directory)
+    points = _read_checkpoint(fs, path)
+    if key is not None and key in points:
+        checkpoints.write_offset_checkpoint(fs, path, {**points, key: offset})

@@ -1,0 +1,235 @@
+"""Verification: reads everything a log has on disk, changes nothing, and says what does not fit.
+
+Why apart from recovery: recovery decides and acts, on what a start needs; this one looks at all of it, for a person who
+wants to know whether a copy can be trusted, and where the first bad byte is.
+
+Findings come in the order of the files; the first one of kind `DAMAGED` or `TORN` names the first bad offset.
+
+| kind         | what it means                                               | what mends it                             |
+|--------------|-------------------------------------------------------------|-------------------------------------------|
+| `DAMAGED`    | record bytes are wrong or gone below the recovery point     | another copy; else records are lost       |
+| `TORN`       | the same at the end of the log, above the recovery point    | the next start cuts it: never acknowledged |
+| `DERIVED`    | an index, snapshot or epoch file does not fit the records   | it is made again from the records         |
+| `CHECKPOINT` | a file that cannot be made again is unreadable or wrong     | a copy of it, or a decision               |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import replog_checkpoints as checkpoints
+from replog.errors import CorruptCheckpointError, CorruptRecordError, ReplogError
+from replog.log.epoch_cache import LeaderEpochCache
+from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
+from replog.log.index_verification import IndexVerifier
+from replog.log.producer_snapshot import decode_snapshot
+from replog.log.segment_scan import PlacedBatch, scan_batches
+from replog.records import check_records
+from replog_checkpoints import File, FileSystem, OpenMode
+
+_UNKNOWN_EPOCH: Final = -1
+
+
+class FindingKind(Enum):
+    """See the table of the module."""
+
+    DAMAGED = "damaged"
+    TORN = "torn"
+    DERIVED = "derived"
+    CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that does not fit.
+
+    Attributes:
+        kind: how bad it is.
+        path: the file.
+        position: byte in it; None where the file as a whole is meant.
+        offset: the first offset that cannot be read because of it; None where no record is concerned.
+        reason: what is wrong.
+    """
+
+    kind: FindingKind
+    path: str
+    position: int | None
+    offset: int | None
+    reason: str
+
+
+@dataclass(slots=True)
+class VerifiedTotals:
+    """What was looked at.  Offsets are -1 while no segment was seen; the end is exclusive."""
+
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    start_offset: int = -1
+    end_offset: int = -1
+
+
+@dataclass(slots=True)
+class LogVerifier:
+    """Verifies the directory of one log; used once.
+
+    Args:
+        fs: the disk.
+        directory: of the log.
+        recovery_point: everything below it was flushed; None: unknown, then a bad end of the last segment counts as torn.
+        deep: decode every record too, not only checksums.
+    """
+
+    fs: FileSystem
+    directory: str
+    recovery_point: int | None
+    deep: bool = False
+    totals: VerifiedTotals = field(init=False, default_factory=VerifiedTotals)
+    _expected_offset: int = field(init=False, default=0)
+    _is_damaged: bool = field(init=False, default=False)
+    _epoch: int = field(init=False, default=_UNKNOWN_EPOCH)
+    _epoch_starts: list[tuple[int, int]] = field(init=False, default_factory=list)
+
+    def run(self) -> Iterator[Finding]:
+        """Everything that does not fit.
+
+        Raises:
+            OSError: the directory or a file cannot be read.
+        """
+        names = self.fs.list_dir(self.directory)
+        bases = _offsets_with(names, LOG_SUFFIX)
+        for number, base_offset in enumerate(bases):
+            yield from self._verify_segment(base_offset, bases[number + 1] if number + 1 < len(bases) else None)
+        if self.recovery_point is not None and self.recovery_point > self._expected_offset and not self._is_damaged:
+            yield from self._records_missing(bases)
+        yield from self._verify_snapshots(_offsets_with(names, SNAPSHOT_SUFFIX))
+        yield from self._verify_epochs()
+        yield from self._verify_topic_id()
+
+    # Segments
+
+    def _verify_segment(self, base_offset: int, next_base_offset: int | None) -> Iterator[Finding]:
+        path = file_path(self.directory, base_offset, LOG_SUFFIX)
+        if self.totals.segments == 0:
+            self.totals.start_offset = self.totals.end_offset = self._expected_offset = base_offset
+        elif base_offset < self._expected_offset:
+            reason = f"the segment begins at offset {base_offset}, the one before it ends at {self._expected_offset}"
+            yield Finding(FindingKind.DAMAGED, path, None, base_offset, reason)
+        self._expected_offset = max(self._expected_offset, base_offset)
+        self.totals.segments += 1
+        indexes = IndexVerifier(self.fs, self.directory, base_offset, is_sealed=next_base_offset is not None)
+        file = self.fs.open(path, OpenMode.READ)
+        try:
+            yield from self._verify_batches(file, indexes, next_base_offset)
+        finally:
+            file.close()
+        for index_path, position, reason in indexes.finish():
+            yield Finding(FindingKind.DERIVED, index_path, position, None, reason)
+
+    def _verify_batches(self, file: File, indexes: IndexVerifier, next_base_offset: int | None) -> Iterator[Finding]:
+        try:
+            for batch in scan_batches(file, 0, file.size()):
+                self._verify_batch(file.path, batch, next_base_offset)
+                indexes.note_batch(batch.position, batch.header.last_offset, batch.header.max_timestamp)
+        except CorruptRecordError as error:
+            indexes.stop()
+            self._is_damaged = True
+            is_torn = next_base_offset is None and (
+                self.recovery_point is None or self._expected_offset >= self.recovery_point
+            )
+            kind = FindingKind.TORN if is_torn else FindingKind.DAMAGED
+            yield Finding(kind, file.path, error.position, self._expected_offset, error.reason)
+
+    def _verify_batch(self, path: str, batch: PlacedBatch, next_base_offset: int | None) -> None:
+        header = batch.header
+        if header.base_offset < self._expected_offset:
+            reason = f"offset {header.base_offset} where {self._expected_offset} or more was expected"
+            raise CorruptRecordError(path, batch.position, reason)
+        if next_base_offset is not None and header.next_offset > next_base_offset:
+            reason = f"offset {header.last_offset}, but the next segment begins at {next_base_offset}"
+            raise CorruptRecordError(path, batch.position, reason)
+        if header.partition_leader_epoch < self._epoch:
+            reason = f"leader epoch {header.partition_leader_epoch} after epoch {self._epoch}"
+            raise CorruptRecordError(path, batch.position, reason)
+        if self.deep:
+            try:
+                check_records(batch.buffer, header.position)
+            except ReplogError as error:
+                raise CorruptRecordError(path, batch.position, str(error)) from error
+        if header.partition_leader_epoch > self._epoch:
+            self._epoch = header.partition_leader_epoch
+            self._epoch_starts.append((self._epoch, header.base_offset))
+        self._expected_offset = self.totals.end_offset = header.next_offset
+        self.totals.batches += 1
+        self.totals.records += header.records_count
+        self.totals.bytes += header.size_bytes
+
+    def _records_missing(self, bases: list[int]) -> Iterator[Finding]:
+        path = file_path(self.directory, bases[-1], LOG_SUFFIX) if bases else self.directory
+        reason = (
+            f"the records end at offset {self._expected_offset}, everything below {self.recovery_point} was flushed"
+        )
+        yield Finding(FindingKind.DAMAGED, path, None, self._expected_offset, reason)
+
+    # What is made from the segments
+
+    def _verify_snapshots(self, offsets: list[int]) -> Iterator[Finding]:
+        for offset in offsets:
+            path = file_path(self.directory, offset, SNAPSHOT_SUFFIX)
+            try:
+                decode_snapshot(path, _read(self.fs, path))
+            except CorruptCheckpointError as error:
+                yield Finding(FindingKind.DERIVED, path, None, None, error.reason)
+                continue
+            if offset > self._expected_offset and not self._is_damaged:
+                reason = f"the producers as of offset {offset}, but the records end at {self._expected_offset}"
+                yield Finding(FindingKind.DERIVED, path, None, None, reason)
+
+    def _verify_epochs(self) -> Iterator[Finding]:
+        """Each batch's epoch must be the one that the checkpoint gives for its offset.
+
+        Below its first entry it knows nothing: the log start has moved past those records.
+        """
+        path = f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
+        try:
+            entries = checkpoints.read_leader_epochs(self.fs, path)
+        except checkpoints.CorruptCheckpointError as error:
+            yield Finding(FindingKind.DERIVED, path, None, None, f"line {error.line}: {error.reason}")
+            return
+        if entries is None:
+            if self._epoch_starts:
+                yield Finding(
+                    FindingKind.DERIVED, path, None, None, "the file is missing, the records have leader epochs"
+                )
+            return
+        cache = LeaderEpochCache(entries, lambda _: None)
+        first_epoch = entries[0][0] if entries else _UNKNOWN_EPOCH
+        for epoch, offset in self._epoch_starts:
+            found = cache.epoch_for_offset(offset)
+            if found != epoch and not (found is None and epoch <= first_epoch):
+                reason = f"offset {offset} has leader epoch {epoch}, the file says {found}"
+                yield Finding(FindingKind.DERIVED, path, None, None, reason)
+
+    def _verify_topic_id(self) -> Iterator[Finding]:
+        path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
+        try:
+            checkpoints.read_partition_metadata(self.fs, path)
+        except checkpoints.CorruptCheckpointError as error:
+            yield Finding(FindingKind.CHECKPOINT, path, None, None, f"line {error.line}: {error.reason}")
+
+
+def _offsets_with(names: list[str], suffix: str) -> list[int]:
+    parsed = (parse_file_name(name) for name in names)
+    return sorted(found[0] for found in parsed if found is not None and found[1] == suffix)
+
+
+def _read(fs: FileSystem, path: str) -> bytes:
+    file = fs.open(path, OpenMode.READ)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()

@@ -1,0 +1,111 @@
+"""`replog log verify` and `replog log repair` on files of ours and of Kafka's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from cli_kit import Replog
+
+from replog.log import LogConfig, LogDirectory
+from replog.records import encode_batch
+from replog_checkpoints import OsFileSystem
+
+T0 = 1_700_000_000_000
+RECORDS = 30
+SEGMENT = "00000000000000000000.log"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A log directory with two partitions of 30 records in several segments, stopped in order."""
+    path = tmp_path / "data"
+    logs = LogDirectory.open(OsFileSystem(), str(path), cluster_id="c" * 22, node_id=1, now_ms=T0)
+    for partition in (0, 1):
+        log = logs.open_log("flights", partition, UUID(int=2**100), LogConfig(segment_bytes=12_000), now_ms=T0)
+        for number in range(RECORDS):
+            batch = encode_batch([(T0 + number, None, bytes([number]) * 1000, ())])
+            log.append_as_leader(batch, leader_epoch=0, now_ms=T0)
+    logs.close(now_ms=T0, broker_epoch=1)
+    return path
+
+
+def rows(replog: Replog, *arguments: object, status: int = 0) -> list[dict[str, Any]]:
+    done = replog("log", *arguments, "--json")
+    assert (done.status, done.err) == (status, "")
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def damage(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_sound_directory(replog: Replog, data: Path) -> None:
+    found = rows(replog, "verify", data, "--deep")
+    assert [(row["kind"], row["records"], row["recovery_point"], row["findings"]) for row in found] == [
+        ("verified", RECORDS, RECORDS, 0),
+        ("verified", RECORDS, RECORDS, 0),
+    ]
+
+
+def test_the_first_bad_offset_and_byte_are_named(replog: Replog, data: Path) -> None:
+    file = data / "flights-1" / SEGMENT
+    damage(file, 1070 + 100)  # in the second batch
+    *_, row = rows(replog, "verify", data / "flights-1", status=1)
+    assert (row["first_bad_offset"], row["first_bad_file"]) == (1, str(file))
+    assert 1000 < row["first_bad_byte"] <= 1170
+    assert "first_bad_offset=1" in replog("log", "verify", data / "flights-1").out
+
+
+def test_an_index_is_repaired_and_the_directory_opens_as_after_a_clean_stop(replog: Replog, data: Path) -> None:
+    index = data / "flights-0" / SEGMENT.replace(".log", ".index")
+    before = index.read_bytes()
+    damage(index, 3)
+    assert [row["kind"] for row in rows(replog, "verify", data, status=1)].count("finding") == 1
+    assert [row["kind"] for row in rows(replog, "repair", data)] == ["finding", "repaired", "intact"]
+    assert index.read_bytes() == before
+    assert all(row["kind"] == "verified" for row in rows(replog, "verify", data))
+    logs = LogDirectory.open(OsFileSystem(), str(data), cluster_id=None, node_id=1, now_ms=T0)
+    assert logs.was_clean
+    assert logs.logs["flights", 0].log_end_offset == RECORDS
+    logs.close(now_ms=T0, broker_epoch=1)
+
+
+def test_flushed_records_are_not_given_up_without_being_told(replog: Replog, data: Path) -> None:
+    damage(data / "flights-0" / SEGMENT, 500)
+    done = replog("log", "repair", data / "flights-0")
+    assert done.status == 1
+    assert "--accept-loss" in done.err
+    assert "Traceback" not in done.err
+    *_, row = rows(replog, "repair", data / "flights-0", "--accept-loss")
+    assert (row["kind"], row["end_offset"], row["offsets_given_up"]) == ("repaired", 0, RECORDS)
+
+
+def test_a_running_node_is_left_alone(replog: Replog, data: Path) -> None:
+    logs = LogDirectory.open(OsFileSystem(), str(data), cluster_id=None, node_id=1, now_ms=T0)
+    done = replog("log", "repair", data)
+    logs.close(now_ms=T0, broker_epoch=1)
+    assert done.status == 1
+    assert "in use by another process" in done.err
+
+
+@pytest.mark.parametrize("command", ["verify", "repair"])
+def test_a_path_without_logs(replog: Replog, tmp_path: Path, command: str) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        done = replog("log", command, path)
+        assert done.status == 2
+        assert str(path) in done.err
+
+
+def test_a_damaged_checkpoint_is_a_finding_and_stops_a_repair(replog: Replog, data: Path) -> None:
+    (data / "recovery-point-offset-checkpoint").write_text("0\n1\nflights zero 1\n")
+    found = rows(replog, "verify", data / "flights-0", status=1)
+    assert found[0]["problem"] == "checkpoint"
+    done = replog("log", "repair", data / "flights-0", "--accept-loss")
+    assert done.status == 1
+    assert "recovery-point-offset-checkpoint line 3" in done.err
