@@ -11,6 +11,9 @@ from bench import cli, harness
 from bench.model import Scenario, WrongResultError
 from bench.scenarios.codec import CodecScenario
 from bench.scenarios.log_append import LogAppendScenario
+from bench.scenarios.log_lookup import LogLookupScenario
+from bench.scenarios.log_partitions import LogPartitionsScenario
+from bench.scenarios.log_recovery import LogRecoveryScenario
 from bench.scenarios.log_scan import LogScanScenario
 from bench.systems.codecs import ReplogCodec
 from bench.systems.logs import PlainFile
@@ -30,6 +33,22 @@ def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
     assert len({str(row.params) for row in result.rows}) == len(scenario.cases())
     assert {"records_per_s", "mb_per_s", "cpu_s_per_gb"} <= {row.metric for row in result.rows}
     assert all(row.median > 0 for row in result.rows if row.unit in {"1/s", "MB/s"})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("scenario", "metrics"),
+    [
+        (LogRecoveryScenario(SMALL_BYTES), {"mb_per_s", "cpu_s_per_gb"}),
+        (LogLookupScenario(segments=4, lookups=10), {"lookup_us", "cpu_us"}),
+        (LogPartitionsScenario(partitions=3), {"open_ms", "memory_kib_per_partition", "descriptors"}),
+    ],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_small_run_of_stored_logs(scenario: Scenario[Any], metrics: set[str], tmp_path: Path) -> None:
+    result = harness.run(scenario, repeat=1, directory=tmp_path)
+    assert {row.metric for row in result.rows} == metrics
+    assert {row.system for row in result.rows} == {system.name for system in scenario.systems()}
     assert list(tmp_path.iterdir()) == []
 
 
