@@ -9,13 +9,14 @@ from setuptools import Extension, setup
 
 
 def extensions() -> list[Extension]:
-    """The Cython accelerator of ``replog.records``, marked optional so that a missing compiler is no error."""
+    """The Cython accelerators of ``replog.records``, marked optional so that a missing compiler is no error."""
     if os.environ.get("REPLOG_PURE") == "1":
         return []
     from Cython.Build import cythonize
 
-    codec = Extension("replog.records._codec", ["replog/records/_codec.pyx"], optional=True)
-    return list(cythonize([codec], compiler_directives={"language_level": "3"}))
+    sources = {name: f"replog/records/{name}.pyx" for name in ("_codec", "_compaction", "_scan")}
+    modules = [Extension(f"replog.records.{name}", [path], optional=True) for name, path in sources.items()]
+    return list(cythonize(modules, compiler_directives={"language_level": "3"}))
 
 
 setup(ext_modules=extensions())

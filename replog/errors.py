@@ -7,12 +7,13 @@
     ├── RetriableError                     the client retries with backoff
     │   ├── NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownLeaderEpochError, OffsetNotAvailableError
     │   ├── NotControllerError, BrokerNotAvailableError, StaleBrokerEpochError, BrokerIdNotRegisteredError
-    │   └── NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, RequestTimedOutError, ThrottledError
+    │   ├── NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, RequestTimedOutError
+    │   └── ThrottledError, DiskFullError
     ├── InvalidRequestError                the caller's mistake, never retried
     │   ├── OffsetOutOfRangeError, UnknownTopicOrPartitionError, RecordTooLargeError, TopicExistsError, ...
     │   └── InvalidProducerEpochError, OutOfOrderSequenceError, MalformedFrameError
     ├── StorageError                       this log directory goes offline
-    │   └── CorruptRecordError, CorruptIndexError, CorruptCheckpointError, DirectoryLockedError
+    │   └── CorruptRecordError, CorruptIndexError, CorruptCheckpointError, DirectoryLockedError, ForeignDirectoryError
     ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
     ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
     └── BrokerClosedError
@@ -44,6 +45,7 @@ class ErrorCode(IntEnum):
     NOT_ENOUGH_REPLICAS = 19
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
+    INVALID_TIMESTAMP = 32
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
@@ -161,6 +163,22 @@ class ThrottledError(RetriableError):
     code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
+class DiskFullError(ThrottledError):
+    """The disk of a log directory is full, or nearly; nothing was appended.  It ends when there is room again.
+
+    To a client it is a bound of the broker that is reached (89), which clients of Kafka retry too.
+
+    Attributes:
+        directory: whose disk.
+        free_bytes: that were left; -1 where the disk refused a write and nobody has looked.
+    """
+
+    def __init__(self, message: str, directory: str = "", free_bytes: int = -1) -> None:
+        super().__init__(message)
+        self.directory = directory
+        self.free_bytes = free_bytes
+
+
 class NotControllerError(RetriableError):
     """The node asked is not the active controller."""
 
@@ -206,6 +224,10 @@ class OffsetOutOfRangeError(InvalidRequestError):
         super().__init__(message)
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
+
+
+class ReadOnlyLogError(InvalidRequestError):
+    """The log was opened for reading only."""
 
 
 class UnknownTopicOrPartitionError(InvalidRequestError):
@@ -266,6 +288,12 @@ class InvalidRecordError(InvalidRequestError):
     """A batch breaks a rule of the format (kafka-reference 4.1)."""
 
     code = ErrorCode.INVALID_RECORD
+
+
+class InvalidTimestampError(InvalidRequestError):
+    """A timestamp is too far from the leader's clock for this topic, or its type is not the client's to set."""
+
+    code = ErrorCode.INVALID_TIMESTAMP
 
 
 class UnsupportedCompressionError(InvalidRequestError):
@@ -359,6 +387,10 @@ class CorruptCheckpointError(StorageError):
 
 class DirectoryLockedError(StorageError):
     """Another process holds the lock of this log directory."""
+
+
+class ForeignDirectoryError(StorageError):
+    """A log directory that is not this node's to use: Kafka's, another version's, a copy, or one without an identity."""
 
 
 class BrokerClosedError(ReplogError):

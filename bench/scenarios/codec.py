@@ -9,10 +9,19 @@ from bench.data import RecordInput, records
 from bench.meter import Meter, timed_rounds
 from bench.model import Measured, Metric, Params, Scenario, WrongResultError, throughput
 from bench.systems.codecs import CodecSystem, codecs
+from replog.records.model import Wanted
 
 BATCH_BYTES = 64 * 1024
 AT_LEAST_S = 0.1
 CPU_NS_PER_RECORD = Metric("cpu_ns_per_record", "ns")
+PROJECTIONS = {
+    "decode_columns": Wanted.OFFSETS | Wanted.TIMESTAMPS | Wanted.KEYS | Wanted.VALUES,
+    "decode_columns_with_headers": Wanted.OFFSETS | Wanted.TIMESTAMPS | Wanted.KEYS | Wanted.VALUES | Wanted.HEADERS,
+    "decode_keys": Wanted.OFFSETS | Wanted.KEYS,
+    "decode_timestamps": Wanted.OFFSETS | Wanted.TIMESTAMPS,
+    "decode_offsets": Wanted.OFFSETS,
+}
+"""Operations that make columns, and which."""
 
 
 class CodecScenario(Scenario[CodecSystem]):
@@ -33,7 +42,7 @@ class CodecScenario(Scenario[CodecSystem]):
         return self._systems
 
     def cases(self) -> Sequence[Params]:
-        operations = ("encode", "decode", "decode_columns", "check")
+        operations = ("encode", "decode", *PROJECTIONS, "check")
         return [{"operation": operation, "record_bytes": size} for operation in operations for size in (100, 1024)]
 
     def measure(self, system: CodecSystem, params: Params, meter: Meter) -> Measured:
@@ -54,8 +63,8 @@ def operation(system: CodecSystem, name: str, given: Sequence[RecordInput], batc
             return lambda: system.encode(given)
         case "decode":
             return lambda: system.decode(batch)
-        case "decode_columns":
-            return lambda: system.decode_columns(batch)
+        case _ if name in PROJECTIONS:
+            return lambda: system.decode_columns(batch, PROJECTIONS[name])
         case "check":
             return lambda: system.check(batch)
         case _:

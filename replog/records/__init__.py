@@ -4,6 +4,7 @@ Pure: no clock, no I/O. Brokers use the header functions only (`parse_header`, `
 `restamped_prefix`); records are decoded in clients.
 """
 
+from replog.records.append_time import stamp_append_time
 from replog.records.batch import (
     IMPLEMENTATION,
     BatchBuilder,
@@ -16,11 +17,14 @@ from replog.records.batch import (
     decode_records,
     encode_batch,
     encode_empty_batch,
+    survey_records,
 )
+from replog.records.checked import SCAN_IMPLEMENTATION, ScannedBatch, SegmentScan, scan_checked
 from replog.records.control import (
     ControlRecordType,
     LeaderChange,
     control_record_type,
+    decode_coordinator_epoch,
     decode_leader_change,
     encode_end_transaction_marker,
     encode_leader_change,
@@ -35,22 +39,27 @@ from replog.records.header import (
 )
 from replog.records.model import (
     DECOMPRESSED_BYTES_MAX,
+    DECOMPRESSED_CALL_BYTES_MAX,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     Buffer,
     Codec,
     Columns,
     Header,
+    HeaderColumns,
     Record,
+    RecordsSurvey,
     TimestampType,
 )
-from replog.records.produced import validate_produced
+from replog.records.produced import RecordRules, validate_produced
 
 __all__ = [
     "DECOMPRESSED_BYTES_MAX",
+    "DECOMPRESSED_CALL_BYTES_MAX",
     "HEADER_BYTES",
     "IMPLEMENTATION",
     "LOG_OVERHEAD_BYTES",
+    "SCAN_IMPLEMENTATION",
     "BatchBuilder",
     "BatchHeader",
     "Buffer",
@@ -58,9 +67,14 @@ __all__ = [
     "Columns",
     "ControlRecordType",
     "Header",
+    "HeaderColumns",
     "LeaderChange",
     "Record",
     "RecordInput",
+    "RecordRules",
+    "RecordsSurvey",
+    "ScannedBatch",
+    "SegmentScan",
     "TimestampType",
     "attribute_bits",
     "batch_bytes_bound",
@@ -69,6 +83,7 @@ __all__ = [
     "control_record_type",
     "decode_batch",
     "decode_columns",
+    "decode_coordinator_epoch",
     "decode_leader_change",
     "decode_records",
     "encode_batch",
@@ -78,6 +93,9 @@ __all__ = [
     "parse_header",
     "restamped_prefix",
     "scan",
+    "scan_checked",
+    "stamp_append_time",
+    "survey_records",
     "validate_produced",
     "whole_batches_bytes",
 ]

@@ -26,9 +26,17 @@ import sys
 from crc32c import crc32c
 
 from replog.errors import InvalidRecordError, InvariantViolationError
-from replog.records.compression import compress_batch, decompress, require_codec
+from replog.records.compression import compress_batch, decompress, decompressed_bytes_limit, require_codec
 from replog.records.header import check_crc, check_header, parse_header
-from replog.records.model import Codec, Columns, Record
+from replog.records.model import (
+    DECOMPRESSED_CALL_BYTES_MAX,
+    Codec,
+    Columns,
+    HeaderColumns,
+    Record,
+    RecordsSurvey,
+    Wanted,
+)
 
 if sys.byteorder != "little":
     raise ImportError("the compiled codec writes native integers as little-endian")
@@ -44,6 +52,18 @@ cdef extern from "Python.h":
     char* PyBytes_AS_STRING_raw "PyBytes_AS_STRING"(PyObject* data)
     void Py_XDECREF(PyObject* thing)
     void Py_DECREF_raw "Py_DECREF"(PyObject* thing)
+    # the same calls on borrowed references, which Cython would count
+    bint tuple_check_raw "PyTuple_CheckExact"(PyObject* thing)
+    Py_ssize_t tuple_size_raw "PyTuple_GET_SIZE"(PyObject* thing)
+    PyObject* tuple_item_raw "PyTuple_GET_ITEM"(PyObject* thing, Py_ssize_t index)
+    bint list_check_raw "PyList_CheckExact"(PyObject* thing)
+    Py_ssize_t list_size_raw "PyList_GET_SIZE"(PyObject* thing)
+    PyObject* list_item_raw "PyList_GET_ITEM"(PyObject* thing, Py_ssize_t index)
+    bint bytes_check_raw "PyBytes_CheckExact"(PyObject* thing)
+    Py_ssize_t bytes_size_raw "PyBytes_GET_SIZE"(PyObject* thing)
+    bint int_check_raw "PyLong_CheckExact"(PyObject* thing)
+    long long int_value_raw "PyLong_AsLongLongAndOverflow"(PyObject* number, int* overflow)
+    PyObject* none_raw "Py_None"
 
 cdef extern from *:
     """
@@ -98,7 +118,11 @@ cdef enum:
     LOG_APPEND_TIME_BIT = 0x08
     CONTROL_BIT = 0x20
     CAPACITY_BYTES_MIN = 1024
+    RECORD_OVERHEAD_BYTES_MAX = 32  # length, attributes, two deltas, two lengths, no headers
+    SAMPLE_COUNT = 32
     KEY_BYTES_GUESS = 16
+    COUNT_MIN = 64
+    COMPRESSION_RATIO_GUESS = 4
     OK = 0
     UNDERFLOW = 1
     LONG_NUMBER = 2

@@ -1,7 +1,20 @@
 # Part of _codec.pyx: big-endian numbers, zig-zag varints, and the buffers that results are written into.
 
 cdef extern from *:
-    bint __builtin_add_overflow(int64_t a, int64_t b, int64_t* out) noexcept nogil
+    int __builtin_clzll(unsigned long long number) noexcept nogil
+
+
+cdef inline int64_t wrapping_add(int64_t a, int64_t b) noexcept nogil:
+    """Modulo 2^64, as Java counts: a delta may wrap, and wraps back when it is read."""
+    return <int64_t>(<uint64_t>a + <uint64_t>b)
+
+
+cdef inline int64_t wrapping_subtract(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t>(<uint64_t>a - <uint64_t>b)
+
+
+cdef inline uint64_t zigzag_of(int64_t number) noexcept nogil:
+    return (<uint64_t>number << 1) ^ <uint64_t>(number >> 63)
 
 
 cdef inline int64_t load64(const uint8_t* p) noexcept nogil:
@@ -32,16 +45,11 @@ cdef inline void store16(uint8_t* p, int number) noexcept nogil:
 
 
 cdef inline int varint_bytes(int64_t number) noexcept nogil:
-    cdef uint64_t zigzag = (<uint64_t>number << 1) ^ <uint64_t>(number >> 63)
-    cdef int size = 1
-    while zigzag >= 0x80:
-        zigzag >>= 7
-        size += 1
-    return size
+    return (70 - __builtin_clzll(zigzag_of(number) | 1)) // 7
 
 
 cdef inline uint8_t* put_varint(uint8_t* p, int64_t number) noexcept nogil:
-    cdef uint64_t zigzag = (<uint64_t>number << 1) ^ <uint64_t>(number >> 63)
+    cdef uint64_t zigzag = zigzag_of(number)
     while zigzag >= 0x80:
         p[0] = <uint8_t>(zigzag | 0x80)
         p += 1
@@ -50,11 +58,24 @@ cdef inline uint8_t* put_varint(uint8_t* p, int64_t number) noexcept nogil:
     return p + 1
 
 
+cdef inline void copy_bytes(uint8_t* p, const char* data, Py_ssize_t size) noexcept nogil:
+    """memcpy; up to 16 bytes, which keys often have, without the call."""
+    cdef uint64_t low
+    cdef uint64_t high
+    if size < 8 or size > 16:
+        memcpy(p, data, size)
+        return
+    memcpy(&low, data, 8)
+    memcpy(&high, data + size - 8, 8)
+    memcpy(p, &low, 8)
+    memcpy(p + size - 8, &high, 8)
+
+
 cdef inline uint8_t* put_bytes(uint8_t* p, const char* data, Py_ssize_t size) noexcept nogil:
     """Length and data; a size of -1 is null."""
     p = put_varint(p, size)
     if size > 0:
-        memcpy(p, data, size)
+        copy_bytes(p, data, size)
         p += size
     return p
 
@@ -131,11 +152,21 @@ cdef class Output:
     def __dealloc__(self):
         Py_XDECREF(self.raw)
 
+    cdef int grow(self, Py_ssize_t used, Py_ssize_t capacity) except -1:
+        """Makes room for `capacity` bytes and keeps the first `used`; a failure changes nothing."""
+        cdef PyObject* old = self.raw
+        cdef const uint8_t* data = self.data
+        self.allocate(capacity)
+        memcpy(self.data, data, used)
+        Py_XDECREF(old)
+        return 0
+
     cdef int allocate(self, Py_ssize_t capacity) except -1:
-        self.raw = PyBytes_FromStringAndSize_raw(NULL, capacity)
-        if self.raw == NULL:
+        cdef PyObject* raw = PyBytes_FromStringAndSize_raw(NULL, capacity)
+        if raw == NULL:
             raise MemoryError(f"{capacity} bytes")
-        self.data = <uint8_t*>PyBytes_AS_STRING_raw(self.raw)
+        self.raw = raw
+        self.data = <uint8_t*>PyBytes_AS_STRING_raw(raw)
         self.capacity = capacity
         return 0
 

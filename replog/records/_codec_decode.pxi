@@ -11,7 +11,7 @@ cdef struct Parsed:
     const uint8_t* headers
 
 
-cdef int parse_record(const uint8_t** cursor, const uint8_t* body_end, Parsed* out) noexcept nogil:
+cdef inline int parse_record(const uint8_t** cursor, const uint8_t* body_end, Parsed* out) noexcept nogil:
     """Reads one record and moves the cursor behind it."""
     cdef int32_t length = 0
     cdef int32_t ignored
@@ -52,6 +52,26 @@ cdef int parse_record(const uint8_t** cursor, const uint8_t* body_end, Parsed* o
     return OK if cursor[0] == end else BAD_END
 
 
+cdef inline int parse_start(const uint8_t** cursor, const uint8_t* body_end, Parsed* out) noexcept nogil:
+    """Reads the two deltas at the start of a record and moves the cursor behind it; its fields are not looked at."""
+    cdef int32_t length = 0
+    cdef const uint8_t* end
+    cdef int status = get_varint(cursor, body_end, &length)
+    if status != OK:
+        return status
+    if length < 0 or length > body_end - cursor[0]:
+        return BAD_LENGTH
+    end = cursor[0] + length
+    if cursor[0] >= end:
+        return UNDERFLOW
+    cursor[0] += 1
+    status = get_varlong(cursor, end, &out.timestamp_delta)
+    if status == OK:
+        status = get_varint(cursor, end, &out.offset_delta)
+    cursor[0] = end
+    return status
+
+
 cdef struct Head:
     int64_t base_offset
     int64_t base_timestamp
@@ -71,20 +91,23 @@ cdef class Body:
     cdef const uint8_t* end
     cdef int32_t last_delta
     cdef int32_t left
+    cdef Py_ssize_t decompressed_bytes  # what it cost to open; 0 without compression
 
     cdef int open(self, Source source, Py_ssize_t position, object max_decompressed_bytes) except -1:
         """Points at the records of the batch whose header is already in `head` and whose checksum held."""
         cdef bytes data
         cdef Py_ssize_t size = self.head.size_bytes - HEADER_BYTES
         self.owner = None
+        self.decompressed_bytes = 0
         self.cursor = source.data + position + HEADER_BYTES
-        if self.head.attributes & CODEC_MASK:
+        if self.head.attributes & CODEC_MASK and size:
             section = PyMemoryView_FromMemory(<char*>self.cursor, size, PyBUF_READ)
             codec = parse_header(source.buffer, position).codec  # raises for codecs that do not exist
             data = decompress(codec, section, max_decompressed_bytes)
             self.owner = data
             self.cursor = <const uint8_t*>PyBytes_AS_STRING(data)
             size = PyBytes_GET_SIZE(data)
+            self.decompressed_bytes = size
         self.end = self.cursor + size
         self.last_delta = -1
         self.left = self.head.records_count
@@ -94,28 +117,39 @@ cdef class Body:
 
     cdef inline bint next(self, Parsed* out, int64_t* timestamp) except -1:
         """Parses the next record; False after the last, when the body must be used up."""
-        cdef int status
         if self.left == 0:
-            if self.cursor != self.end:
-                raise InvalidRecordError(
-                    f"{self.end - self.cursor} bytes are left after {self.head.records_count} records"
-                )
-            return False
+            return self.ends()
         self.left -= 1
-        status = parse_record(&self.cursor, self.end, out)
-        if status != OK:
-            raise InvalidRecordError(REASONS[status])
-        if out.offset_delta <= self.last_delta or out.offset_delta > self.head.last_offset_delta:
-            raise InvalidRecordError(
-                f"offset delta {out.offset_delta} after {self.last_delta}, "
-                f"the batch ends at {self.head.last_offset_delta}"
-            )
+        return self.accept(parse_record(&self.cursor, self.end, out), out, timestamp)
+
+    cdef inline bint next_start(self, Parsed* out, int64_t* timestamp) except -1:
+        """`next`, but only what stands before the fields of a record is read and checked."""
+        if self.left == 0:
+            return self.ends()
+        self.left -= 1
+        return self.accept(parse_start(&self.cursor, self.end, out), out, timestamp)
+
+    cdef inline bint accept(self, int status, Parsed* out, int64_t* timestamp) except -1:
+        if status != OK or out.offset_delta <= self.last_delta or out.offset_delta > self.head.last_offset_delta:
+            return self.refuse(status, out)
         self.last_delta = out.offset_delta
         if self.head.attributes & LOG_APPEND_TIME_BIT:
             timestamp[0] = self.head.max_timestamp
-        elif __builtin_add_overflow(self.head.base_timestamp, out.timestamp_delta, timestamp):
-            raise InvalidRecordError(f"timestamp delta {out.timestamp_delta} leaves the range of a timestamp")
+        else:
+            timestamp[0] = wrapping_add(self.head.base_timestamp, out.timestamp_delta)
         return True
+
+    cdef bint ends(self) except -1:
+        if self.cursor != self.end:
+            raise InvalidRecordError(f"{self.end - self.cursor} bytes are left after {self.head.records_count} records")
+        return False
+
+    cdef bint refuse(self, int status, Parsed* out) except -1:
+        if status != OK:
+            raise InvalidRecordError(REASONS[status])
+        raise InvalidRecordError(
+            f"offset delta {out.offset_delta} after {self.last_delta}, the batch ends at {self.head.last_offset_delta}"
+        )
 
 
 cdef class Source:
@@ -250,6 +284,26 @@ def check_records(buffer, Py_ssize_t position, max_decompressed_bytes):
     return body.head.records_count
 
 
+def survey_records(buffer, Py_ssize_t position, max_decompressed_bytes):
+    """What a leader may have to know of the records of one batch: (count, min, max timestamp, records without key)."""
+    cdef Parsed parsed
+    cdef int64_t timestamp = 0
+    cdef int64_t low = -1
+    cdef int64_t high = -1
+    cdef bint has_time = False
+    cdef int32_t null_keys = 0
+    cdef Source source = Source(buffer)
+    cdef Body body = first_body(source, position, max_decompressed_bytes)
+    while body.next(&parsed, &timestamp):
+        null_keys += parsed.key_bytes < 0
+        if timestamp == -1:
+            continue
+        low = min(low, timestamp) if has_time else timestamp
+        high = max(high, timestamp) if has_time else timestamp
+        has_time = True
+    return RecordsSurvey(body.head.records_count, low, high, null_keys)
+
+
 cdef inline bint touches(Head* head, int64_t start_offset, int64_t end_offset) noexcept nogil:
     return (
         not head.attributes & CONTROL_BIT
@@ -258,15 +312,22 @@ cdef inline bint touches(Head* head, int64_t start_offset, int64_t end_offset) n
     )
 
 
+cdef inline object left_of(object max_decompressed_bytes, Py_ssize_t spent_bytes):
+    """What the next batch of a call may decompress to."""
+    return min(max_decompressed_bytes, DECOMPRESSED_CALL_BYTES_MAX - spent_bytes)
+
+
 def decode_records(buffer, int64_t start_offset, int64_t end_offset, max_decompressed_bytes):
     """Data records of all whole batches within [start_offset, end_offset)."""
     cdef Source source = Source(buffer)
     cdef Body body = Body()
     cdef Py_ssize_t position = 0
+    cdef Py_ssize_t spent_bytes = 0
     cdef list out = []
     while source.read_head(position, &body.head):
         if touches(&body.head, start_offset, end_offset):
-            body.open(source, position, max_decompressed_bytes)
+            body.open(source, position, left_of(max_decompressed_bytes, spent_bytes))
+            spent_bytes += body.decompressed_bytes
             read_records(body, start_offset, end_offset, out)
         position += body.head.size_bytes
     return out

@@ -50,6 +50,23 @@ cdef uint8_t* put_headers(uint8_t* p, tuple headers) except NULL:
     return p
 
 
+cdef inline bint is_empty(PyObject* headers) noexcept:
+    if tuple_check_raw(headers):
+        return tuple_size_raw(headers) == 0
+    return list_check_raw(headers) and list_size_raw(headers) == 0
+
+
+cdef inline Py_ssize_t plain_bytes(PyObject* record) noexcept:
+    """About what a record takes."""
+    cdef Py_ssize_t total = 12
+    if tuple_check_raw(record) and tuple_size_raw(record) == 4:
+        if bytes_check_raw(tuple_item_raw(record, 1)):
+            total += bytes_size_raw(tuple_item_raw(record, 1))
+        if bytes_check_raw(tuple_item_raw(record, 2)):
+            total += bytes_size_raw(tuple_item_raw(record, 2))
+    return total
+
+
 cdef class BatchBuilder:
     """One batch being filled, encoded record by record as it comes; see `_codec_py.BatchBuilder`."""
 
@@ -91,14 +108,13 @@ cdef class BatchBuilder:
 
     cdef int _reserve(self, Py_ssize_t size) except -1:
         """Room for `size` bytes in all; at least doubles, up to the batch's own limit. A failure changes nothing."""
-        cdef Py_ssize_t capacity = CAPACITY_BYTES_MIN
-        cdef Output grown = Output()
-        if self._output is not None:
-            capacity = 2 * self._output.capacity
-        grown.allocate(max(size, min(capacity, self._max_bytes), HEADER_BYTES))
-        if self._output is not None:
-            memcpy(grown.data, self._output.data, self._size)
-        self._output = grown
+        cdef Output first
+        if self._output is None:
+            first = Output()
+            first.allocate(max(size, min(CAPACITY_BYTES_MIN, self._max_bytes), HEADER_BYTES))
+            self._output = first
+        else:
+            self._output.grow(self._size, max(size, min(2 * self._output.capacity, self._max_bytes)))
         return 0
 
     cdef int32_t _append(self, object time, object key, object value, object headers) except -2:
@@ -114,7 +130,8 @@ cdef class BatchBuilder:
         if timestamp < -1 or overflow:
             raise InvalidRecordError(f"timestamp {time} ms is neither a time since 1970 nor -1 for none")
         cdef int64_t base = timestamp if self._count == 0 and not self._fixed_base else self._base_timestamp
-        length = 1 + varint_bytes(timestamp - base) + varint_bytes(self._count)
+        cdef int64_t delta = wrapping_subtract(timestamp, base)
+        length = 1 + varint_bytes(delta) + varint_bytes(self._count)
         length += field_bytes(key_size) + field_bytes(value_size)
         if headers:
             pairs = as_headers(headers)
@@ -128,7 +145,7 @@ cdef class BatchBuilder:
             self._reserve(size)
         p = put_varint(self._output.data + self._size, length)
         p[0] = 0
-        p = put_varint(p + 1, timestamp - base)
+        p = put_varint(p + 1, delta)
         p = put_varint(p, self._count)
         p = put_bytes(p, PyBytes_AS_STRING(key) if key_size >= 0 else NULL, key_size)
         p = put_bytes(p, PyBytes_AS_STRING(value) if value_size >= 0 else NULL, value_size)
@@ -151,20 +168,95 @@ cdef class BatchBuilder:
     def extend(self, records):
         """Encodes records until one does not fit; returns how many went in."""
         cdef Py_ssize_t appended = 0
-        cdef tuple record
-        if self._output is None:
-            self._reserve(min(self._max_bytes, HEADER_BYTES + estimate(records)))
+        if list_check_raw(<PyObject*>records):
+            return self._extend_list(records)
         for item in records:
-            if PyTuple_CheckExact(item) and PyTuple_GET_SIZE(item) == 4:
-                record = <tuple>item
-                if self._append(record[0], record[1], record[2], record[3]) < 0:
-                    break
-            else:
-                timestamp, key, value, headers = item
-                if self._append(timestamp, key, value, headers) < 0:
-                    break
+            timestamp, key, value, headers = item
+            if self._append(timestamp, key, value, headers) < 0:
+                break
             appended += 1
         return appended
+
+    cdef Py_ssize_t _extend_list(self, list records) except -1:
+        """`extend`, by way of `_put_plain` for the records that are as plain as most are.
+
+        Nothing Python runs in `_put_plain`, so the list and what is in it stay what they are meanwhile; in between
+        anything may happen, and the list may even become shorter.
+        """
+        cdef Py_ssize_t i = 0
+        self._reserve_for(records)
+        while i < list_size_raw(<PyObject*>records):
+            if not self._put_plain(list_item_raw(<PyObject*>records, i)):
+                timestamp, key, value, headers = records[i]
+                if self._append(timestamp, key, value, headers) < 0:
+                    break
+            i += 1
+        return i
+
+    cdef int _reserve_for(self, list records) except -1:
+        """Room for about what the records will take; a wrong guess costs a reallocation, nothing else."""
+        cdef Py_ssize_t count = list_size_raw(<PyObject*>records)
+        cdef Py_ssize_t step = max(1, count // SAMPLE_COUNT)
+        cdef Py_ssize_t i = 0
+        cdef Py_ssize_t sampled = 0
+        cdef Py_ssize_t total = 0
+        while i < count:
+            total += plain_bytes(list_item_raw(<PyObject*>records, i))
+            sampled += 1
+            i += step
+        if sampled and self._output is None:
+            total = total // sampled * count
+            self._reserve(min(self._max_bytes, HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX + total + total // 16))
+        return 0
+
+    cdef inline bint _put_plain(self, PyObject* record) noexcept:
+        """Writes a record of exact types without headers where there is room for it; False leaves it to `_append`."""
+        cdef PyObject* time
+        cdef PyObject* key
+        cdef PyObject* value
+        cdef PyObject* headers
+        cdef int64_t timestamp
+        cdef int64_t delta
+        cdef Py_ssize_t key_size = -1
+        cdef Py_ssize_t value_size = -1
+        cdef Py_ssize_t length
+        cdef Py_ssize_t room
+        cdef uint8_t* p
+        cdef int overflow = 0
+        if self._count == 0 or not tuple_check_raw(record) or tuple_size_raw(record) != 4:
+            return False
+        time = tuple_item_raw(record, 0)
+        key = tuple_item_raw(record, 1)
+        value = tuple_item_raw(record, 2)
+        headers = tuple_item_raw(record, 3)
+        if not int_check_raw(time) or not is_empty(headers):
+            return False
+        if key != none_raw:
+            if not bytes_check_raw(key):
+                return False
+            key_size = bytes_size_raw(key)
+        if value != none_raw:
+            if not bytes_check_raw(value):
+                return False
+            value_size = bytes_size_raw(value)
+        timestamp = int_value_raw(time, &overflow)
+        room = min(self._max_bytes, self._output.capacity) - self._size - RECORD_OVERHEAD_BYTES_MAX
+        if overflow or timestamp < -1 or room < 0 or key_size > room or value_size > room - max(key_size, 0):
+            return False
+        delta = wrapping_subtract(timestamp, self._base_timestamp)
+        length = 2 + varint_bytes(delta) + varint_bytes(self._count) + field_bytes(key_size) + field_bytes(value_size)
+        p = put_varint(self._output.data + self._size, length)
+        p[0] = 0
+        p = put_varint(p + 1, delta)
+        p = put_varint(p, self._count)
+        p = put_bytes(p, PyBytes_AS_STRING_raw(key), key_size)
+        p = put_bytes(p, PyBytes_AS_STRING_raw(value), value_size)
+        p[0] = 0
+        self._size = p + 1 - self._output.data
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        self._count += 1
+        return True
 
     def build(
         self,
@@ -196,20 +288,3 @@ cdef class BatchBuilder:
         store32(p + CRC_POSITION, <int32_t>crc_of(p, size))
         batch = output.take(size)
         return compress_batch(batch, Codec(self._attributes & CODEC_MASK)) if self._attributes & CODEC_MASK else batch
-
-
-cdef Py_ssize_t estimate(object records) except -1:
-    """About how many bytes the records will take; a wrong guess costs a reallocation, nothing else."""
-    cdef Py_ssize_t total = 0
-    if not isinstance(records, (list, tuple)):
-        return 0
-    for item in records:
-        if PyTuple_CheckExact(item) and PyTuple_GET_SIZE(item) == 4:
-            key = (<tuple>item)[1]
-            value = (<tuple>item)[2]
-            total += 12
-            if PyBytes_Check(key):
-                total += PyBytes_GET_SIZE(key)
-            if PyBytes_Check(value):
-                total += PyBytes_GET_SIZE(value)
-    return total

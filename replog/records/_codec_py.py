@@ -13,15 +13,14 @@ A length of -1 means null. Example, delta 0, key "k", value "v", no headers: `10
 
 from __future__ import annotations
 
-import sys
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
 from replog.errors import InvalidRecordError
-from replog.records.compression import compress_batch, decompress, require_codec
+from replog.records._columns_py import ColumnSet
+from replog.records.compression import compress_batch, decompress, decompressed_bytes_limit, require_codec
 from replog.records.header import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
@@ -35,6 +34,7 @@ from replog.records.header import (
     scan,
 )
 from replog.records.model import (
+    DECOMPRESSED_CALL_BYTES_MAX,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
@@ -44,17 +44,21 @@ from replog.records.model import (
     Columns,
     Header,
     Record,
+    RecordsSurvey,
     TimestampType,
+    Wanted,
 )
 
 IMPLEMENTATION = "python"
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+_INT64_WRAP = 2**64
 _VARINT_BYTES_MAX = 5
 _VARLONG_BYTES_MAX = 10
 _SMALL = tuple(bytes((n,)) for n in range(128))
 _NULL = b"\x01"
+_FIELDS = Wanted.KEYS | Wanted.VALUES | Wanted.HEADERS
 
 
 class _Parsed(NamedTuple):
@@ -65,6 +69,11 @@ class _Parsed(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers_position: int
+
+
+def _wrapped(number: int) -> int:
+    """Modulo 2^64, as Java counts: a delta may wrap, and wraps back when it is read."""
+    return (number + _INT64_WRAP // 2) % _INT64_WRAP - _INT64_WRAP // 2
 
 
 def _varint(number: int) -> bytes:
@@ -164,7 +173,7 @@ class BatchBuilder:
         base = timestamp if self._base_timestamp is None else self._base_timestamp
         fields = (
             b"\0",
-            _varint(timestamp - base),
+            _varint(_wrapped(timestamp - base)),
             _varint(self._count),
             _nullable(key),
             _nullable(value),
@@ -234,14 +243,17 @@ def decode_batch(buffer: Buffer, position: int, max_decompressed_bytes: int) -> 
     header = parse_header(buffer, position)
     check_header(header)
     check_crc(buffer, header)
-    return _records(header, buffer, 0, INT64_MAX, max_decompressed_bytes)
+    return _records(header, _body(header, buffer, max_decompressed_bytes), 0, INT64_MAX)
 
 
 def decode_records(buffer: Buffer, start_offset: int, end_offset: int, max_decompressed_bytes: int) -> list[Record]:
     """Data records of all whole batches within [start_offset, end_offset)."""
     out: list[Record] = []
+    budget = _Budget(max_decompressed_bytes)
     for header in _data_batches(buffer, start_offset, end_offset):
-        out += _records(header, buffer, start_offset, end_offset, max_decompressed_bytes)
+        body = _body(header, buffer, budget.left)
+        budget.spend(header, len(body))
+        out += _records(header, body, start_offset, end_offset)
     return out
 
 
@@ -251,71 +263,70 @@ def check_records(buffer: Buffer, position: int, max_decompressed_bytes: int) ->
 
 
 def decode_columns(
-    buffer: Buffer, start_offset: int, end_offset: int, with_keys: bool, with_values: bool, max_decompressed_bytes: int
+    buffer: Buffer, start_offset: int, end_offset: int, wanted: int, max_decompressed_bytes: int
 ) -> Columns:
-    """The records of `decode_records` as Arrow buffers."""
-    offsets, timestamps, types = array("q"), array("q"), array("i")
-    keys, values = _Column(with_keys), _Column(with_values)
+    """The records of `decode_records` as Arrow buffers; `wanted` are bits of `Wanted`."""
+    columns = ColumnSet(wanted)
+    has_fields, has_headers = bool(wanted & _FIELDS), bool(wanted & Wanted.HEADERS)
+    budget = _Budget(max_decompressed_bytes)
     for header in _data_batches(buffer, start_offset, end_offset):
-        body = _body(header, buffer, max_decompressed_bytes)
-        for parsed in _walk(header, body):
-            if start_offset <= parsed.offset < end_offset:
-                offsets.append(parsed.offset)
-                timestamps.append(parsed.timestamp)
-                types.append(header.timestamp_type)
-                keys.append(parsed.key)
-                values.append(parsed.value)
-    return Columns(
-        len(offsets),
-        _little_endian(offsets),
-        _little_endian(timestamps),
-        _little_endian(types),
-        *keys.finish(),
-        *values.finish(),
+        if _header_says_all(header, wanted, start_offset, end_offset):
+            budget.spend(header, _announced_bytes(header, budget.left))
+            for offset in _announced_offsets(header, start_offset, end_offset):
+                columns.append(offset, header.max_timestamp, header.timestamp_type)
+            continue
+        body = _body(header, buffer, budget.left)
+        budget.spend(header, len(body))
+        for parsed in _walk(header, body, _read_record if has_fields else _read_start):
+            if not start_offset <= parsed.offset < end_offset:
+                continue
+            columns.append(parsed.offset, parsed.timestamp, header.timestamp_type)
+            if has_fields:
+                headers = _read_headers(body, parsed.headers_position) if has_headers else ()
+                columns.append_fields(parsed.key, parsed.value, headers)
+    return columns.finish()
+
+
+def _header_says_all(header: BatchHeader, wanted: int, start_offset: int, end_offset: int) -> bool:
+    """Whether the columns follow from the header: no fields, no times of their own, and no gaps that would matter.
+
+    As many records as offsets means that each offset has its record: deltas rise from record to record.
+    """
+    if wanted & _FIELDS or (wanted & Wanted.TIMESTAMPS and header.timestamp_type is not TimestampType.LOG_APPEND_TIME):
+        return False
+    if header.records_count == header.last_offset_delta + 1:
+        return True
+    return not wanted & Wanted.OFFSETS and header.base_offset >= start_offset and header.last_offset < end_offset
+
+
+def _announced_bytes(header: BatchHeader, max_bytes: int) -> int:
+    """The least that the announced records take, decompressed; refused where the batch could not hold them."""
+    size = header.size_bytes - HEADER_BYTES
+    if size and header.codec is not Codec.NONE:
+        size = decompressed_bytes_limit(size, max_bytes)
+    needed = header.records_count * RECORD_BYTES_MIN
+    if needed > size:
+        raise InvalidRecordError(f"{header.records_count} records cannot stand in {size} bytes")
+    return needed
+
+
+def _announced_offsets(header: BatchHeader, start_offset: int, end_offset: int) -> range:
+    """Offsets of a batch without gaps; of one with gaps only their number counts."""
+    if header.records_count != header.last_offset_delta + 1:
+        return range(header.base_offset, header.base_offset + header.records_count)
+    return range(max(header.base_offset, start_offset), min(header.next_offset, end_offset))
+
+
+def survey_records(buffer: Buffer, position: int, max_decompressed_bytes: int) -> RecordsSurvey:
+    """What a leader may have to know of the records of one batch."""
+    records = decode_batch(buffer, position, max_decompressed_bytes)
+    timestamps = [record.timestamp for record in records if record.timestamp != NO_TIMESTAMP]
+    return RecordsSurvey(
+        len(records),
+        min(timestamps, default=NO_TIMESTAMP),
+        max(timestamps, default=NO_TIMESTAMP),
+        sum(record.key is None for record in records),
     )
-
-
-class _Column:
-    """One variable-length Arrow column being filled; ignores everything when it is not wanted."""
-
-    def __init__(self, wanted: bool) -> None:
-        self._wanted = wanted
-        self._offsets = array("i", (0,))
-        self._data = bytearray()
-        self._nulls: list[int] = []
-
-    def append(self, data: bytes | None) -> None:
-        if not self._wanted:
-            return
-        if data is None:
-            self._nulls.append(len(self._offsets) - 1)
-        else:
-            self._data += data
-            if len(self._data) > INT32_MAX:
-                raise InvalidRecordError("a column would pass 2 GiB: decode fewer batches at a time")
-        self._offsets.append(len(self._data))
-
-    def finish(self) -> tuple[bytes, bytes, bytes | None, int]:
-        if not self._wanted:
-            return b"", b"", None, 0
-        return _little_endian(self._offsets), bytes(self._data), self._validity(), len(self._nulls)
-
-    def _validity(self) -> bytes | None:
-        if not self._nulls:
-            return None
-        count = len(self._offsets) - 1
-        bits = bytearray(b"\xff" * ((count + 7) // 8))
-        if count % 8:
-            bits[-1] = (1 << count % 8) - 1
-        for i in self._nulls:
-            bits[i >> 3] &= ~(1 << (i & 7))
-        return bytes(bits)
-
-
-def _little_endian(numbers: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
 
 
 def _data_batches(buffer: Buffer, start_offset: int, end_offset: int) -> Iterator[BatchHeader]:
@@ -326,15 +337,28 @@ def _data_batches(buffer: Buffer, start_offset: int, end_offset: int) -> Iterato
             yield header
 
 
+class _Budget:
+    """What the compressed batches of one call may decompress to: each, and all together."""
+
+    def __init__(self, max_decompressed_bytes: int) -> None:
+        self._each = max_decompressed_bytes
+        self._all = DECOMPRESSED_CALL_BYTES_MAX
+
+    @property
+    def left(self) -> int:
+        return min(self._each, self._all)
+
+    def spend(self, header: BatchHeader, size_bytes: int) -> None:
+        if header.attributes & CODEC_MASK:
+            self._all -= size_bytes
+
+
 def _body(header: BatchHeader, buffer: Buffer, max_decompressed_bytes: int) -> bytes:
     section = memoryview(buffer)[header.position + HEADER_BYTES : header.end_position]
-    return decompress(header.codec, section, max_decompressed_bytes)
+    return decompress(header.codec, section, max_decompressed_bytes) if section else b""
 
 
-def _records(
-    header: BatchHeader, buffer: Buffer, start_offset: int, end_offset: int, max_decompressed_bytes: int
-) -> list[Record]:
-    body = _body(header, buffer, max_decompressed_bytes)
+def _records(header: BatchHeader, body: bytes, start_offset: int, end_offset: int) -> list[Record]:
     return [
         Record(offset, timestamp, key, value, _read_headers(body, position) if body[position] else ())
         for offset, timestamp, key, value, position in _walk(header, body)
@@ -342,15 +366,16 @@ def _records(
     ]
 
 
-def _walk(header: BatchHeader, body: bytes) -> Iterator[_Parsed]:
+def _walk(header: BatchHeader, body: bytes, read: _Read | None = None) -> Iterator[_Parsed]:
     """Parses the records one after the other, and demands that they fill the body exactly."""
     if header.records_count * RECORD_BYTES_MIN > len(body):
         raise InvalidRecordError(f"{header.records_count} records cannot stand in {len(body)} bytes")
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     position, last_delta = 0, -1
+    read = _read_record if read is None else read
     for _ in range(header.records_count):
         try:
-            parsed, position = _read_record(header, body, position, append_time)
+            parsed, position = read(header, body, position, append_time)
         except IndexError:
             raise InvalidRecordError("a record runs past the end of its batch") from None
         delta = parsed.offset - header.base_offset
@@ -364,6 +389,23 @@ def _walk(header: BatchHeader, body: bytes) -> Iterator[_Parsed]:
         raise InvalidRecordError(f"{len(body) - position} bytes are left after {header.records_count} records")
 
 
+_Read: TypeAlias = Callable[[BatchHeader, bytes, int, int | None], tuple[_Parsed, int]]
+
+
+def _read_start(header: BatchHeader, body: bytes, position: int, append_time: int | None) -> tuple[_Parsed, int]:
+    """What stands before the fields of a record; they are not looked at."""
+    length, position = _read_varint(body, position)
+    end = position + length
+    if length < 0 or end > len(body):
+        raise InvalidRecordError(f"a record of {length} bytes, {len(body) - position} left in its batch")
+    timestamp_delta, position = _read_varlong(body, position + 1)
+    offset_delta, position = _read_varint(body, position)
+    if position > end:
+        raise InvalidRecordError("a record is shorter than its two deltas")
+    timestamp = _wrapped(header.base_timestamp + timestamp_delta) if append_time is None else append_time
+    return _Parsed(header.base_offset + offset_delta, timestamp, None, None, position), end
+
+
 def _read_record(header: BatchHeader, body: bytes, position: int, append_time: int | None) -> tuple[_Parsed, int]:
     length, position = _read_varint(body, position)
     end = position + length
@@ -373,9 +415,7 @@ def _read_record(header: BatchHeader, body: bytes, position: int, append_time: i
     offset_delta, position = _read_varint(body, position)
     key, position = _read_nullable(body, position, end)
     value, position = _read_nullable(body, position, end)
-    timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
-    if not -INT64_MAX - 1 <= timestamp <= INT64_MAX:
-        raise InvalidRecordError(f"timestamp delta {timestamp_delta} leaves the range of a timestamp")
+    timestamp = _wrapped(header.base_timestamp + timestamp_delta) if append_time is None else append_time
     if _skip_headers(body, position, end) != end:
         raise InvalidRecordError("a record's length does not match its contents")
     return _Parsed(header.base_offset + offset_delta, timestamp, key, value, position), end

@@ -38,7 +38,9 @@ from replog.records.model import (
     Columns,
     Header,
     Record,
+    RecordsSurvey,
     TimestampType,
+    Wanted,
 )
 
 RecordInput: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]]
@@ -190,16 +192,47 @@ def decode_columns(
     *,
     start_offset: int = 0,
     end_offset: int | None = None,
+    with_offsets: bool = True,
+    with_timestamps: bool = True,
     with_keys: bool = True,
     with_values: bool = True,
+    with_headers: bool = False,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Columns:
-    """The records of `decode_records` as Arrow buffers, without headers and without an object per record.
+    """The records of `decode_records` as Arrow buffers, without an object per record.
+
+    What is not asked for is neither decoded nor checked.  Without keys, values and headers records are skipped over;
+    where offsets (and, with LogAppendTime, timestamps) follow from the batch header, the records are not even
+    decompressed.  Gaps that compaction left are never filled: such batches are read.
+
+    Args:
+        buffer: whole batches; a torn last one is left out.
+        start_offset, end_offset: as for `decode_records`.
+        with_timestamps: the timestamp type too.
+        with_headers: see `HeaderColumns`.
+        max_decompressed_bytes: of one batch; all batches of a call together may have DECOMPRESSED_CALL_BYTES_MAX.
 
     Raises: as `decode_batch`; also InvalidRecordError when a column would pass 2 GiB.
     """
     end = OFFSET_END if end_offset is None else end_offset
-    return _codec.decode_columns(buffer, start_offset, end, with_keys, with_values, max_decompressed_bytes)
+    wanted = (
+        (Wanted.OFFSETS if with_offsets else 0)
+        | (Wanted.TIMESTAMPS if with_timestamps else 0)
+        | (Wanted.KEYS if with_keys else 0)
+        | (Wanted.VALUES if with_values else 0)
+        | (Wanted.HEADERS if with_headers else 0)
+    )
+    return _codec.decode_columns(buffer, start_offset, end, int(wanted), max_decompressed_bytes)
+
+
+def survey_records(
+    buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+) -> RecordsSurvey:
+    """What a leader may have to know of the records of the batch at `position`, found without making objects.
+
+    The records are checked as by `check_records`.  Raises: as `decode_batch`.
+    """
+    return _codec.survey_records(buffer, position, max_decompressed_bytes)
 
 
 def check_records(buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX) -> int:

@@ -1,30 +1,55 @@
-"""Compression of the records section (kafka-reference 1.4), with a ceiling on what comes out.
+"""Compression of the records section in the framing Kafka uses (kafka-reference 1.4), bounded both ways in.
 
-gzip is in the standard library; snappy, lz4 and zstd need the extra `replog[compression]`. Decompression takes an
-absolute limit, because a few kilobytes from the network may claim to be gigabytes.
+gzip is in the standard library; snappy, lz4 and zstd need the extra `replog[compression]`.
 
-Snappy is the stream framing of snappy-java: `82 53 4e 41 50 50 59 00`, two int32 version words, then per chunk an
-int32 length and one raw snappy block. lz4 is the LZ4 frame with independent blocks, the only kind Kafka reads.
+**Bounds.** A few kilobytes from the network may claim to be gigabytes, so nothing is allocated on the word of compressed
+bytes.  One section may become at most
+
+    min(max_bytes, max(32 MiB, 1024 x its compressed size))        see `decompressed_bytes_limit`
+
+The absolute cap is the caller's; the ratio keeps small input from large memory, and leaves alone what honest batches
+reach: below 32 MiB any ratio is allowed, and gzip cannot pass 1032, lz4 255, snappy 22.  The output buffer starts small
+and grows no further than the limit; zstd and lz4 write into a buffer of ours, because `max_output_size` and the like are
+allocation hints to their libraries, not limits.
+
+**Streams.** Several gzip members, lz4 or zstd frames, or snappy streams may follow each other.  Anything else behind a
+stream, a stream cut short, and a checksum that does not fit are refused.  lz4 frames with linked blocks are read, although
+Kafka refuses them, and never written.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from types import ModuleType
 
 from crc32c import crc32c
 
-from replog.errors import InvalidRecordError, UnsupportedCompressionError
+from replog.errors import UnsupportedCompressionError
+from replog.records import lz4_frame, xerial_snappy
+from replog.records.compression_library import damaged, library, too_large
 from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES, Buffer, Codec
 
+RATIO_FREE_BYTES = 32 * 1024 * 1024
+"""Up to this size no ratio is too high: a batch of equal records shrinks to almost nothing."""
+
+RATIO_MAX = 1024
+"""Largest growth above `RATIO_FREE_BYTES`."""
+
+GZIP_MEMBERS_MAX = 1024
+"""Most gzip members in one section; each costs a decompressor, and Kafka writes one."""
+
 _GZIP_WINDOW_BITS = 31  # 15 bits of window + 16: RFC 1952 wrapper
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK_BYTES = 32 * 1024
+_GZIP_PIECE_BYTES = 64 * 1024
+_ZSTD_LEVEL = 3
 _WITH_LIBRARY = frozenset({Codec.SNAPPY, Codec.LZ4, Codec.ZSTD})
+_FIRST_GUESS_BYTES = 64 * 1024
 _GROWTH = 16
 """How much larger the next attempt's output buffer is where a library cannot tell the size beforehand."""
+
+
+def decompressed_bytes_limit(compressed_bytes: int, max_bytes: int) -> int:
+    """Most that a section of `compressed_bytes` may become, in bytes; see the module."""
+    return min(max_bytes, max(RATIO_FREE_BYTES, RATIO_MAX * compressed_bytes))
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
@@ -33,25 +58,26 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
     Args:
         codec: what the batch header names.
         data: the compressed section; read only.
-        max_bytes: refuse to produce more than this.
+        max_bytes: the absolute cap.
 
     Raises:
-        InvalidRecordError: damaged, cut short, or larger than `max_bytes` when decompressed.
+        InvalidRecordError: damaged, cut short, followed by something else, or larger than allowed when decompressed.
         UnsupportedCompressionError: the library for this codec is not installed.
     """
+    limit = decompressed_bytes_limit(len(data), max_bytes)
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return _gunzip(data, max_bytes)
+            return _gunzip(memoryview(data), limit)
         case Codec.SNAPPY:
-            return _unsnappy(bytes(data), max_bytes)
+            return xerial_snappy.decompress(bytes(data), limit)
         case Codec.LZ4 | Codec.ZSTD:
-            return _decompress_growing(codec, data, max_bytes)
+            return _decompress_growing(codec, bytes(data), limit)
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """Compresses a records section.
+    """Compresses a records section, at Kafka's default level of each codec.
 
     Raises:
         UnsupportedCompressionError: the library for this codec is not installed.
@@ -63,13 +89,11 @@ def compress(codec: Codec, data: Buffer) -> bytes:
             compressor = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
             return compressor.compress(data) + compressor.flush()
         case Codec.SNAPPY:
-            return _snappy(data)
+            return xerial_snappy.compress(data)
         case Codec.LZ4:
-            frame = _library(codec).lz4.Compressor(content_checksum=False, block_linked=False)
-            frame.compress(bytes(data))
-            return bytes(frame.finish())
+            return lz4_frame.compress(data)
         case Codec.ZSTD:
-            return bytes(_library(codec).zstd.compress(bytes(data)))
+            return bytes(library(codec).zstd.compress(bytes(data), _ZSTD_LEVEL))
 
 
 def compress_batch(batch: bytes, codec: Codec) -> bytes:
@@ -81,9 +105,20 @@ def compress_batch(batch: bytes, codec: Codec) -> bytes:
     """
     if codec is Codec.NONE:
         return batch
-    out = bytearray(batch[:HEADER_BYTES])
-    out[22] |= codec
-    out += compress(codec, memoryview(batch)[HEADER_BYTES:])
+    return with_section(batch, codec, compress(codec, memoryview(batch)[HEADER_BYTES:]))
+
+
+def with_section(header_source: Buffer, codec: Codec, section: Buffer) -> bytes:
+    """A batch with the header of another one and a new records section: codec bits, length and CRC fit it.
+
+    Args:
+        header_source: begins with the header to take the rest from.
+        codec: what `section` is compressed with.
+        section: the records, compressed.
+    """
+    out = bytearray(header_source[:HEADER_BYTES])
+    out[22] = out[22] & ~0x07 | codec
+    out += section
     struct.pack_into(">i", out, 8, len(out) - LOG_OVERHEAD_BYTES)
     struct.pack_into(">I", out, 17, crc32c(memoryview(out)[21:]))
     return bytes(out)
@@ -102,102 +137,59 @@ def require_codec(codec_id: int) -> None:
             f"compression codec {codec_id} does not exist; the format knows 0 to 4"
         ) from None
     if codec in _WITH_LIBRARY:
-        _library(codec)
+        library(codec)
 
 
-def _library(codec: Codec) -> ModuleType:
-    try:
-        import cramjam
-    except ImportError:
-        raise UnsupportedCompressionError(
-            f"{codec.name.lower()} compression needs a library that is not installed: pip install 'replog[compression]'"
-        ) from None
-    return cramjam
-
-
-def _too_large(max_bytes: int) -> InvalidRecordError:
-    return InvalidRecordError(f"the records decompress to more than {max_bytes} bytes; refused")
-
-
-def _damaged(codec: Codec, reason: object) -> InvalidRecordError:
-    return InvalidRecordError(f"damaged {codec.name.lower()} data: {reason}")
-
-
-def _gunzip(data: Buffer, max_bytes: int) -> bytes:
-    """Concatenated gzip members, as RFC 1952 allows."""
-    out = bytearray()
-    rest: Buffer = data
-    while len(rest) > 0:
-        stream = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
-        try:
-            out += stream.decompress(rest, max_bytes - len(out) + 1)
-        except zlib.error as error:
-            raise _damaged(Codec.GZIP, error) from None
-        if len(out) > max_bytes:
-            raise _too_large(max_bytes)
-        if not stream.eof:
-            raise _damaged(Codec.GZIP, "cut short")
-        rest = stream.unused_data
-    return bytes(out)
-
-
-def _snappy(data: Buffer) -> bytes:
-    snappy = _library(Codec.SNAPPY).snappy
-    out = bytearray(_XERIAL_HEADER)
-    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block = bytes(snappy.compress_raw(bytes(data[start : start + _XERIAL_BLOCK_BYTES])))
-        out += len(block).to_bytes(4, "big") + block
-    return bytes(out)
-
-
-def _unsnappy(data: bytes, max_bytes: int) -> bytes:
-    snappy = _library(Codec.SNAPPY).snappy
-    if not data.startswith(_XERIAL_MAGIC):  # librdkafka and others write one raw block without the stream framing
-        return _unsnappy_block(snappy, data, max_bytes)
-    out = bytearray()
-    position = len(_XERIAL_HEADER)
+def _gunzip(data: memoryview, limit: int) -> bytes:
+    """Concatenated gzip members, as RFC 1952 allows; zlib checks each member's checksum and length."""
+    parts: list[bytes] = []
+    size, position = 0, 0
     while position < len(data):
-        size = int.from_bytes(data[position : position + 4], "big", signed=True)
-        position += 4
-        if not 0 <= size <= len(data) - position:
-            raise _damaged(Codec.SNAPPY, f"a chunk of {size} bytes, {max(0, len(data) - position)} left")
-        out += _unsnappy_block(snappy, data[position : position + size], max_bytes - len(out))
-        position += size
-    return bytes(out)
+        if len(parts) >= GZIP_MEMBERS_MAX:
+            raise damaged(Codec.GZIP, f"more than {GZIP_MEMBERS_MAX} members")
+        member, position = _gunzip_member(data, position, limit - size)
+        parts.append(member)
+        size += len(member)
+    if not parts:
+        raise damaged(Codec.GZIP, "nothing there")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _unsnappy_block(snappy: ModuleType, block: bytes, max_bytes: int) -> bytes:
-    """One raw block; its length prefix (a plain varint) is checked before anything is allocated."""
+def _gunzip_member(data: memoryview, position: int, limit: int) -> tuple[bytes, int]:
+    """One member and the position behind it.  It is fed in pieces: zlib copies whatever follows the member's end."""
+    stream = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
+    parts: list[bytes] = []
     size = 0
-    for i, byte in enumerate(block[:5]):
-        size |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            break
-    else:
-        raise _damaged(Codec.SNAPPY, "no block length")
-    if size > max_bytes:
-        raise _too_large(max_bytes)
-    try:
-        return bytes(snappy.decompress_raw(block))
-    except Exception as error:  # noqa: BLE001 - the library's error classes are not importable without it
-        raise _damaged(Codec.SNAPPY, error) from None
+    while not stream.eof:
+        piece = data[position : position + _GZIP_PIECE_BYTES]
+        if not piece:
+            raise damaged(Codec.GZIP, "cut short")
+        try:
+            part = stream.decompress(piece, limit - size + 1)  # one more than allowed tells "too much" from "all of it"
+        except zlib.error as error:
+            raise damaged(Codec.GZIP, error) from None
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise too_large(limit)
+        position += len(piece) - len(stream.unused_data)
+    return parts[0] if len(parts) == 1 else b"".join(parts), position
 
 
-def _decompress_growing(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
+def _decompress_growing(codec: Codec, data: bytes, limit: int) -> bytes:
     """lz4 and zstd do not say how large the result is: try growing output buffers, never beyond the limit."""
-    library = _library(codec)
-    module = library.lz4 if codec is Codec.LZ4 else library.zstd
-    source = bytes(data)
-    size = min(max_bytes, max(64 * 1024, len(source) * _GROWTH))
+    cramjam = library(codec)
+    module = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
+    size = min(limit, max(_FIRST_GUESS_BYTES, len(data) * _GROWTH))
     while True:
         out = bytearray(size)
         try:
-            written = module.decompress_into(source, out)
-        except library.DecompressionError as error:
+            written = module.decompress_into(data, out)
+        except cramjam.DecompressionError as error:
             if "whole buffer" not in str(error):  # anything but a full output buffer is damage
-                raise _damaged(codec, error) from None
+                raise damaged(codec, error) from None
         else:
             return bytes(memoryview(out)[:written])
-        if size >= max_bytes:
-            raise _too_large(max_bytes)
-        size = min(max_bytes, size * _GROWTH)
+        if size >= limit:
+            raise too_large(limit)
+        size = min(limit, size * _GROWTH)

@@ -24,6 +24,7 @@ _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
 _LEADER = struct.Struct(">hi")
 _VOTER = struct.Struct(">ib")
+_UNSIGNED_VARINT_SHIFT_MAX = 21  # the fifth byte must be the last
 
 
 class ControlRecordType(IntEnum):
@@ -56,12 +57,16 @@ class LeaderChange:
 def control_record_type(record: Record) -> ControlRecordType | None:
     """What a record of a control batch is; None for a type from a later version, to be skipped.
 
+    A key of a later version may be longer; what it begins with stays, so it is read like version 0, as Kafka does.
+
     Raises:
-        InvalidRecordError: no control record at all: its key is not 4 bytes.
+        InvalidRecordError: no control record at all: its key is shorter than 4 bytes, or of a negative version.
     """
-    if record.key is None or len(record.key) != _KEY.size:
+    if record.key is None or len(record.key) < _KEY.size:
         raise InvalidRecordError(f"the control record at offset {record.offset} has no key of {_KEY.size} bytes")
-    _, kind = _KEY.unpack(record.key)
+    version, kind = _KEY.unpack_from(record.key)
+    if version < 0:
+        raise InvalidRecordError(f"the control record at offset {record.offset} has a key of version {version}")
     try:
         return ControlRecordType(kind)
     except ValueError:
@@ -110,6 +115,21 @@ def encode_end_transaction_marker(
     )
 
 
+def decode_coordinator_epoch(record: Record) -> int:
+    """Reads the value of an ABORT or COMMIT record: the epoch of the coordinator that ended the transaction.
+
+    Raises:
+        InvalidRecordError: the value is missing, cut short, or of a negative version.
+    """
+    value = record.value or b""
+    if len(value) < _MARKER.size:
+        raise InvalidRecordError(f"the transaction marker at offset {record.offset} is cut short")
+    version, coordinator_epoch = _MARKER.unpack_from(value)
+    if version < 0:
+        raise InvalidRecordError(f"the transaction marker at offset {record.offset} has version {version}")
+    return int(coordinator_epoch)
+
+
 def decode_leader_change(record: Record) -> LeaderChange:
     """Reads the value of a LEADER_CHANGE record.
 
@@ -135,6 +155,8 @@ def _encode_voters(voters: Sequence[int]) -> bytes:
 def _decode_voters(value: bytes, position: int) -> tuple[tuple[int, ...], int]:
     length_plus_one, shift = 0, 0
     while value[position] >= 0x80:
+        if shift > _UNSIGNED_VARINT_SHIFT_MAX:
+            raise IndexError(position)
         length_plus_one |= (value[position] & 0x7F) << shift
         shift += 7
         position += 1

@@ -6,7 +6,7 @@ and writes the bytes because both codecs, the compiled one and its pure-Python t
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import NamedTuple, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -22,6 +22,9 @@ RECORD_BYTES_MIN = 7
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 """Default ceiling for the decompressed records of one batch; a batch beyond it is refused, never materialised."""
+
+DECOMPRESSED_CALL_BYTES_MAX = 1024 * 1024 * 1024
+"""Ceiling for all compressed batches of one call together: many small bombs are one large one."""
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -68,13 +71,58 @@ class Record(NamedTuple):
     headers: tuple[Header, ...]
 
 
+class RecordsSurvey(NamedTuple):
+    """What a leader may have to know of the records in a batch (kafka-reference 4.1).
+
+    Attributes:
+        records_count: how many; their offset deltas rise and stay within the batch.
+        min_timestamp, max_timestamp: ms, of the records that have one; -1 when none has.
+        null_keys_count: records without a key, which a compacted topic cannot take.
+    """
+
+    records_count: int
+    min_timestamp: int
+    max_timestamp: int
+    null_keys_count: int
+
+
+class Wanted(IntFlag):
+    """The columns that `decode_columns` is to fill."""
+
+    OFFSETS = 1
+    TIMESTAMPS = 2
+    KEYS = 4
+    VALUES = 8
+    HEADERS = 16
+
+
+class HeaderColumns(NamedTuple):
+    """Record headers as an Arrow list<struct<key: string, value: binary>> column; little-endian as in `Columns`.
+
+    **Shapes** (n records, m headers in all): `list_offsets` is int32 * (n + 1): headers of record i are
+    [list_offsets[i], list_offsets[i + 1]).  `list_validity` has a 1 for each record with at least one header and may be
+    left out where no header is an empty list rather than null.  Names are valid UTF-8 (what is not is replaced).
+    """
+
+    headers_count: int
+    list_offsets: Buffer
+    list_validity: Buffer | None
+    list_null_count: int
+    key_offsets: Buffer
+    key_data: Buffer
+    value_offsets: Buffer
+    value_data: Buffer
+    value_validity: Buffer | None
+    value_null_count: int
+
+
 class Columns(NamedTuple):
     """Records as columns: Arrow's memory layout, so that no Python object is made per record.
 
     **Shapes** (little-endian, n = `count`): `offsets` and `timestamps` are int64 * n, `timestamp_type` is int32 * n.
     A variable-length column is int32 * (n + 1) offsets into its data, plus a validity bitmap: bit `i & 7` of byte
     `i >> 3`, least significant first, 1 = present; None = nothing is null. A column that was not asked for has
-    empty buffers (b"") and a null count of 0.
+    empty buffers (b"") and a null count of 0; `headers` is None then.
 
     Example: values b"ab", None, b"" give value_offsets 0, 2, 2, 2, value_data b"ab", value_validity 0b101.
     """
@@ -91,3 +139,4 @@ class Columns(NamedTuple):
     value_data: Buffer
     value_validity: Buffer | None
     value_null_count: int
+    headers: HeaderColumns | None = None

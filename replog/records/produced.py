@@ -1,21 +1,58 @@
 """What a leader demands of a batch that a client sent (kafka-reference 4.1).
 
-Header and checksum only: what is inside the records is the client's business until a client reads it.
+Header and checksum always.  The records are looked at only where a topic's rules cannot be checked otherwise (keys of
+compacted topics, a lower limit for timestamps): in compiled code, without an object per record, and with a bound on what
+they decompress to.  On other topics what is inside the records is the client's business until a client reads it, and the
+largest timestamp is the one the header states; readers refuse records whose offsets are not in order.
 """
 
 from __future__ import annotations
 
-from replog.errors import InvalidRecordError, RecordTooLargeError
+from dataclasses import dataclass
+from typing import Final
+
+from replog.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
+from replog.records.batch import survey_records
 from replog.records.header import BatchHeader, check_crc, parse_header
-from replog.records.model import Buffer, TimestampType
+from replog.records.model import NO_TIMESTAMP, Buffer, TimestampType
+
+UNLIMITED_MS: Final = 2**63 - 1
+"""For timestamp limits: any distance is allowed."""
+
+LEADER_DECOMPRESSED_BYTES_MAX: Final = 32 * 1024 * 1024
+"""What a leader decompresses of one batch: as much as the largest batch may have uncompressed."""
 
 
-def validate_produced(buffer: Buffer, *, max_batch_bytes: int) -> BatchHeader:
+@dataclass(frozen=True, slots=True)
+class RecordRules:
+    """A topic's rules for records.
+
+    Attributes:
+        are_keys_required: the topic is compacted, so a record without a key could never be removed.
+        timestamp_type: with LOG_APPEND_TIME the client's timestamps count for nothing and are not checked.
+        timestamp_before_max_ms: how far a timestamp may lie before the leader's clock, ms, from 0.
+        timestamp_after_max_ms: how far after it, ms, from 0.
+    """
+
+    are_keys_required: bool = False
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = UNLIMITED_MS
+    timestamp_after_max_ms: int = UNLIMITED_MS
+
+
+NO_RULES: Final = RecordRules()
+
+
+def validate_produced(
+    buffer: Buffer, *, max_batch_bytes: int, rules: RecordRules = NO_RULES, now_ms: int = 0
+) -> BatchHeader:
     """Checks that `buffer` is exactly one well-formed client batch.
 
     Args:
         buffer: one batch, nothing before or after it; read only.
         max_batch_bytes: `max.message.bytes` of the topic.
+        rules: of the topic.
+        now_ms: wall time of the leader, for timestamp limits.
 
     Returns:
         Its header, at position 0.
@@ -24,7 +61,8 @@ def validate_produced(buffer: Buffer, *, max_batch_bytes: int) -> BatchHeader:
         RecordTooLargeError: bigger than `max_batch_bytes`.
         CorruptRecordError: not a batch of magic 2, cut short, or damaged on the way (send it again).
         InvalidRecordError: a rule for clients is broken (see the message; sending it again does not help).
-        UnsupportedCompressionError: an unknown codec.
+        InvalidTimestampError: a timestamp type or timestamp that the topic does not take.
+        UnsupportedCompressionError: an unknown codec, or one whose library is missing here although it is needed.
     """
     header = parse_header(buffer)
     if header.size_bytes > max_batch_bytes:
@@ -37,6 +75,8 @@ def validate_produced(buffer: Buffer, *, max_batch_bytes: int) -> BatchHeader:
     check_crc(buffer, header)
     _check_client_rules(header)
     header.codec  # noqa: B018 - the property raises for codecs that the format does not define
+    if rules is not NO_RULES:
+        _check_topic_rules(buffer, header, rules, now_ms)
     return header
 
 
@@ -46,7 +86,7 @@ def _check_client_rules(header: BatchHeader) -> None:
     if header.is_control:
         raise InvalidRecordError("clients may not write control batches")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        raise InvalidRecordError("clients may not set the timestamp type to log append time")
+        raise InvalidTimestampError("clients may not set the timestamp type to log append time")
     if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
         raise InvalidRecordError(
             f"{header.records_count} records with a last offset delta of {header.last_offset_delta}: "
@@ -56,4 +96,34 @@ def _check_client_rules(header: BatchHeader) -> None:
         raise InvalidRecordError(
             f"producer {header.producer_id} sent epoch {header.producer_epoch} and sequence {header.base_sequence}; "
             "both must be at least 0"
+        )
+    if header.has_delete_horizon:
+        raise InvalidRecordError("clients may not set a delete horizon: compaction does")
+
+
+def _check_topic_rules(buffer: Buffer, header: BatchHeader, rules: RecordRules, now_ms: int) -> None:
+    has_limits = rules.timestamp_type is TimestampType.CREATE_TIME
+    min_timestamp, max_timestamp = NO_TIMESTAMP, header.max_timestamp
+    if rules.are_keys_required or (has_limits and rules.timestamp_before_max_ms != UNLIMITED_MS):
+        survey = survey_records(buffer, max_decompressed_bytes=LEADER_DECOMPRESSED_BYTES_MAX)
+        if rules.are_keys_required and survey.null_keys_count:
+            raise InvalidRecordError(
+                f"{survey.null_keys_count} of {survey.records_count} records have no key: "
+                "a compacted topic (cleanup.policy) keeps the newest record of every key"
+            )
+        min_timestamp, max_timestamp = survey.min_timestamp, max(max_timestamp, survey.max_timestamp)
+    if has_limits:
+        _check_timestamps(min_timestamp, max_timestamp, rules, now_ms)
+
+
+def _check_timestamps(min_timestamp: int, max_timestamp: int, rules: RecordRules, now_ms: int) -> None:
+    if max_timestamp != NO_TIMESTAMP and max_timestamp - now_ms > rules.timestamp_after_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {max_timestamp} is {max_timestamp - now_ms} ms after the leader's clock, "
+            f"message.timestamp.after.max.ms is {rules.timestamp_after_max_ms}"
+        )
+    if min_timestamp != NO_TIMESTAMP and now_ms - min_timestamp > rules.timestamp_before_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {min_timestamp} is {now_ms - min_timestamp} ms before the leader's clock, "
+            f"message.timestamp.before.max.ms is {rules.timestamp_before_max_ms}"
         )

@@ -67,7 +67,7 @@ def test_columns_not_asked_for_are_empty() -> None:
     assert columns[4:8] == (b"", b"", None, 0)
     assert (columns.value_data, columns.value_null_count) == (b"v", 1)
     columns = r.decode_columns(data, with_values=False)
-    assert columns[8:] == (b"", b"", None, 0)
+    assert columns[8:12] == (b"", b"", None, 0)
     assert (columns.key_data, columns.key_null_count) == (b"k", 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import crc32c
 import pytest
@@ -11,10 +12,12 @@ from replog import records as r
 from replog.errors import (
     CorruptRecordError,
     InvalidRecordError,
+    InvalidTimestampError,
     RecordTooLargeError,
     ReplogError,
     UnsupportedCompressionError,
 )
+from replog.records.compression import compress_batch
 
 GOOD = r.encode_batch([(1, b"k", b"v", ()), (2, None, None, ())])
 LIMIT = 1_048_588
@@ -51,7 +54,8 @@ def test_a_good_batch_passes(kind: type) -> None:
         ("delta above the count", with_field(">i", 23, 2), InvalidRecordError),
         ("negative delta", with_field(">i", 23, -1), InvalidRecordError),
         ("control", with_field(">h", 21, 0x20), InvalidRecordError),
-        ("append time", with_field(">h", 21, 0x08), InvalidRecordError),
+        ("append time", with_field(">h", 21, 0x08), InvalidTimestampError),
+        ("delete horizon", with_field(">h", 21, 0x40), InvalidRecordError),
         ("producer without sequence", with_field(">q", 43, 9), InvalidRecordError),
         ("unknown codec", with_field(">h", 21, 5), UnsupportedCompressionError),
     ],
@@ -69,3 +73,63 @@ def test_a_batch_above_the_limit_is_too_large_whatever_else_is_wrong() -> None:
 def test_an_idempotent_batch_passes() -> None:
     batch = r.encode_batch([(1, None, b"v", ())], producer_id=7, producer_epoch=0, base_sequence=0)
     assert r.validate_produced(batch, max_batch_bytes=LIMIT).has_producer_id
+
+
+NOW = 1_000_000
+
+
+def timed(*timestamps: int, codec: r.Codec = r.Codec.NONE) -> bytes:
+    return r.encode_batch([(timestamp, b"k", b"v", ()) for timestamp in timestamps], codec=codec)
+
+
+def checked(batch: bytes, **rules: Any) -> r.BatchHeader:
+    return r.validate_produced(batch, max_batch_bytes=LIMIT, rules=r.RecordRules(**rules), now_ms=NOW)
+
+
+@pytest.mark.usefixtures("implementation")
+@pytest.mark.parametrize("codec", [r.Codec.NONE, r.Codec.GZIP])
+class TestRulesOfATopic:
+    def test_timestamps_at_the_limits_pass_and_beyond_them_do_not(self, codec: r.Codec) -> None:
+        limits = {"timestamp_before_max_ms": 100, "timestamp_after_max_ms": 10}
+        checked(timed(NOW, NOW + 10, NOW - 100, codec=codec), **limits)
+        with pytest.raises(InvalidTimestampError, match=r"after\.max\.ms"):
+            checked(timed(NOW, NOW + 11, NOW, codec=codec), **limits)
+        with pytest.raises(InvalidTimestampError, match=r"before\.max\.ms"):
+            checked(timed(NOW, NOW - 101, NOW, codec=codec), **limits)
+
+    def test_no_timestamp_is_within_every_limit(self, codec: r.Codec) -> None:
+        checked(timed(-1, -1, codec=codec), timestamp_before_max_ms=0, timestamp_after_max_ms=0)
+        checked(timed(-1, NOW, codec=codec), timestamp_before_max_ms=0, timestamp_after_max_ms=0)
+
+    def test_append_time_makes_the_clients_timestamps_irrelevant(self, codec: r.Codec) -> None:
+        limits = {"timestamp_before_max_ms": 0, "timestamp_after_max_ms": 0}
+        checked(timed(1, 2**62, codec=codec), timestamp_type=r.TimestampType.LOG_APPEND_TIME, **limits)
+
+    def test_compacted_topics_need_keys(self, codec: r.Codec) -> None:
+        keyless = r.encode_batch([(1, b"", b"v", ()), (1, None, b"v", ())], codec=codec)
+        checked(keyless)
+        checked(timed(1, codec=codec), are_keys_required=True)
+        with pytest.raises(InvalidRecordError, match="1 of 2 records have no key"):
+            checked(keyless, are_keys_required=True)
+
+    def test_offsets_out_of_order_are_refused_where_the_records_are_looked_at(self, codec: r.Codec) -> None:
+        plain = bytearray(r.encode_batch([(1, b"k", None, ()), (1, b"k", None, ())]))
+        plain[-5] = 4  # the second record's offset delta, 1 as 02, becomes 2
+        struct.pack_into(">I", plain, 17, crc32c.crc32c(bytes(plain[21:])))
+        with pytest.raises(InvalidRecordError, match="offset delta"):
+            checked(compress_batch(bytes(plain), codec), are_keys_required=True)
+
+
+def test_a_header_that_understates_its_largest_timestamp_is_seen_through_where_the_records_are_read() -> None:
+    batch = bytearray(timed(NOW, NOW + 5_000))
+    struct.pack_into(">q", batch, 35, NOW)
+    struct.pack_into(">I", batch, 17, crc32c.crc32c(bytes(batch[21:])))
+    with pytest.raises(InvalidTimestampError):
+        checked(bytes(batch), timestamp_before_max_ms=1_000_000, timestamp_after_max_ms=10)
+
+
+def test_what_a_leader_decompresses_is_bounded() -> None:
+    bomb = r.encode_batch([(NOW, b"k", bytes(33 << 20), ())], codec=r.Codec.GZIP)
+    checked(bomb)  # nothing asks for the records
+    with pytest.raises(InvalidRecordError, match="more than"):
+        checked(bomb, are_keys_required=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from functools import partial
 from typing import Any
 
 import crc32c
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from replog import records as r
 from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
 from replog.records import _codec_py
+from replog.records.model import Wanted
 from tests.records_codecs import compiled, needs_compiled, use
 
 SETTINGS = settings(
@@ -36,6 +38,7 @@ options = st.fixed_dictionaries(
         "codec": st.sampled_from([r.Codec.NONE, r.Codec.GZIP]),
     }
 )
+PROJECTIONS = (0, Wanted.OFFSETS, Wanted.TIMESTAMPS, Wanted.KEYS, Wanted.VALUES, Wanted.HEADERS, 31)
 REFUSALS = (CorruptRecordError, InvalidRecordError, UnsupportedCompressionError)
 
 
@@ -69,6 +72,76 @@ def test_log_append_time_overrides_every_record(implementation: Any) -> None:
     )
     assert [record.timestamp for record in r.decode_batch(batch)] == [9, 9, 9]
     assert bytes(r.decode_columns(batch).timestamp_type) == struct.pack("<3i", 1, 1, 1)
+
+
+def test_a_delta_beyond_63_bits_wraps_and_wraps_back(implementation: Any) -> None:
+    """As in Java: the first record has no timestamp, the second the largest one."""
+    batch = r.encode_batch([(-1, None, None, ()), (2**63 - 1, None, None, ())])
+    assert [record.timestamp for record in r.decode_batch(batch)] == [-1, 2**63 - 1]
+    assert struct.unpack("<2q", r.decode_columns(batch).timestamps) == (-1, 2**63 - 1)
+
+
+def test_record_times_may_lie_before_a_delete_horizon(implementation: Any) -> None:
+    batch = r.encode_batch([(5, b"k", None, ()), (900, b"l", None, ())], delete_horizon_ms=500)
+    assert r.parse_header(batch).base_timestamp == 500
+    assert [record.timestamp for record in r.decode_batch(batch)] == [5, 900]
+
+
+def test_only_the_low_byte_of_the_attributes_is_looked_at(implementation: Any) -> None:
+    batch = bytearray(r.encode_batch([(1, b"k", b"v", ())]))
+    batch[21] = 0xFF
+    assert r.decode_records(sealed(batch)) == [r.Record(0, 1, b"k", b"v", ())]
+    assert r.decode_columns(sealed(batch)).count == 1
+
+
+def test_a_number_uses_no_more_than_its_bytes(implementation: Any) -> None:
+    """Five bytes hold an int, whatever the fifth says beyond 32 bits; ten a long."""
+    long_form = b"\x80\x80\x80\x80\x70"  # 0 in five bytes, with bits beyond the 32nd
+    record = b"\x00\x00" + long_form + b"\x01\x01\x00"
+    assert r.decode_batch(body(bytes([2 * len(record)]) + record)) == [r.Record(0, 0, None, None, ())]
+    eleven = b"\x00" + b"\x80" * 10 + b"\x00" + b"\x00\x01\x01\x00"
+    with pytest.raises(InvalidRecordError):
+        r.decode_batch(body(bytes([2 * len(eleven)]) + eleven))
+
+
+def test_plain_and_odd_records_mix_in_one_list(implementation: Any) -> None:
+    """The compiled codec writes plain records on a short way; what is not plain goes the long one, in the same order."""
+
+    class Time(int):
+        pass
+
+    class Data(bytes):
+        pass
+
+    rows: list[Any] = [
+        (1, b"k", b"v", ()),
+        (Time(2), b"k", None, []),
+        [3, None, b"v" * 200, ()],
+        (4, Data(b"k"), Data(b"v"), ()),
+        (5, b"k" * 12, b"v" * 8, [("h", b"x")]),
+        (6, b"k" * 16, b"v" * 17, ()),
+        (7, None, None, ()),
+    ]
+    batch = r.encode_batch(rows)
+    expected = [(int(row[0]), row[1], row[2], tuple(row[3])) for row in rows]
+    assert [tuple(record[1:]) for record in r.decode_batch(batch)] == expected
+    assert batch == r.encode_batch(tuple(rows))
+
+
+def test_a_list_that_shrinks_while_it_is_encoded_is_no_danger(implementation: Any) -> None:
+    rows: list[Any] = []
+
+    class Headers(list):  # type: ignore[type-arg]  # a test double
+        def __bool__(self) -> bool:
+            rows.clear()
+            return False
+
+    from replog.records import batch
+
+    rows += [(1, b"k", b"v", ()), (2, b"k", b"v", Headers([])), *[(3, b"k", b"v" * 1000, ())] * 100]
+    builder = batch.BatchBuilder(max_bytes=1 << 20)
+    assert builder.extend(rows) == 2
+    assert [record.timestamp for record in r.decode_batch(builder.build())] == [1, 2]
 
 
 def test_a_batch_without_records_is_refused(implementation: Any) -> None:
@@ -105,12 +178,9 @@ def outcome(implementation: Any, data: bytes) -> object:
     for decode in (
         lambda: implementation.decode_batch(data, 0, 1 << 20),
         lambda: implementation.decode_records(data, 1, 2**63 - 1, 1 << 20),
-        lambda: tuple(
-            implementation.decode_columns(
-                data, 1, 2**63 - 1, with_keys=True, with_values=True, max_decompressed_bytes=1 << 20
-            )
-        ),
+        *(partial(implementation.decode_columns, data, 1, 2**63 - 1, wanted, 1 << 20) for wanted in PROJECTIONS),
         lambda: implementation.check_records(data, 0, 1 << 20),
+        lambda: implementation.survey_records(data, 0, 1 << 20),
     ):
         try:
             said.append(decode())

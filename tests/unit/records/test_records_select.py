@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from replog import records as r
-from replog.records import _codec_py
+from replog.records import _codec_py, _select
 from tests.records_codecs import compiled, needs_compiled
 
+COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
 SHOW = "from replog import records as r; print(r.IMPLEMENTATION, r.BatchBuilder.__module__)"
 
 
@@ -30,6 +33,26 @@ def test_the_compiled_codec_is_the_default() -> None:
     assert loaded("0") == ["cython", "replog.records._codec"]
 
 
+@pytest.mark.skipif(os.environ.get("REPLOG_PURE") == "1", reason="REPLOG_PURE=1 asks for the twins")
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler here: the twins are all there is")
+@pytest.mark.parametrize("name", ["_codec", "_scan", "_compaction"])
+def test_where_a_compiler_is_the_compiled_modules_load(name: str) -> None:
+    """The fallback is silent on purpose where nothing can be built; here it would hide a slow or broken build."""
+    try:
+        importlib.import_module(f"replog.records.{name}")
+    except ImportError as error:
+        pytest.fail(
+            f"{name} does not load although there is {COMPILER}: {error}. Run: python setup.py build_ext --inplace"
+        )
+
+
+@pytest.mark.skipif(os.environ.get("REPLOG_PURE") == "1", reason="REPLOG_PURE=1 asks for the twins")
+@pytest.mark.skipif(COMPILER is None, reason="no C compiler here: the twins are all there is")
+def test_where_a_compiler_is_the_compiled_modules_are_used() -> None:
+    used = {module.__name__ for module in (_select.codec, _select.scanner, _select.compactor)}
+    assert used == {"replog.records._codec", "replog.records._scan", "replog.records._compaction"}
+
+
 def test_this_process_says_what_it_uses() -> None:
     pure = compiled is None or os.environ.get("REPLOG_PURE") == "1"
     assert ("python" if pure else "cython") == r.IMPLEMENTATION
@@ -38,7 +61,15 @@ def test_this_process_says_what_it_uses() -> None:
 @needs_compiled
 @pytest.mark.parametrize(
     "name",
-    ["BatchBuilder", "IMPLEMENTATION", "check_records", "decode_batch", "decode_columns", "decode_records"],
+    [
+        "BatchBuilder",
+        "IMPLEMENTATION",
+        "check_records",
+        "decode_batch",
+        "decode_columns",
+        "decode_records",
+        "survey_records",
+    ],
 )
 def test_both_offer_the_same_names(name: str) -> None:
     assert hasattr(_codec_py, name)

@@ -24,6 +24,9 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.CorruptIndexError: errors.StorageError,
     errors.CorruptCheckpointError: errors.StorageError,
     errors.DirectoryLockedError: errors.StorageError,
+    errors.ForeignDirectoryError: errors.StorageError,
+    errors.DiskFullError: errors.ThrottledError,
+    errors.ReadOnlyLogError: errors.InvalidRequestError,
 }
 
 

@@ -1,0 +1,225 @@
+"""Walks over whole batches and checks every byte, in pure Python: the twin of `_scan`, and the meaning of both.
+
+Why two ways to take the result: a follower's append needs each batch, recovery of a segment needs only what its indexes,
+epochs and producers are made of, and must not make a Python object for each of a million batches.
+
+A batch is good when, behind the one before it,
+
+- its magic is 2 and its length at least a header;
+- its base offset is at or above the expected one, its last offset not above `offset_max`, and it does not hold more
+  records than offsets;
+- its leader epoch is not below one before it (-1, from before there were epochs, is always good);
+- its checksum is right.
+
+The offset, the length and the epoch are outside the checksum: an old batch that a crash left behind a new tail has a
+valid one, which is why the order is looked at.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, TypeAlias
+
+from crc32c import crc32c
+
+from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES, Buffer
+
+IMPLEMENTATION = "python"
+
+ScannedBatch: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int]
+"""(position, size in bytes, base offset, last offset, leader epoch, max timestamp, producer id, producer epoch, base
+sequence, attributes); the producer fields are -1 where there is none."""
+
+_MAGIC: Final = 2
+_CRC_START: Final = 21
+_NO_TIMESTAMP: Final = -1
+_HEADER: Final = struct.Struct(">qiibIhi8xqqhii")
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+
+
+def describe_damage(buffer: Buffer, position: int, next_offset: int, leader_epoch: int, offset_max: int) -> str | None:
+    """Why the whole batch at `position` is not good; None: it is."""
+    base_offset, length, epoch, magic, crc, _, delta, _, _, _, _, count = _HEADER.unpack_from(buffer, position)
+    if magic != _MAGIC:
+        return f"magic {magic} is not {_MAGIC}"
+    if delta < 0 or not next_offset <= base_offset <= offset_max - delta:
+        return f"offsets {base_offset} to {base_offset + delta} cannot follow offset {next_offset - 1}"
+    if not 0 <= count <= delta + 1:
+        return f"{count} records cannot stand in {delta + 1} offsets"
+    if 0 <= epoch < leader_epoch:
+        return f"leader epoch {epoch} cannot follow epoch {leader_epoch}"
+    with memoryview(buffer) as view:
+        actual = crc32c(view[position + _CRC_START : position + length + LOG_OVERHEAD_BYTES])
+    if actual != crc:
+        return f"checksum {actual:#010x}, the header says {crc:#010x}"
+    return None
+
+
+def describe_length(length: int) -> str:
+    """Why a length field cannot be one."""
+    return f"batch length {length} is below the minimum of {HEADER_BYTES - LOG_OVERHEAD_BYTES}"
+
+
+def scan_checked(
+    buffer: Buffer, *, next_offset: int, leader_epoch: int, offset_max: int, leader_epoch_max: int
+) -> tuple[list[ScannedBatch], int, str | None]:
+    """The good batches at the start of a buffer, each as a tuple.
+
+    A torn last batch ends the walk quietly, and so does a batch of a leader epoch above `leader_epoch_max`.
+
+    Args:
+        buffer: batches, not changed.
+        next_offset: the first batch must not begin below it.
+        leader_epoch: of the batch before the first, -1 unknown.
+        offset_max: no last offset may be above it; at most 2^63 - 2.
+        leader_epoch_max: of the leader they come from.
+
+    Returns:
+        The batches, the position after the last one, and what is wrong with the batch there; None: nothing.
+    """
+    batches: list[ScannedBatch] = []
+    position, end = 0, len(buffer)
+    while end - position >= HEADER_BYTES:
+        fields = _HEADER.unpack_from(buffer, position)
+        base_offset, length, epoch, magic, _, attributes, delta, max_timestamp, producer_id, producer_epoch = fields[
+            :10
+        ]
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+            return batches, position, describe_length(length)
+        size_bytes = length + LOG_OVERHEAD_BYTES
+        if end - position < size_bytes or (magic == _MAGIC and epoch > leader_epoch_max):
+            break
+        damage = describe_damage(buffer, position, next_offset, leader_epoch, offset_max)
+        if damage is not None:
+            return batches, position, damage
+        last_offset = base_offset + delta
+        batches.append(
+            (
+                position,
+                size_bytes,
+                base_offset,
+                last_offset,
+                epoch,
+                max_timestamp,
+                producer_id,
+                producer_epoch,
+                fields[10],
+                attributes,
+            )
+        )
+        leader_epoch, next_offset = max(leader_epoch, epoch), last_offset + 1
+        position += size_bytes
+    return batches, position, None
+
+
+class SegmentScan:
+    """Walks through the bytes of one segment, buffer by buffer, and collects what is derived from them.
+
+    Args:
+        base_offset: of the segment.
+        next_offset: its first batch must not begin below it.
+        leader_epoch: of the batch before it, -1 unknown.
+        offset_max: no last offset may be above it; at most 2^63 - 2.
+        index_interval_bytes: distance of index entries (kafka-reference 1.6).
+        index_count_max: entries that the offset index has room for.
+        time_count_max: the same of the time index.
+
+    Attributes:
+        size_bytes: of the good batches so far.
+        next_offset: after the last good batch.
+        leader_epoch: the latest so far.
+        max_timestamp: largest so far, -1 none.
+        max_timestamp_offset: last offset of the batch that brought it.
+        first_timestamp: largest of the first batch.
+        bytes_since_index: since the last index entry.
+        offset_entries: the offset index, as in its file.
+        time_entries: the time index, as in its file.
+        epoch_starts: (epoch, base offset) of the first batch of each epoch above the one before the segment.
+        producer_batches: batches with a producer id; positions are those in the file.
+        missing_bytes: how many bytes the batch at the end of the last buffer has, 0 when not even its header was there.
+        damage: what is wrong with the batch behind the last good one; None: nothing, so far.
+    """
+
+    def __init__(
+        self,
+        base_offset: int,
+        next_offset: int,
+        leader_epoch: int,
+        offset_max: int,
+        index_interval_bytes: int,
+        index_count_max: int,
+        time_count_max: int,
+    ) -> None:
+        self.size_bytes = 0
+        self.next_offset = next_offset
+        self.leader_epoch = leader_epoch
+        self.max_timestamp = _NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp = _NO_TIMESTAMP
+        self.bytes_since_index = 0
+        self.offset_entries = bytearray()
+        self.time_entries = bytearray()
+        self.epoch_starts: list[tuple[int, int]] = []
+        self.producer_batches: list[ScannedBatch] = []
+        self.missing_bytes = 0
+        self.damage: str | None = None
+        self._base_offset = base_offset
+        self._offset_max = offset_max
+        self._index_interval_bytes = index_interval_bytes
+        self._index_room = index_count_max
+        self._time_room = time_count_max
+        self._last_time_entry = _NO_TIMESTAMP
+
+    def feed(self, buffer: Buffer, length: int) -> int:
+        """Takes the batches at the start of the first `length` bytes of a buffer, which follow the good ones so far.
+
+        Returns:
+            How many bytes are whole, good batches.  The rest is the start of a batch of `missing_bytes`, or `damage`.
+        """
+        position = 0
+        self.missing_bytes = 0
+        while length - position >= HEADER_BYTES:
+            fields = _HEADER.unpack_from(buffer, position)
+            base_offset, batch_length, epoch, _, _, attributes, delta, max_timestamp, producer_id = fields[:9]
+            if batch_length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+                self.damage = describe_length(batch_length)
+                break
+            size_bytes = batch_length + LOG_OVERHEAD_BYTES
+            if length - position < size_bytes:
+                self.missing_bytes = size_bytes
+                break
+            self.damage = describe_damage(buffer, position, self.next_offset, self.leader_epoch, self._offset_max)
+            if self.damage is not None:
+                break
+            last_offset = base_offset + delta
+            if epoch > self.leader_epoch:
+                self.epoch_starts.append((epoch, base_offset))
+                self.leader_epoch = epoch
+            if producer_id >= 0:
+                place = (self.size_bytes, size_bytes, base_offset, last_offset, epoch, max_timestamp)
+                self.producer_batches.append((*place, producer_id, fields[9], fields[10], attributes))
+            self._note(size_bytes, last_offset, max_timestamp)
+            self.next_offset = last_offset + 1
+            position += size_bytes
+        return position
+
+    def _note(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
+        if self.size_bytes == 0:
+            self.first_timestamp = max_timestamp
+        elif self.bytes_since_index > self._index_interval_bytes:
+            self._add_index_entries(last_offset)
+        self.bytes_since_index += size_bytes
+        self.size_bytes += size_bytes
+
+    def _add_index_entries(self, last_offset: int) -> None:
+        if self._index_room > 0:
+            self.offset_entries += _OFFSET_ENTRY.pack(last_offset - self._base_offset, self.size_bytes)
+            self._index_room -= 1
+        if self._time_room > 0 and self.max_timestamp > self._last_time_entry:
+            self.time_entries += _TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset - self._base_offset)
+            self._last_time_entry = self.max_timestamp
+            self._time_room -= 1
+        self.bytes_since_index = 0

@@ -1,0 +1,118 @@
+"""Decoded columns as pyarrow arrays, without copying: Arrow takes the decoder's buffers as they are.
+
+Needs pyarrow (extra `replog[arrow]`), imported inside the functions: whoever reads records without Arrow does not pay for
+it.  Spark's source builds its batches from the same functions with a schema of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replog.records.model import Buffer, Columns, HeaderColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def record_batch(columns: Columns) -> pa.RecordBatch:
+    """One Arrow batch of the columns that were decoded, in the order below; what was not asked for is left out.
+
+    **Shapes**: offset int64, timestamp timestamp[ms, UTC] (-1, no timestamp, stays the millisecond before 1970),
+    timestamp_type int32 (0 CreateTime, 1 LogAppendTime), key and value binary (null where a record has none), headers
+    list<struct<key: string, value: binary>> (never null, possibly empty).
+
+    Args:
+        columns: from `decode_columns`; their buffers live as long as the batch.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+        ValueError: there are records, and nothing of them was asked for: Arrow has no rows without columns.
+    """
+    import pyarrow as pa
+
+    count = columns.count
+    arrays: dict[str, Any] = {}
+    if columns.offsets or not count:
+        arrays["offset"] = fixed_array(pa.int64(), count, columns.offsets)
+    if columns.timestamps or not count:
+        arrays["timestamp"] = fixed_array(pa.timestamp("ms", tz="UTC"), count, columns.timestamps)
+        arrays["timestamp_type"] = fixed_array(pa.int32(), count, columns.timestamp_type)
+    if columns.key_offsets:
+        arrays["key"] = key_array(columns)
+    if columns.value_offsets:
+        arrays["value"] = value_array(columns)
+    if columns.headers is not None:
+        arrays["headers"] = headers_array(columns.headers, count)
+    if not arrays:
+        raise ValueError(f"{count} records were decoded without any column")
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def fixed_array(kind: pa.DataType, count: int, data: Buffer) -> Any:
+    """A column of fixed width without nulls: offsets, timestamps, timestamp types."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], 0)
+
+
+def key_array(columns: Columns) -> Any:
+    """The keys, binary."""
+    import pyarrow as pa
+
+    return _variable_array(
+        pa.binary(), columns.count, columns.key_offsets, columns.key_data, columns.key_validity, columns.key_null_count
+    )
+
+
+def value_array(columns: Columns) -> Any:
+    """The values, binary."""
+    import pyarrow as pa
+
+    return _variable_array(
+        pa.binary(),
+        columns.count,
+        columns.value_offsets,
+        columns.value_data,
+        columns.value_validity,
+        columns.value_null_count,
+    )
+
+
+def headers_array(
+    headers: HeaderColumns, count: int, kind: pa.DataType | None = None, *, none_is_null: bool = False
+) -> Any:
+    """The headers of `count` records as list<struct<key, value>>.
+
+    Args:
+        headers: from `decode_columns(..., with_headers=True)`.
+        count: records.
+        kind: the list type to give it, of a struct of a string and a binary; by default both are named as above.
+        none_is_null: a record without headers is null instead of an empty list, as Spark shows it.
+    """
+    import pyarrow as pa
+
+    if kind is None:
+        kind = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+    names = _variable_array(pa.string(), headers.headers_count, headers.key_offsets, headers.key_data, None, 0)
+    values = _variable_array(
+        pa.binary(),
+        headers.headers_count,
+        headers.value_offsets,
+        headers.value_data,
+        headers.value_validity,
+        headers.value_null_count,
+    )
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(kind.value_type))
+    validity = headers.list_validity if none_is_null else None
+    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(headers.list_offsets)]
+    null_count = headers.list_null_count if none_is_null else 0
+    return pa.Array.from_buffers(kind, count, buffers, null_count, children=[pairs])
+
+
+def _variable_array(
+    kind: pa.DataType, count: int, offsets: Buffer, data: Buffer, validity: Buffer | None, null_count: int
+) -> Any:
+    import pyarrow as pa
+
+    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, count, buffers, null_count)

@@ -1,0 +1,90 @@
+"""What compaction does with record bytes: which key was written last, and batches without what is superseded.
+
+Pure: bytes in, bytes out.  `replog.log.compaction` reads and writes the files around it.  The loops over records are
+compiled (`_compaction`), with a pure-Python twin (`_compaction_py`) that says the same in readable words.
+
+The rules (kafka-reference 1.1; KIP-534 for the delete horizon), for a record below the end of the pass::
+
+    a newer record of its key exists        dropped
+    it has no key                           dropped: nothing could ever supersede it
+    tombstone, newest of its key            kept until the delete horizon of its batch has passed
+    it belongs to an aborted transaction    dropped
+    anything else                           kept, with its offset, timestamp and headers
+
+A batch that keeps everything keeps every byte.  One that keeps something is written anew with the same offsets, producer
+fields and codec.  One that keeps nothing disappears, unless its header is still needed: it was the last batch of a
+producer (sequence and epoch must survive), or the caller asks for it.
+"""
+
+from __future__ import annotations
+
+from replog.records._select import compactor as _compaction
+from replog.records.compaction_rules import SLOT_BYTES, FillProgress, RewriteRules, Rewritten, TransactionFilter
+from replog.records.model import Buffer
+
+__all__ = [
+    "IMPLEMENTATION",
+    "SLOT_BYTES",
+    "FillProgress",
+    "OffsetMap",
+    "RewriteRules",
+    "Rewritten",
+    "TransactionFilter",
+    "fill_offset_map",
+    "rewrite_batches",
+]
+
+IMPLEMENTATION: str = _compaction.IMPLEMENTATION
+"""Which of the two is loaded: "cython" or "python"."""
+
+OffsetMap = _compaction.OffsetMap
+
+
+def fill_offset_map(
+    offset_map: OffsetMap,
+    buffer: Buffer,
+    *,
+    start_offset: int,
+    transactions: TransactionFilter,
+    max_decompressed_bytes: int,
+) -> FillProgress:
+    """Notes the latest offset of every key in the whole batches of `buffer`, until the map is full.
+
+    Args:
+        offset_map: filled.
+        buffer: batches; a torn last one is left alone.
+        start_offset: records below it are not looked at.
+        transactions: aborted data is left out: it must not supersede anything.
+        max_decompressed_bytes: refuse a batch that decompresses to more.
+
+    Raises:
+        CorruptRecordError: a batch is damaged; its position is that in `buffer`, its path is empty.
+        UnsupportedCompressionError: a library is not installed.
+    """
+    return _compaction.fill_offset_map(offset_map, buffer, start_offset, transactions, max_decompressed_bytes)
+
+
+def rewrite_batches(
+    buffer: Buffer,
+    offset_map: OffsetMap,
+    rules: RewriteRules,
+    *,
+    transactions: TransactionFilter,
+    keeps_last: bool,
+    max_decompressed_bytes: int,
+) -> Rewritten:
+    """The whole batches of `buffer` without the records that the rules drop.
+
+    Args:
+        buffer: batches; a torn last one is left alone.
+        offset_map: of the pass.
+        rules: of the pass.
+        transactions: see `TransactionFilter`; a new one for each pass over the log.
+        keeps_last: keep at least the header of the batch that ends the buffer.
+        max_decompressed_bytes: refuse a batch that decompresses to more.
+
+    Raises:
+        CorruptRecordError: a batch is damaged; its position is that in `buffer`, its path is empty.
+        UnsupportedCompressionError: a library is not installed.
+    """
+    return _compaction.rewrite_batches(buffer, offset_map, rules, transactions, keeps_last, max_decompressed_bytes)

@@ -1,0 +1,79 @@
+"""The words of compaction: what a pass is told, and what it tells.
+
+They stand apart because both implementations, the compiled one and its pure-Python twin, need the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+SLOT_BYTES: Final = 24
+"""Of one entry of an `OffsetMap`: 16 bytes of key hash, 8 of offset."""
+
+
+class TransactionFilter(Protocol):
+    """What is known of the transactions in the log; asked once for each batch that belongs to one, in log order."""
+
+    def drops_data(self, producer_id: int, last_offset: int) -> bool:
+        """Whether a transactional data batch was aborted."""
+        ...
+
+    def drops_marker(self, batch: bytes) -> bool:
+        """Whether a control batch is no longer needed, because nothing of what it decides is left."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteRules:
+    """One pass over one log.
+
+    Attributes:
+        clean_end_offset: the offset map covers everything below; records from here on are kept.
+        now_ms: wall time of the pass.
+        delete_retention_ms: how long a tombstone or a marker is kept after the first pass that met it.
+        last_data_offsets: last offset of the last data batch of each active producer; these batches are kept, empty
+            if need be.
+        marker_epochs: producer id -> epoch, for active producers whose last word was a transaction marker.
+    """
+
+    clean_end_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    last_data_offsets: frozenset[int] = frozenset()
+    marker_epochs: Mapping[int, int] = field(default_factory=dict[int, int])
+
+
+class FillProgress(NamedTuple):
+    """What `fill_offset_map` took in.
+
+    Attributes:
+        size_bytes: of the whole batches that were read.
+        records_count: records in them that were looked at.
+        end_offset: everything below it is in the map; -1 when no batch was read.
+        is_full: a record did not fit; `end_offset` is its offset.
+    """
+
+    size_bytes: int
+    records_count: int
+    end_offset: int
+    is_full: bool
+
+
+class Rewritten(NamedTuple):
+    """What `rewrite_batches` made of a buffer.
+
+    Attributes:
+        data: the batches to store, one after the other.
+        batches: (size in bytes, last offset, max timestamp) of each.
+        size_bytes: of the whole batches that were read.
+        records_read: records in them.
+        records_kept: records in `data`.
+    """
+
+    data: bytes
+    batches: list[tuple[int, int, int]]
+    size_bytes: int
+    records_read: int
+    records_kept: int

@@ -1,0 +1,33 @@
+"""The optional compression library, and the errors that all codecs share."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from replog.errors import InvalidRecordError, UnsupportedCompressionError
+from replog.records.model import Codec
+
+
+def library(codec: Codec) -> ModuleType:
+    """cramjam, which has snappy, lz4 and zstd.
+
+    Raises:
+        UnsupportedCompressionError: not installed; the message names the codec and the extra.
+    """
+    try:
+        import cramjam
+    except ImportError:
+        raise UnsupportedCompressionError(
+            f"{codec.name.lower()} compression needs a library that is not installed: pip install 'replog[compression]'"
+        ) from None
+    return cramjam
+
+
+def too_large(limit: int) -> InvalidRecordError:
+    """The records would pass `limit` bytes."""
+    return InvalidRecordError(f"the records decompress to more than {limit} bytes; refused")
+
+
+def damaged(codec: Codec, reason: object) -> InvalidRecordError:
+    """The compressed bytes are no stream of this codec."""
+    return InvalidRecordError(f"damaged {codec.name.lower()} data: {reason}")
