@@ -70,7 +70,7 @@ docs:
 	mv docs/CONFIGURATION.md.new docs/CONFIGURATION.md
 
 clean:
-	rm -rf .venv build dist *.egg-info replog/records/_*.c spark-warehouse artifacts metastore_db derby.log
+	rm -rf .venv build dist *.egg-info replog/records/_codec.c spark-warehouse artifacts metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	find replog/records -name "_*.so" -delete
+	find replog -name '_codec*.so' -delete

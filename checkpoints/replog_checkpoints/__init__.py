@@ -13,7 +13,7 @@ from replog_checkpoints.clean_shutdown import (
     write_clean_shutdown,
 )
 from replog_checkpoints.errors import CheckpointError, CorruptCheckpointError
-from replog_checkpoints.filesystem import Buffer, File, FileSystem, Lock, OpenMode
+from replog_checkpoints.filesystem import Buffer, DiskUsage, File, FileSystem, Lock, OpenMode
 from replog_checkpoints.leader_epochs import LEADER_EPOCH_FILE, EpochStart, read_leader_epochs, write_leader_epochs
 from replog_checkpoints.meta_properties import (
     META_PROPERTIES_FILE,
@@ -22,6 +22,7 @@ from replog_checkpoints.meta_properties import (
     write_meta_properties,
 )
 from replog_checkpoints.offset_checkpoint import (
+    CLEANER_OFFSET_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     REPLICATION_OFFSET_FILE,
@@ -40,6 +41,7 @@ from replog_checkpoints.quorum_state import QUORUM_STATE_FILE, QuorumState, read
 from replog_checkpoints.uuid_text import uuid_from_text, uuid_to_text
 
 __all__ = [
+    "CLEANER_OFFSET_FILE",
     "CLEAN_SHUTDOWN_FILE",
     "LEADER_EPOCH_FILE",
     "LOG_START_OFFSET_FILE",
@@ -52,6 +54,7 @@ __all__ = [
     "CheckpointError",
     "CleanShutdown",
     "CorruptCheckpointError",
+    "DiskUsage",
     "EpochStart",
     "File",
     "FileSystem",

@@ -16,6 +16,8 @@ The fsync before the rename matters: without it the new name may survive with an
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from replog_checkpoints.errors import CorruptCheckpointError
@@ -34,17 +36,28 @@ def replace_file(fs: FileSystem, path: str, data: Buffer) -> None:
 
     Raises:
         OSError: the old content is still there, or the new one is, unless the last fsync failed: then either may be
-            found after a crash.  A failed fsync must not be retried, the directory counts as failed.
+            found after a crash.  A failed fsync must not be retried, the directory counts as failed.  ENOSPC is never
+            the error of an fsync here: with it the old content is there, and the same may be tried again.
     """
     temporary = path + TEMPORARY_SUFFIX
     file = fs.open(temporary, OpenMode.REPLACE)
     try:
         file.pwrite([data], 0)
-        file.sync()
+        _sync(file.sync, temporary)
     finally:
         file.close()
     fs.rename(temporary, path)
-    fs.sync_dir(parent_of(path))
+    _sync(lambda: fs.sync_dir(parent_of(path)), path)
+
+
+def _sync(sync: Callable[[], None], path: str) -> None:
+    """A full disk that an fsync finds is a failed fsync (EIO): what it could not write is lost, not refused."""
+    try:
+        sync()
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise OSError(errno.EIO, f"fsync failed: {error.strerror}", path) from error
+        raise
 
 
 def read_file(fs: FileSystem, path: str, size_bytes_max: int) -> bytes | None:

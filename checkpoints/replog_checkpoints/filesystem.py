@@ -7,6 +7,7 @@ top stays the one and only implementation.  ``OsFileSystem`` is the real one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
 
@@ -20,6 +21,19 @@ class OpenMode(Enum):
     WRITE = "write"  # must exist; reads allowed
     CREATE = "create"  # created empty, an existing file is an error; reads allowed
     REPLACE = "replace"  # created empty, an existing file is emptied; reads allowed
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Room on a disk.
+
+    Attributes:
+        total_bytes: of the file system, used or not.
+        free_bytes: that an ordinary user may still write.
+    """
+
+    total_bytes: int
+    free_bytes: int
 
 
 class File(Protocol):
@@ -36,8 +50,23 @@ class File(Protocol):
         """Up to `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
+    def pread_cached(self, length: int, position: int) -> bytes | None:
+        """Exactly `length` bytes from `position` if reading them does not wait for the disk, else None.
+
+        None also where the file ends before.  A disk that cannot tell answers like `pread`.
+        """
+        ...
+
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
         """Fills `buffer` from `position`; returns the bytes read, fewer than asked only at the end of the file."""
+        ...
+
+    def map_read(self) -> memoryview:
+        """The whole content, read-only, as it is now; pages come in when they are touched.  Valid after `close`.
+
+        Only for files that are never written, cut or emptied again (replaced by a rename at most): touching a page that
+        the file no longer has ends the process with SIGBUS.
+        """
         ...
 
     def pwrite(self, buffers: Sequence[Buffer], position: int) -> int:
@@ -50,8 +79,44 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def allocate(self, size: int) -> None:
+        """Makes the file at least `size` bytes long, with real blocks behind every byte of it.
+
+        Raises:
+            OSError: ENOSPC where there is not that much room; how long the file is then is not promised.
+        """
+        ...
+
+    def start_write_back(self, position: int, length: int) -> None:
+        """Begins to write what is dirty in a range; returns before it is written.  Promises nothing: see `sync`.
+
+        Does nothing where the system has no such call.
+        """
+        ...
+
+    def wait_write_back(self, position: int, length: int) -> None:
+        """Returns when every page of a range that was dirty has been handed to the disk.
+
+        Not durable afterwards: neither the file's size nor its blocks' places need be on the disk, nor its cache flushed.
+        Does nothing where the system has no such call.
+
+        Raises:
+            OSError: pages were not written.  As after a failed `sync`, they may be gone, and no later call says so again.
+        """
+        ...
+
+    def drop_cache(self, position: int, length: int) -> None:
+        """Tells the page cache that a range will not be needed soon.  What is dirty stays; reads stay right."""
+        ...
+
     def sync(self) -> None:
-        """Returns when data and size are on stable storage (fdatasync or stronger)."""
+        """Returns when data and size are on stable storage (fdatasync or stronger).
+
+        Raises:
+            OSError: they are not, and what could not be written never will be: the kernel forgets it and lets the next
+                `sync` succeed.  The page cache of the file has been dropped, so that whoever reads it now, in this
+                process or the next, sees what the disk has.  Never call it again; open the log anew.
+        """
         ...
 
     def close(self) -> None: ...
@@ -93,6 +158,10 @@ class FileSystem(Protocol):
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None: ...
+
+    def disk_usage(self, path: str) -> DiskUsage:
+        """Room on the disk that holds `path`, which exists.  About a microsecond where the disk answers at all."""
+        ...
 
     def sync_dir(self, path: str) -> None:
         """Makes creations, renames and removals in a directory durable."""

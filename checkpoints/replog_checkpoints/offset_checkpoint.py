@@ -1,12 +1,13 @@
 """Offset checkpoints: one offset per partition of a log directory.
 
-Three files of a log directory have this shape, and differ only in what the offset means:
+Four files of a log directory have this shape, and differ only in what the offset means:
 
 | file                               | offset                                   | absent means                          |
 |------------------------------------|------------------------------------------|---------------------------------------|
 | `recovery-point-offset-checkpoint` | everything below it is on stable storage | check the whole log                   |
 | `replication-offset-checkpoint`    | high watermark, exclusive                | start at the log start, ask the leader |
 | `log-start-offset-checkpoint`      | log start, where it lies inside a segment | base offset of the first segment      |
+| `cleaner-offset-checkpoint`        | everything below it was compacted        | compact from the log start            |
 
 A complete file::
 
@@ -20,7 +21,7 @@ A complete file::
 | before the rename                                | the old file              |
 | after the rename, before the fsync of the folder | old or new, both complete |
 
-All three offsets may lag behind the truth (an older file costs time, not data), but none may run ahead of it: the caller
+All four offsets may lag behind the truth (an older file costs time, not data), but none may run ahead of it: the caller
 lowers a recovery point durably before the first append after a truncation.  Source: kafka-reference 1.10.
 """
 
@@ -44,6 +45,7 @@ from replog_checkpoints.filesystem import FileSystem
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 REPLICATION_OFFSET_FILE: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET_FILE: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSET_FILE: Final = "cleaner-offset-checkpoint"
 
 TopicPartition: TypeAlias = tuple[str, int]
 

@@ -1,22 +1,27 @@
 """The real disk behind the `FileSystem` seam, on Linux.
 
-The only module of this library that touches the operating system.  It adds nothing to the system calls but what the
-protocol promises: partial reads and writes are continued, and a lock is one that Kafka's own processes respect.
+The only module of this library that touches the operating system (with `page_cache`, its part).  It adds nothing to the
+system calls but what the protocol promises: partial reads and writes are continued, and a lock is one that Kafka's own
+processes respect.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import shutil
 import stat
 import struct
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from replog_checkpoints.filesystem import Buffer, OpenMode
+from replog_checkpoints import page_cache
+from replog_checkpoints.filesystem import Buffer, DiskUsage, OpenMode
 
 _OPEN_FLAGS: Final = {
     OpenMode.READ: os.O_RDONLY,
@@ -27,16 +32,21 @@ _OPEN_FLAGS: Final = {
 _FILE_PERMISSIONS: Final = 0o644
 _BUFFERS_PER_CALL_MAX: Final = 1024  # IOV_MAX on Linux
 _CLOSED: Final = -1
+_UNTRACKED: Final[dict[str, Any]] = (
+    {"trackfd": False} if sys.version_info >= (3, 13) else {}
+)  # no descriptor beside a map
+_ZEROS_BYTES: Final = 1 << 20  # written at a time where blocks cannot be allocated
 
 
 class OsFile:
     """An open file descriptor.  Reads, writes and `sync` may run in any thread; `close` may not run beside them."""
 
-    __slots__ = ("_fd", "_path")
+    __slots__ = ("_can_tell_cached", "_fd", "_path")
 
     def __init__(self, path: str, fd: int) -> None:
         self._path = path
         self._fd = fd
+        self._can_tell_cached = True
 
     @property
     def path(self) -> str:
@@ -60,6 +70,15 @@ class OsFile:
             done += len(data)
         return b"".join(parts)
 
+    def pread_cached(self, length: int, position: int) -> bytes | None:
+        if self._can_tell_cached:
+            try:
+                return page_cache.read_cached(self._fd, length, position)
+            except page_cache.UnsupportedError:  # tmpfs and the like, which have no disk to wait for
+                self._can_tell_cached = False
+        data = self.pread(length, position)
+        return data if len(data) == length else None
+
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
         with memoryview(buffer) as whole, whole.cast("B") as view:
             done = 0
@@ -70,8 +89,16 @@ class OsFile:
                 done += count
             return done
 
+    def map_read(self) -> memoryview:
+        size = os.fstat(self._fd).st_size
+        if not size:  # an empty file cannot be mapped
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._fd, size, mmap.MAP_SHARED, mmap.PROT_READ, **_UNTRACKED))
+
     def pwrite(self, buffers: Sequence[Buffer], position: int) -> int:
-        length = sum(_size_bytes(buffer) for buffer in buffers)
+        length = 0
+        for buffer in buffers:  # a generator costs as much as a small write
+            length += buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
         if len(buffers) <= _BUFFERS_PER_CALL_MAX:
             written = os.pwritev(self._fd, buffers, position)
             if written == length:
@@ -83,15 +110,50 @@ class OsFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
+    def allocate(self, size: int) -> None:
+        if not size:
+            return
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError as error:
+            if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL}:  # file systems that cannot: write what is missing
+                raise
+            end = self.size()
+            for position in range(end, size, _ZEROS_BYTES):
+                self.pwrite([bytes(min(_ZEROS_BYTES, size - position))], position)
+
+    def start_write_back(self, position: int, length: int) -> None:
+        page_cache.write_back(self._fd, position, length, page_cache.START)
+
+    def wait_write_back(self, position: int, length: int) -> None:
+        try:
+            page_cache.write_back(self._fd, position, length, page_cache.START_AND_WAIT)
+        except OSError:
+            self._drop_pretended_pages()
+            raise
+
+    def drop_cache(self, position: int, length: int) -> None:
+        if length > 0:  # 0 would mean "to the end" to the kernel
+            os.posix_fadvise(self._fd, position, length, os.POSIX_FADV_DONTNEED)
+
     def sync(self) -> None:
         if self._fd == _CLOSED:  # os.fdatasync answers a negative descriptor with ValueError
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError:
+            self._drop_pretended_pages()
+            raise
 
     def close(self) -> None:
         fd, self._fd = self._fd, _CLOSED
         if fd != _CLOSED:
             os.close(fd)
+
+    def _drop_pretended_pages(self) -> None:
+        """Pages that could not be written count as clean: a restarted process would read them, and believe its fsync."""
+        with contextlib.suppress(OSError):  # the error of the fsync is the one to tell
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _continue_write(self, buffers: Sequence[Buffer], position: int, written: int, length: int) -> int:
         """The rare way: a signal, a full disk or too many buffers ended a write early."""
@@ -161,6 +223,10 @@ class OsFileSystem:
     def remove_tree(self, path: str) -> None:
         shutil.rmtree(path)
 
+    def disk_usage(self, path: str) -> DiskUsage:
+        usage = os.statvfs(path)
+        return DiskUsage(usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize)
+
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -176,10 +242,6 @@ class OsFileSystem:
             os.close(fd)
             raise
         return OsLock(fd)
-
-
-def _size_bytes(buffer: Buffer) -> int:
-    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
 
 
 def _lock_descriptor(fd: int) -> None:

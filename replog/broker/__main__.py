@@ -18,6 +18,7 @@ from pathlib import Path
 from replog.broker.config import ServerConfig
 from replog.broker.node import Node
 from replog.broker.process import die_with_parent, tune_process
+from replog.broker.recovery_log import RecoveryLog
 from replog.errors import ReplogError, StorageError
 
 _log = logging.getLogger("replog")
@@ -50,7 +51,7 @@ async def run_node(config: ServerConfig) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = await Node.start(config)
+    node = await Node.start(config, on_recovery=RecoveryLog())
     _log.info("node %d of cluster %s listens on %s", config.node_id, node.cluster_id, node.address)
     closed = asyncio.ensure_future(node.wait_closed())
     stopping = asyncio.ensure_future(stop.wait())

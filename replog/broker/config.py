@@ -32,6 +32,7 @@ from replog.broker.config_kinds import (
     Endpoint,
     Endpoints,
     Flag,
+    Fraction,
     Number,
     Paths,
     Text,
@@ -41,7 +42,7 @@ from replog.broker.config_kinds import (
     size_bytes,
 )
 from replog.errors import ConfigError
-from replog.metadata.config_keys import FlushPolicy
+from replog.metadata.config_keys import CleanupPolicy, FlushPolicy, MessageTimestampType
 
 __all__ = ["KEYS", "Differs", "Endpoint", "FlushPolicy", "Key", "ProcessRole", "ServerConfig", "Voter"]
 
@@ -53,6 +54,7 @@ YEAR_MS = 365 * DAY_MS
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+DIRTY_WINDOW_BYTES = 8 * MIB
 
 
 class ProcessRole(Enum):
@@ -82,10 +84,43 @@ class ServerConfig:
 
     log_dirs: Annotated[
         tuple[str, ...],
-        Paths("one folder", count_max=1),
+        Paths("list of folders", count_max=64),
         Differs('"/tmp/kafka-logs"', "what lies under /tmp does not survive a reboot, so the folder is never guessed"),
     ]
-    """Folder of this node's data; one for now.  It is locked while the node runs and never shared between nodes."""
+    """Folders of this node's data, one for each disk; a string may name several, with commas between them.  New partitions
+    go to the folder with the fewest.  The first one holds the metadata log: without it the node stops, while another that
+    fails takes only its own partitions offline.  They are locked while the node runs and never shared between nodes.
+    `log.dir` is another name for a single one."""
+
+    num_recovery_threads_per_data_dir: Annotated[int, Number(1, 64)] = 2
+    """Threads for each folder that check its logs at a start and close them at a stop."""
+
+    log_dir_warn_free_bytes: Annotated[
+        int, size_bytes(0, LONG_MAX, (0, "never")), Differs("no such key", "a full disk should not come as a surprise")
+    ] = GIB
+    """Free bytes of a data folder's disk below which the node warns; at most a tenth of the disk."""
+
+    log_dir_read_only_free_bytes: Annotated[
+        int,
+        size_bytes(0, LONG_MAX, (0, "never")),
+        Differs("no such key; the broker fails", "a full disk is a state that ends by itself when there is room"),
+    ] = 256 * MIB
+    """Free bytes below which nothing is appended to a data folder; at most a twentieth of the disk.  Reads, retention and
+    deletions go on; producers are refused with an error that they retry, followers wait.  Too small: indexes and
+    checkpoints of what is open no longer fit."""
+
+    log_dir_reserve_bytes: Annotated[
+        int,
+        size_bytes(0, LONG_MAX, (0, "none")),
+        Differs("no such key", "checkpoints need room when all else is used up"),
+    ] = 16 * MIB
+    """Size of the file `.reserve` in each data folder, which is given back to a full disk so that checkpoints can be
+    written; at most a fiftieth of the disk."""
+
+    log_dir_space_check_interval_ms: Annotated[
+        int, milliseconds(10, HOUR_MS), Differs("no such key", "how soon a freed disk is used again")
+    ] = 1_000
+    """How often the disks of the data folders are looked at: whether they are there, and their free bytes."""
 
     process_roles: Annotated[
         tuple[ProcessRole, ...],
@@ -136,6 +171,20 @@ class ServerConfig:
     message_max_bytes: Annotated[int, size_bytes(256, 32 * MIB)] = MIB + 12
     """Largest record batch that is accepted.  Larger batches cost memory on every broker that holds one."""
 
+    log_message_timestamp_type: Annotated[MessageTimestampType, Choice(MessageTimestampType)] = (
+        MessageTimestampType.CREATE_TIME
+    )
+    """Whose clock readers see on records.  CreateTime: the producer's.  LogAppendTime: the leader's when it appends; each
+    batch is then copied once more."""
+
+    log_message_timestamp_before_max_ms: Annotated[int, milliseconds(0, LONG_MAX)] = LONG_MAX
+    """How far before the leader's clock a producer's timestamp may lie.  The default is no limit; any other value makes
+    the leader look into every batch, decompressing it."""
+
+    log_message_timestamp_after_max_ms: Annotated[int, milliseconds(0, LONG_MAX)] = HOUR_MS
+    """How far after the leader's clock a producer's timestamp may lie.  A timestamp from the future keeps its segment from
+    being deleted by age."""
+
     unclean_leader_election_enable: Annotated[bool, Flag()] = False
     """true: a replica that misses acknowledged records may lead when no other is left.  Available again, with loss."""
 
@@ -154,14 +203,56 @@ class ServerConfig:
     log_index_size_max_bytes: Annotated[int, size_bytes(KIB, GIB)] = 10 * MIB
     """Largest offset index of a segment; a full index closes the segment."""
 
+    log_cleanup_policy: Annotated[tuple[CleanupPolicy, ...], Choices(CleanupPolicy, '"delete", "compact" or both')] = (
+        CleanupPolicy.DELETE,
+    )
+    """What happens to old records of topics that do not say it themselves.  delete: retention by age and size.  compact: of
+    every key the newest record stays, and records need keys."""
+
     log_retention_ms: Annotated[int, milliseconds(-1, LONG_MAX, (-1, "for ever"))] = 7 * DAY_MS
     """Age after which closed segments are deleted, by their newest timestamp."""
 
     log_retention_bytes: Annotated[int, size_bytes(-1, LONG_MAX, (-1, "no limit"))] = -1
     """Size of a partition above which its oldest closed segments are deleted."""
 
+    log_segment_delete_delay_ms: Annotated[int, milliseconds(0, LONG_MAX)] = 60_000
+    """How long the files of a deleted segment wait under `.deleted` names before they are removed, so that whoever is
+    reading them can go on.  On a disk without room they are removed at once."""
+
     log_retention_check_interval_ms: Annotated[int, milliseconds(1, DAY_MS)] = 300_000
     """How often segments are checked for retention."""
+
+    # ---- compaction -------------------------------------------------------------------------------------------------
+
+    log_cleaner_backoff_ms: Annotated[int, milliseconds(1, DAY_MS)] = 15_000
+    """How often is looked for a log to compact when there was none."""
+
+    log_cleaner_min_cleanable_ratio: Annotated[float, Fraction(0, 1)] = 0.5
+    """Share of a log's bytes not compacted yet, above which it is compacted.  Smaller reads and writes the same data more
+    often; larger lets more superseded records wait."""
+
+    log_cleaner_min_compaction_lag_ms: Annotated[int, milliseconds(0, LONG_MAX)] = 0
+    """How long a record is at least left alone, so that readers who lag see the versions between."""
+
+    log_cleaner_max_compaction_lag_ms: Annotated[int, milliseconds(1, LONG_MAX)] = LONG_MAX
+    """Age at which a record is compacted whatever the ratio.  Segments are rolled at this age too."""
+
+    log_cleaner_delete_retention_ms: Annotated[int, milliseconds(0, LONG_MAX)] = DAY_MS
+    """How long a tombstone is kept after the pass that first met it.  A reader slower than this misses the deletion."""
+
+    log_cleaner_dedupe_buffer_size: Annotated[int, size_bytes(MIB, 64 * GIB)] = 128 * MIB
+    """Memory for the keys of one pass, 24 bytes each.  Too small for the keys of the dirty part: several passes."""
+
+    log_cleaner_io_buffer_load_factor: Annotated[float, Fraction(0.1, 0.99)] = 0.9
+    """How full that memory may get.  Larger: fewer passes, slower look-ups."""
+
+    log_cleaner_io_buffer_size: Annotated[int, size_bytes(4 * KIB, GIB)] = 512 * KIB
+    """Bytes that compaction reads and works on at once.  Larger: requests wait longer for their turn of the processor."""
+
+    log_cleaner_io_max_bytes_per_second: Annotated[int | None, size_bytes(KIB, LONG_MAX)] = None
+    """Bytes that compaction reads and writes in a second, together.  Not set: no limit."""
+
+    # ---- producers --------------------------------------------------------------------------------------------------
 
     producer_id_expiration_ms: Annotated[int, milliseconds(1, YEAR_MS)] = DAY_MS
     """How long a silent idempotent producer is remembered.  Too short: its retry after a pause is refused."""
@@ -181,6 +272,19 @@ class ServerConfig:
 
     log_flush_interval_ms: Annotated[int | None, milliseconds(1, LONG_MAX)] = None
     """Age of unflushed records at which a partition is flushed whatever the policy.  Not set: never."""
+
+    log_flush_scheduler_interval_ms: Annotated[int, milliseconds(1, LONG_MAX)] = LONG_MAX
+    """How often partitions are looked at for log.flush.interval.ms and flush.ms.  The default: twice in the shortest of
+    these (Kafka never looks unless this is set too)."""
+
+    log_dirty_window_bytes: Annotated[
+        int,
+        size_bytes(0, GIB, (0, "off")),
+        Differs("no such key; Kafka leaves it to the kernel", "steady writes, and memory that is used again"),
+    ] = DIRTY_WINDOW_BYTES
+    """Bytes appended to a partition after which the older half is handed to the disk, without waiting for it, and its
+    memory is given back behind what followers and consumers close to the end still read.  Too small: many small writes.
+    Too large: bursts, and more memory for each busy partition.  At four windows producers wait for the disk."""
 
     log_flush_offset_checkpoint_interval_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 60_000
     """How often recovery points are written.  Longer means that more of the log is checked after a crash."""
@@ -289,6 +393,8 @@ class ServerConfig:
             ConfigError: unknown or repeated key, wrong type, out of range, missing, or contradicting another.
         """
         given = flatten(values)
+        if "log.dir" in given and "log.dirs" not in given:
+            given["log.dirs"] = [given.pop("log.dir")]
         for name, value in (overrides or {}).items():
             key = KEYS.get(name)
             given[name] = key.kind.from_text(value) if key is not None and isinstance(value, str) else value
@@ -336,7 +442,7 @@ class ServerConfig:
 
     @property
     def log_dir(self) -> str:
-        """The one folder of `log_dirs`."""
+        """The first folder of `log_dirs`."""
         return self.log_dirs[0]
 
     @property

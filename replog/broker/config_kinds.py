@@ -160,6 +160,31 @@ def size_bytes(low: int, high: int, *special: tuple[int, str]) -> Number:
     return Number(low, high, "bytes", special)
 
 
+@dataclass(frozen=True)
+class Fraction(Kind):
+    """A number from `low` to `high`, both allowed."""
+
+    low: float
+    high: float
+    type_name = "number"
+
+    def parse(self, raw: object) -> float:
+        if isinstance(raw, bool) or not isinstance(raw, int | float):
+            raise ValueError("is not a number")  # noqa: TRY004 - ValueError is the one failure of parse
+        if not self.low <= raw <= self.high:
+            raise ValueError("is out of range")
+        return float(raw)
+
+    def from_text(self, text: str) -> object:
+        return float(text) if re.fullmatch(r"[0-9]*\.?[0-9]+", text.strip()) else text
+
+    def describe_range(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+    def to_toml(self, value: object) -> str:
+        return str(value)
+
+
 class Flag(Kind):
     """true or false."""
 
@@ -298,16 +323,12 @@ class Voters(ListOf):
 
 
 class Paths(ListOf):
-    """A list of folders."""
+    """A list of folders.  In one string commas part them, as in Kafka; a name with a comma needs a TOML array."""
 
     def parse_item(self, raw: object) -> str:
         if not isinstance(raw, str) or not raw.strip() or "\0" in raw or not _is_utf8(raw):
             raise ValueError("is not a list of folder names")
         return raw
-
-    def parse(self, raw: object) -> tuple[object, ...]:
-        # one string is one folder: commas are allowed in folder names
-        return super().parse([raw] if isinstance(raw, str) else raw)
 
 
 def _is_utf8(text: str) -> bool:

@@ -3,16 +3,21 @@
 Runs on the replica driver.  A follower reads to the log end, a consumer to the high watermark.  A fetch that finds less
 than it asked for waits in the purgatory; appends and high watermarks of the same drain wake it once, after the drain,
 so that one answer carries everything that arrived together.
+
+What the page cache holds is read at once.  Other records are read by a few threads while the driver goes on; when they are
+there everything is checked again, because the replica may have been cut, deleted or passed to another leader meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
-from replog.errors import ErrorCode, OffsetOutOfRangeError
+from replog.errors import BrokerClosedError, ErrorCode, OffsetOutOfRangeError, StorageError
+from replog.log import ReadJob
 from replog.replication.fetch_check import check_fetch
 from replog.replication.leader import Leader
 from replog.replication.messages import FollowerFetched
@@ -21,7 +26,6 @@ from replog.rpc.messages import (
     CONSUMER_REPLICA_ID,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    Buffer,
     EpochEnd,
     FetchPartition,
     FetchRequest,
@@ -46,6 +50,36 @@ Answer = Callable[[FetchResponse], None]
 class _Parked:
     request: FetchRequest
     answer: Answer
+
+
+class _Slot(NamedTuple):
+    """One partition of a fetch; `data` None: it has to be read from the disk, within `max_bytes`."""
+
+    result: FetchResult
+    data: bytes | None
+    max_bytes: int
+    min_one_batch: bool
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A fetch some of whose partitions are being read from the disk.
+
+    Attributes:
+        slots: one for each partition.
+        cold_count: how many of them wait for the disk.
+        park_until_ms: how long it may wait for more if it finds too little; None: it has waited.
+    """
+
+    request: FetchRequest
+    answer: Answer
+    slots: list[_Slot]
+    cold_count: int
+    park_until_ms: int | None
+
+    def response(self) -> FetchResponse:
+        results = tuple(slot.result for slot in self.slots)
+        return FetchResponse(self.request.correlation_id, results, tuple(slot.data or b"" for slot in self.slots))
 
 
 class FetchPath:
@@ -75,20 +109,24 @@ class FetchPath:
         if refused is not None:
             answer(_refused(request, refused))
             return
-        response = self._read_all(request, first=True)
-        if request.max_wait_ms <= 0 or not request.partitions or _is_worth_sending(request, response):
-            answer(response)
-            return
-        if len(self._purgatory) >= MAX_WAITING_FETCHES:
-            answer(response)  # an empty answer now is better than an unbounded queue
+        wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
+        park_until_ms = self._manager.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
+        self._read_then_answer(request, answer, first=True, park_until_ms=park_until_ms)
+
+    def _answer_or_park(self, reading: _Reading) -> None:
+        """All there is has been read."""
+        request, response, until_ms = reading.request, reading.response(), reading.park_until_ms
+        if (
+            until_ms is None
+            or _is_worth_sending(request, response)
+            or until_ms <= self._manager.clock.now_ms()
+            or len(self._purgatory) >= MAX_WAITING_FETCHES  # an empty answer now is better than an unbounded queue
+        ):
+            reading.answer(response)
             return
         self._next_id += 1
-        self._purgatory.add(
-            self._next_id,
-            [(p.topic_id, p.partition_id) for p in request.partitions],
-            self._manager.clock.now_ms() + min(request.max_wait_ms, MAX_WAIT_MS),
-            _Parked(request, answer),
-        )
+        keys = [(p.topic_id, p.partition_id) for p in request.partitions]
+        self._purgatory.add(self._next_id, keys, until_ms, _Parked(request, reading.answer))
 
     # ---- waiting ------------------------------------------------------------------------------------------------------
 
@@ -114,13 +152,17 @@ class FetchPath:
 
     def _answer(self, parked: _Parked) -> None:
         refused = self._serving()  # the lease may have ended while it was parked
-        parked.answer(
-            self._read_all(parked.request, first=False) if refused is None else _refused(parked.request, refused)
-        )
+        if refused is not None:
+            parked.answer(_refused(parked.request, refused))
+            return
+        self._read_then_answer(parked.request, parked.answer, first=False, park_until_ms=None)
 
     def _has_something(self, request: FetchRequest) -> bool:
         if request.min_bytes > 1:
-            return _is_worth_sending(request, self._read_all(request, first=False))
+            slots = self._read_all(request, first=False)
+            if any(slot.data is None for slot in slots):
+                return True
+            return _is_worth_sending(request, _Reading(request, _no_answer, slots, 0, None).response())
         return any(self._partition_has_something(request, partition) for partition in request.partitions)
 
     def _partition_has_something(self, request: FetchRequest, partition: FetchPartition) -> bool:
@@ -134,8 +176,68 @@ class FetchPath:
 
     # ---- reading --------------------------------------------------------------------------------------------------------
 
-    def _read_all(self, request: FetchRequest, *, first: bool) -> FetchResponse:
-        """Reads every partition within the request's byte limit.
+    def _read_then_answer(
+        self, request: FetchRequest, answer: Answer, *, first: bool, park_until_ms: int | None
+    ) -> None:
+        slots = self._read_all(request, first=first)
+        cold = [index for index, slot in enumerate(slots) if slot.data is None]
+        reading = _Reading(request, answer, slots, len(cold), park_until_ms)
+        for index in cold:
+            self._read_cold(reading, index)
+        if not cold:
+            self._answer_or_park(reading)
+
+    def _read_cold(self, reading: _Reading, index: int) -> None:
+        """Has the data of one partition read in a thread; it was checked just now."""
+        partition, slot = reading.request.partitions[index], reading.slots[index]
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        if replica is None or not isinstance(replica.role, Leader) or self._manager.cold_reads.is_full:
+            self._fill(reading, index, slot._replace(data=b""))  # the client asks again
+            return
+        try:
+            job = replica.log.prepare_read(
+                partition.fetch_offset,
+                max_bytes=slot.max_bytes,
+                end_offset=self._ceiling(reading.request, replica, replica.role),
+                min_one_batch=slot.min_one_batch,
+            )
+        except StorageError as error:
+            self._manager.trouble.storage_failed(replica, error)
+            self._fill(reading, index, slot._replace(result=self._not_leader(partition), data=b""))
+            return
+        self._manager.cold_reads.start(replica.log, job, lambda job: self._take_cold(reading, index, replica, job))
+
+    def _take_cold(self, reading: _Reading, index: int, replica: Replica, job: ReadJob) -> None:
+        """The disk has answered; what was true when it was asked need not be true now."""
+        data: bytes | None = None
+        try:
+            data = replica.log.complete_read(job)
+        except (BrokerClosedError, OffsetOutOfRangeError):
+            pass  # deleted or moved on: the checks below say it
+        except StorageError as error:
+            self._manager.trouble.storage_failed(replica, error)
+        partition, slot = reading.request.partitions[index], reading.slots[index]
+        refused = self._serving()
+        if refused is not None:
+            result: FetchResult = _failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
+            self._fill(reading, index, slot._replace(result=result, data=b""))
+            return
+        result, data = self._read(
+            reading.request, partition, slot.max_bytes, first=False, min_one_batch=slot.min_one_batch, found=data
+        )
+        if data is None:  # the log was cut, and is cold again
+            self._read_cold(reading, index)
+        else:
+            self._fill(reading, index, slot._replace(result=result, data=data))
+
+    def _fill(self, reading: _Reading, index: int, slot: _Slot) -> None:
+        reading.slots[index] = slot
+        reading.cold_count -= 1
+        if reading.cold_count == 0:
+            self._answer_or_park(reading)
+
+    def _read_all(self, request: FetchRequest, *, first: bool) -> list[_Slot]:
+        """Reads every partition within the request's byte limit, as far as that needs no disk.
 
         Args:
             request: what is asked.
@@ -143,24 +245,30 @@ class FetchPath:
         """
         left = min(request.max_bytes, MAX_RESPONSE_BYTES)
         empty = True
-        results: list[FetchResult] = []
-        batches: list[Buffer] = []
+        slots: list[_Slot] = []
         for partition in request.partitions:
-            result, data = self._read(request, partition, min(left, partition.max_bytes), first, empty)
-            left = max(0, left - len(data))
-            empty = empty and not data
-            results.append(result)
-            batches.append(data)
-        return FetchResponse(request.correlation_id, tuple(results), tuple(batches))
+            max_bytes = min(left, partition.max_bytes)
+            result, data = self._read(request, partition, max_bytes, first=first, min_one_batch=empty)
+            slots.append(_Slot(result, data, max_bytes, empty))
+            left = max(0, left - (max_bytes if data is None else len(data)))
+            empty = empty and data == b""
+        return slots
 
     def _read(
         self,
         request: FetchRequest,
         partition: FetchPartition,
         max_bytes: int,
+        *,
         first: bool,
         min_one_batch: bool,
-    ) -> tuple[FetchResult, bytes]:
+        found: bytes | None = None,
+    ) -> tuple[FetchResult, bytes | None]:
+        """Checks one partition and reads it; `found` is what a read from the disk has brought already.
+
+        Returns:
+            The data is None where it has to be read from the disk.
+        """
         replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
         if replica is None or not isinstance(replica.role, Leader):
             return self._not_leader(partition), b""
@@ -176,9 +284,15 @@ class FetchPath:
             return self._out_of_range(partition, replica, leader), b""
         if check.diverging is None and is_follower and first:
             self._count_progress(request, partition, replica)
-        data = b""
+        data: bytes | None = b""
         if check.diverging is None and max_bytes > 0:
-            data = self._data(request, partition, replica, leader, max_bytes, min_one_batch)
+            data = found
+        if data is None:
+            try:
+                data = self._data(request, partition, replica, leader, max_bytes, min_one_batch)
+            except StorageError as failure:
+                self._manager.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
+                return self._not_leader(partition), b""
         diverging = check.diverging
         result = FetchResult(
             topic_id=partition.topic_id,
@@ -197,12 +311,12 @@ class FetchPath:
     def _data(
         self, request: FetchRequest, partition: FetchPartition, replica: Replica, leader: Leader, max_bytes: int,
         min_one_batch: bool,
-    ) -> bytes:  # fmt: skip
+    ) -> bytes | None:  # fmt: skip
         ceiling = self._ceiling(request, replica, leader)
         if partition.fetch_offset >= ceiling:
             return b""
         try:
-            return replica.log.read(
+            return replica.log.read_cached(
                 partition.fetch_offset, max_bytes=max_bytes, end_offset=ceiling, min_one_batch=min_one_batch
             )
         except OffsetOutOfRangeError:
@@ -246,6 +360,10 @@ class FetchPath:
         image = self._manager.image
         known = image.partition(partition.topic_id, partition.partition_id)
         offset = partition.fetch_offset if isinstance(partition, FetchPartition) else -1
+        unusable = self._manager.unusable((partition.topic_id, partition.partition_id))
+        if unusable is not None:
+            error, message = unusable
+            return FetchResult(partition.topic_id, partition.partition_id, error, offset, message=message)
         if known is None:
             error = (
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -281,7 +399,12 @@ class FetchPath:
             error = ErrorCode.NONE if leader.latest_offset_available() else ErrorCode.OFFSET_NOT_AVAILABLE
         if error is not ErrorCode.NONE:
             return _offset_failed(partition, error, error.name, self._manager.config.node_id, leader.leader_epoch)
-        offset, timestamp = self._find(replica, leader, partition.timestamp)
+        try:
+            offset, timestamp = self._find(replica, leader, partition.timestamp)
+        except StorageError as storage_error:
+            self._manager.trouble.storage_failed(replica, storage_error)
+            failed = self._not_leader(partition)
+            return _offset_failed(partition, failed.error, failed.message)
         return ListOffsetsResult(
             topic_id=partition.topic_id,
             partition_id=partition.partition_id,
@@ -300,6 +423,10 @@ class FetchPath:
             return leader.high_watermark, -1
         found = replica.log.offset_for_timestamp(timestamp, end_offset=leader.high_watermark)
         return (-1, -1) if found is None else found
+
+
+def _no_answer(_response: FetchResponse) -> None:
+    return
 
 
 def _refused(request: FetchRequest, reason: str) -> FetchResponse:

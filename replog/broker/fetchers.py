@@ -102,7 +102,9 @@ class LeaderFetcher:
         partitions = [
             _fetch_partition(replica, position, config.replica_fetch_max_bytes)
             for replica in self.replicas.values()
-            if isinstance(replica.role, Follower) and (position := replica.role.fetch_position(now)) is not None
+            if isinstance(replica.role, Follower)
+            and (position := replica.role.fetch_position(now)) is not None
+            and not replica.log.is_behind_write_back  # woken when the disk has caught up
         ]
         if not partitions:
             return None

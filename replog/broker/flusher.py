@@ -16,20 +16,27 @@ from replog.log import Log
 
 
 class LogFlusher:
-    """Flushes the logs of one directory.
+    """Flushes logs.
 
     Invariants:
         - one fsync at a time per log; whoever asks while it runs is served by the next one;
-        - after a failure nothing is flushed any more and no callback is called.
+        - a log whose fsync failed is not flushed any more, and none of its callbacks is called.
 
     Args:
         executor: threads for fsync.
-        on_failure: told once about a failed fsync, or a bug.
+        on_failure: told once about a bug.
+        on_log_failure: told about a log whose fsync failed; what else is on its disk may be no better.
     """
 
-    def __init__(self, executor: ThreadPoolExecutor, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        executor: ThreadPoolExecutor,
+        on_failure: Callable[[BaseException], None],
+        on_log_failure: Callable[[Log, StorageError], None],
+    ) -> None:
         self._executor = executor
         self._on_failure = on_failure
+        self._on_log_failure = on_log_failure
         self._running: dict[Log, asyncio.Task[None]] = {}
         self._waiting: dict[Log, list[Callable[[int], None]]] = {}
         self._closed = False
@@ -42,7 +49,7 @@ class LogFlusher:
             log: the log.
             done: called on the loop with the flushed offset (exclusive), unless the fsync fails or the log is closed.
         """
-        if self._closed:
+        if self._closed or log.failed:
             return
         if log in self._running:
             self._waiting.setdefault(log, []).append(done)
@@ -98,7 +105,9 @@ class LogFlusher:
                 callbacks = self._waiting.pop(log, [])
         except BrokerClosedError:
             pass  # the log was deleted meanwhile: nobody waits for it any more
-        except Exception as error:  # noqa: BLE001 -- a failed fsync or a bug: either way nothing counts any more
+        except StorageError as error:
+            self._on_log_failure(log, error)
+        except Exception as error:  # noqa: BLE001 -- a bug: nothing counts any more
             self._closed = True
             if not self._failed:
                 self._failed = True

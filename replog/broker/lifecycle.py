@@ -21,6 +21,7 @@ from replog.broker.controller_channel import ControllerChannel
 from replog.controller.messages import (
     Heartbeat,
     HeartbeatResponse,
+    OfflineReplica,
     RegisterBroker,
     RegisterBrokerResponse,
     ReplicaEnd,
@@ -57,7 +58,9 @@ class BrokerLifecycle:
     Args:
         metadata_offset: end (exclusive) of the metadata that this broker has read.
         applied_offset: end (exclusive) of the metadata that its replicas have applied.
+        log_dirs: ids of the log directories that work.
         awaited_ends: replicas whose ends the controller waits for.
+        offline_replicas: replicas that cannot be used.
         previous_broker_epoch: from the clean-shutdown marker, -1 without one.
         on_failure: told when this process may not be part of the cluster.
     """
@@ -68,7 +71,7 @@ class BrokerLifecycle:
         config: ServerConfig,
         cluster_id: str,
         incarnation_id: UUID,
-        directory_id: UUID,
+        log_dirs: tuple[UUID, ...],
         previous_broker_epoch: int,
         host: str,
         port: int,
@@ -77,6 +80,7 @@ class BrokerLifecycle:
         metadata_offset: Callable[[], int],
         applied_offset: Callable[[], int],
         awaited_ends: Callable[[], tuple[ReplicaEnd, ...]],
+        offline_replicas: Callable[[], tuple[OfflineReplica, ...]],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.state = BrokerState.STARTING
@@ -88,7 +92,7 @@ class BrokerLifecycle:
             incarnation_id=incarnation_id,
             host=host,
             port=port,
-            log_dirs=(directory_id,),
+            log_dirs=log_dirs,
             rack=config.broker_rack,
             previous_broker_epoch=previous_broker_epoch,
         )
@@ -97,6 +101,7 @@ class BrokerLifecycle:
         self._metadata_offset = metadata_offset
         self._applied_offset = applied_offset
         self._awaited_ends = awaited_ends
+        self._offline_replicas = offline_replicas
         self._on_failure = on_failure
         self._answered_at_ms: int | None = None
         self._unapplied_answers: deque[tuple[int, int]] = deque(maxlen=MAX_UNAPPLIED_ANSWERS)  # (asked at, offset)
@@ -196,6 +201,7 @@ class BrokerLifecycle:
             broker_epoch=self.broker_epoch,
             metadata_offset=self._metadata_offset(),
             want_shut_down=is_stopping,
+            offline_replicas=self._offline_replicas(),
         )
         timeout_ms = self._config.broker_session_timeout_ms
         try:

@@ -1,6 +1,6 @@
 """One node: controller, broker, or both, put together and kept alive.
 
-Start order: log directory (lock, recovery) -> quorum -> server -> registration -> replicas, as the metadata log says.
+Start order: log directories (locks, recovery) -> quorum -> server -> registration -> replicas, as the metadata log says.
 Stop order: controlled shutdown -> server -> replicas -> quorum -> logs flushed, checkpoints, clean-shutdown marker.
 A bug or a failed disk stops the node at once without the marker: the next start then recovers.
 """
@@ -18,6 +18,7 @@ from random import Random
 from uuid import UUID
 
 from replog.broker.alter_partition import AlterPartitionSender
+from replog.broker.cleaner import LogCleaner
 from replog.broker.clock import Clock, SystemClock
 from replog.broker.config import ServerConfig
 from replog.broker.controller_channel import ControllerChannel
@@ -25,27 +26,24 @@ from replog.broker.controller_driver import ControllerDriver
 from replog.broker.fetch_path import FetchPath
 from replog.broker.fetchers import Fetchers
 from replog.broker.flusher import LogFlusher
+from replog.broker.image_queue import ImageQueue
 from replog.broker.lifecycle import BrokerLifecycle
+from replog.broker.log_keeper import LogKeeper
 from replog.broker.metadata_publisher import MetadataPublisher
 from replog.broker.produce_path import ProducePath
 from replog.broker.producer_ids import ProducerIdAllocator
 from replog.broker.quorum_driver import QuorumDriver
-from replog.broker.replica_manager import METADATA_TOPIC_ID, ReplicaManager
+from replog.broker.replica_logs import METADATA_TOPIC_ID
+from replog.broker.replica_manager import ReplicaManager
 from replog.broker.request_handlers import NodeParts, RequestHandlers
 from replog.broker.sessions import ByteCredits
-from replog.broker.tasks import watched_task
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import (
     CommittedRecords,
 )
-from replog.errors import (
-    BrokerClosedError,
-    StorageError,
-)
-from replog.log import LogConfig, LogDirectory
-from replog.metadata.delta import LocalChanges
-from replog.metadata.image import MetadataImage
+from replog.errors import BrokerClosedError, DiskFullError, StorageError
+from replog.log import METADATA_TOPIC, DiskLimits, Log, LogConfig, LogManager, RecoveryProgress
 from replog.rpc.grpc_transport import GrpcServer, GrpcTransport, bind
 from replog.rpc.messages import (
     Hello,
@@ -53,7 +51,6 @@ from replog.rpc.messages import (
 from replog_checkpoints import FileSystem, OsFileSystem
 from replog_quorum import QuorumConfig
 
-METADATA_TOPIC = "__cluster_metadata"
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
 SERVER_STOP_GRACE_S = 0.2
 
@@ -68,26 +65,38 @@ class Node:
         - after a failure nothing is acknowledged any more, and `wait_closed` raises the failure.
     """
 
-    def __init__(self, config: ServerConfig, directory: LogDirectory, fs: FileSystem, clock: Clock) -> None:
+    def __init__(self, config: ServerConfig, logs: LogManager, fs: FileSystem, clock: Clock) -> None:
         self.config = config
         self.incarnation_id = UUID(bytes=secrets.token_bytes(16), version=4)
-        self.cluster_id = directory.meta.cluster_id
-        self._directory = directory
+        self.cluster_id = logs.cluster_id
+        self._logs = logs
         self._fs = fs
         self._clock = clock
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix="replog-disk")
-        self._flusher = LogFlusher(self._executor, self._fail)
+        self._flusher = LogFlusher(self._executor, self._fail, self._log_failed)
         self._transport = GrpcTransport()
         self._leader: tuple[int | None, int] = (None, -1)
-        self._timers: list[asyncio.Task[None]] = []
         self._server: GrpcServer | None = None
         self._failure: BaseException | None = None
         self._ending: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, config: ServerConfig, *, fs: FileSystem | None = None, clock: Clock | None = None) -> Node:
+    async def start(
+        cls,
+        config: ServerConfig,
+        *,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        on_recovery: Callable[[RecoveryProgress], None] | None = None,
+    ) -> Node:
         """Starts a node; returns when it listens.  `wait_until_ready` waits for its place in the cluster.
+
+        Args:
+            config: of the node.
+            fs: its disks; None: the real ones.
+            clock: None: the real one.
+            on_recovery: told how far the opening of the logs has come, in other threads.
 
         Raises:
             ConfigError: the port is taken.
@@ -97,8 +106,8 @@ class Node:
         fs = fs or OsFileSystem()
         clock = clock or SystemClock()
         loop = asyncio.get_running_loop()
-        directory = await loop.run_in_executor(None, _open_directory, config, fs, clock)
-        node = cls(config, directory, fs, clock)
+        logs = await loop.run_in_executor(None, _open_logs, config, fs, clock, on_recovery)
+        node = cls(config, logs, fs, clock)
         try:
             await node._start()
         except BaseException:
@@ -140,13 +149,18 @@ class Node:
         )
         self._manager = ReplicaManager(
             config=config,
-            directory=self._directory,
+            logs=self._logs,
             clock=self._clock,
             flusher=self._flusher,
             propose_isr=self._isr_sender.propose,
+            in_thread=self._executor.submit,
             on_failure=self._fail,
         )
         self._lifecycle = self._make_lifecycle()
+        self._manager.trouble.on_offline = self._lifecycle.hurry
+        self._keeper = LogKeeper(config, self._logs, self._manager, self._executor, self._fail)
+        self._cleaner = LogCleaner(config, self._logs, self._manager, self._fail)
+        self._images = ImageQueue(self._manager, self._executor, self._metadata_applied, self._fail)
         self._manager.fetchers = Fetchers(
             config=config,
             driver=self._manager.driver,
@@ -161,7 +175,7 @@ class Node:
         self._produce_path = ProducePath(self._manager, self._lifecycle.refuses_because)
         self._fetch_path = FetchPath(self._manager, self._lifecycle.refuses_because)
         self._producer_ids = ProducerIdAllocator(config.node_id, lambda: self._lifecycle.broker_epoch, self._channel)
-        self._publisher = MetadataPublisher(config.node_id, self.incarnation_id, self._apply_metadata)
+        self._publisher = MetadataPublisher(config.node_id, self.incarnation_id, self._images.submit)
         self._handlers = RequestHandlers(
             NodeParts(
                 config=config,
@@ -189,7 +203,8 @@ class Node:
         if self.config.is_broker:
             self._isr_sender.start()
             self._lifecycle.start()
-            self._timers = self._start_timers()
+            self._keeper.start()
+            self._cleaner.start()
 
     # ---- what users of a node see -------------------------------------------------------------------------------------
 
@@ -244,7 +259,7 @@ class Node:
                 await self._lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_S)
             await self._stop_tasks()
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, lambda: self._close_directory(orderly=orderly and self._failure is None))
+            await loop.run_in_executor(None, lambda: self._close_logs(orderly=orderly and self._failure is None))
         except Exception as error:
             self._set_closed(error)
             raise
@@ -293,7 +308,10 @@ class Node:
 
     def _make_quorum(self) -> QuorumDriver:
         config = self.config
-        log = self._directory.open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogConfig(), now_ms=self._clock.wall_ms())
+        log = self._logs.open_log(
+            METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogConfig(), now_ms=self._clock.wall_ms(), directory=config.log_dir
+        )
+        self._metadata_log = log
         return QuorumDriver(
             node_id=config.node_id,
             voters=self._voters,
@@ -313,6 +331,7 @@ class Node:
             rng=Random(secrets.randbits(128)),  # noqa: S311 -- for time-outs and ids, not for secrets
             executor=self._executor,
             flusher=self._flusher,
+            make_room=self._make_room,
             listener=self,
             on_failure=self._fail,
         )
@@ -323,8 +342,8 @@ class Node:
             config=self.config,
             cluster_id=self.cluster_id,
             incarnation_id=self.incarnation_id,
-            directory_id=self._directory.meta.directory_id,
-            previous_broker_epoch=self._directory.previous_broker_epoch,
+            log_dirs=self._logs.directory_ids,
+            previous_broker_epoch=self._logs.previous_broker_epoch,
             host=host,
             port=int(port),
             channel=self._channel,
@@ -332,64 +351,58 @@ class Node:
             metadata_offset=lambda: self._publisher.image.end_offset,
             applied_offset=lambda: self._manager.image.end_offset,
             awaited_ends=self._manager.awaited_ends,
+            offline_replicas=self._manager.trouble.reported,
             on_failure=self._fail,
         )
 
-    def _start_timers(self) -> list[asyncio.Task[None]]:
-        config, manager = self.config, self._manager
-        work = [
-            (config.replica_high_watermark_checkpoint_interval_ms, manager.checkpoint_high_watermarks),
-            (config.log_flush_offset_checkpoint_interval_ms, manager.checkpoint_recovery_points),
-            (config.log_flush_start_offset_checkpoint_interval_ms, manager.checkpoint_log_start_offsets),
-            (config.log_retention_check_interval_ms, manager.delete_old_segments),
-        ]
-        if config.log_flush_interval_ms is not None:
-            work.append((config.log_flush_interval_ms, manager.flush_all))
-        return [
-            watched_task(self._every(ms, run), name=f"every-{run.__name__}", on_failure=self._fail) for ms, run in work
-        ]
+    def _make_room(self) -> bool:
+        """The metadata log met a full disk: whether there was a reserve to give back."""
+        home = self._logs.home_of(METADATA_TOPIC, 0)
+        return home is not None and home.space.make_room()
 
-    async def _every(self, interval_ms: int, run: Callable[[], None]) -> None:
-        """Runs `run` on the driver at an interval; a storage failure stops the node."""
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
-            self._manager.driver.submit(run)
+    def _log_failed(self, log: Log, error: StorageError) -> None:
+        if log is self._metadata_log:
+            self._fail(error)
+        else:
+            self._manager.driver.submit(lambda: self._manager.trouble.log_failed(log, error))
 
     async def _stop_tasks(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        await asyncio.gather(*self._timers, return_exceptions=True)
         if self._server is not None:
             await self._server.stop(SERVER_STOP_GRACE_S)
         if not hasattr(self, "_publisher"):
             return
+        await self._keeper.stop()
+        await self._cleaner.stop()
         if self._manager.fetchers is not None:
             await self._manager.fetchers.stop()
         await self._isr_sender.stop()
         await self._lifecycle.stop()
         await self._manager.stop()
+        await self._images.stop()
         await self._quorum.stop()
         if self._controller is not None:
             await self._controller.stop()
         await self._channel.close()
         await self._flusher.stop()
 
-    def _close_directory(self, *, orderly: bool) -> None:
+    def _close_logs(self, *, orderly: bool) -> None:
         """In a thread; blocks for as long as the disk needs."""
         now_ms = self._clock.wall_ms()
         if not orderly:
             with contextlib.suppress(StorageError):
-                self._directory.close(broker_epoch=None, now_ms=now_ms)
+                self._logs.close(broker_epoch=None, now_ms=now_ms)
             return
         try:
-            self._manager.checkpoint_high_watermarks()
+            self._logs.checkpoint_high_watermarks(self._manager.known_high_watermarks())
+        except DiskFullError as error:
+            _log.warning("%s", error)  # the older ones are still there
         except BaseException:
-            self._directory.close(broker_epoch=None, now_ms=now_ms)
+            self._logs.close(broker_epoch=None, now_ms=now_ms)
             raise
         # without a registration nothing was changed here: the promise of the incarnation before still holds
         registered = self._lifecycle.broker_epoch >= 0
-        epoch = self._lifecycle.broker_epoch if registered else self._directory.previous_broker_epoch
-        self._directory.close(broker_epoch=epoch, now_ms=now_ms)
+        epoch = self._lifecycle.broker_epoch if registered else self._logs.previous_broker_epoch
+        self._logs.close(broker_epoch=epoch, now_ms=now_ms)
 
     # ---- the quorum's listener --------------------------------------------------------------------------------------
 
@@ -413,15 +426,9 @@ class Node:
         self._leader = (leader_id, epoch)
         self._publisher.notify()
 
-    def _apply_metadata(self, image: MetadataImage, changes: LocalChanges, changed_brokers: tuple[int, ...]) -> None:
-        def apply() -> None:
-            if not self._manager.image.brokers:  # the first image
-                self._manager.set_strays_aside(image)
-            self._manager.apply(image, changes, changed_brokers)
-            if self._manager.awaited_ends():
-                self._lifecycle.hurry()
-
-        self._manager.driver.submit(apply)
+    def _metadata_applied(self) -> None:
+        if self._manager.awaited_ends():
+            self._lifecycle.hurry()
 
     def _address_of(self, broker_id: int) -> str | None:
         broker = self._publisher.image.brokers.get(broker_id)
@@ -431,20 +438,28 @@ class Node:
         return Hello(self.cluster_id, self.config.node_id, self.incarnation_id)
 
 
-def _open_directory(config: ServerConfig, fs: FileSystem, clock: Clock) -> LogDirectory:
-    """Opens and, after an unclean stop, recovers everything.
+def _open_logs(
+    config: ServerConfig, fs: FileSystem, clock: Clock, on_recovery: Callable[[RecoveryProgress], None] | None
+) -> LogManager:
+    """Opens every log directory and, after an unclean stop, recovers everything.
 
-    Raises:
-        StorageError: a replica is damaged below its recovery point; nothing in it was changed.
+    A replica or a directory that cannot be opened is offline, unless the node cannot go on without it.
     """
-    now_ms = clock.wall_ms()
-    directory = LogDirectory.open(
-        fs, config.log_dir, cluster_id=config.cluster_id, node_id=config.node_id, now_ms=now_ms
+    logs = LogManager.open(
+        fs,
+        config.log_dirs,
+        cluster_id=config.cluster_id,
+        node_id=config.node_id,
+        now_ms=clock.wall_ms(),
+        limits=DiskLimits(
+            config.log_dir_warn_free_bytes, config.log_dir_read_only_free_bytes, config.log_dir_reserve_bytes
+        ),
+        recovery_threads=config.num_recovery_threads_per_data_dir,
+        on_progress=on_recovery,
+        monotonic_ms=clock.now_ms,
     )
-    for (topic, partition_id), error in directory.offline.items():
-        directory.close(now_ms=now_ms, broker_epoch=None)
-        raise StorageError(
-            f"replica {topic}-{partition_id} of {config.log_dir} cannot be opened: {error}. Nothing in it was changed. "
-            "If other brokers have this partition, move its folder away and start again: it is fetched anew."
-        ) from error
-    return directory
+    for path, error in logs.unopened.items():
+        _log.critical("log directory %s is offline: %s", path, error)
+    for (topic, partition_id), problem in logs.offline.items():
+        _log.error("replica %s-%d cannot be opened: %s", topic, partition_id, problem)
+    return logs

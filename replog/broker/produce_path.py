@@ -1,7 +1,8 @@
 """The leader's side of a produce: check, append, wait for the high watermark, answer.
 
 Runs on the replica driver.  The record bytes are the received message itself: checked by header and CRC, written with
-one `writev`, never decoded.
+one `writev`, never decoded.  What came in while the driver was busy is one write for each partition.  While the disk is
+several dirty windows behind, batches are held back here and their producers wait.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
-from replog.errors import ErrorCode, InvalidRequestError, InvariantViolationError, ReplogError, RetriableError
-from replog.records import validate_produced
+from replog.errors import DiskFullError, ErrorCode, InvariantViolationError, ReplogError, StorageError
+from replog.log import AppendInfo, AppendOutcome
+from replog.records import BatchHeader, TimestampType, validate_produced
 from replog.replication.leader import Leader
 from replog.replication.messages import Appended, AwaitProduce
 from replog.rpc.error_codes import error_code_of
@@ -49,6 +51,17 @@ class _Waiting:
     appended: ProduceResult
 
 
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A batch that has passed its checks."""
+
+    open: _Open
+    index: int
+    partition: ProducePartition
+    batch: Buffer
+    header: BatchHeader
+
+
 class ProducePath:
     """Produce requests of this broker.
 
@@ -61,13 +74,27 @@ class ProducePath:
         self._serving = serving
         self._waiting: dict[int, _Waiting] = {}
         self._next_id = 0
+        self._queue: list[tuple[ProduceRequest, Answer]] = []
+        self._held: dict[ReplicaKey, list[_Ready]] = {}
+        self._ready_count = 0  # checked, not appended: held back, or next in this run
+        manager.on_written_back = self._release
         manager.on_produce_completed = self._complete
 
     def submit(self, request: ProduceRequest, answer: Answer) -> None:
         """Queues a request; `answer` is called once, on the loop."""
-        self._manager.driver.submit(lambda: self._produce(request, answer))
+        self._queue.append((request, answer))
+        if len(self._queue) == 1:
+            self._manager.driver.submit(self._produce_queued)
 
-    def _produce(self, request: ProduceRequest, answer: Answer) -> None:
+    def _produce_queued(self) -> None:
+        """Everything that came in while the driver was busy: batches of one partition are appended together."""
+        queue, self._queue = self._queue, []
+        ready: dict[Replica, list[_Ready]] = {}
+        for request, answer in queue:
+            self._open_request(request, answer, ready)
+        self._append_all(ready)
+
+    def _open_request(self, request: ProduceRequest, answer: Answer, ready: dict[Replica, list[_Ready]]) -> None:
         count = len(request.partitions)
         state = _Open(request, answer, [None] * count, count)
         if count == 0:
@@ -78,9 +105,17 @@ class ProducePath:
             if refused is not None:
                 state.decide(index, _failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused))
             else:
-                self._append(state, index, partition, batch)
+                self._check(state, index, partition, batch, ready)
 
-    def _append(self, state: _Open, index: int, partition: ProducePartition, batch: Buffer) -> None:
+    def _check(
+        self,
+        state: _Open,
+        index: int,
+        partition: ProducePartition,
+        batch: Buffer,
+        ready: dict[Replica, list[_Ready]],
+    ) -> None:
+        """Refuses a batch, or makes it ready to be appended."""
         key: ReplicaKey = (partition.topic_id, partition.partition_id)
         replica = self._manager.replicas.get(key)
         if replica is None or not isinstance(replica.role, Leader):
@@ -90,39 +125,87 @@ class ProducePath:
         error = leader.check_produce(state.request.acks)
         if error is ErrorCode.NONE and partition.leader_epoch >= 0:
             error = leader.check_fetch_epoch(partition.leader_epoch)
-        if error is ErrorCode.NONE and len(self._waiting) >= MAX_WAITING_PRODUCES:
+        if error is ErrorCode.NONE and len(self._waiting) + self._ready_count >= MAX_WAITING_PRODUCES:
             error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
         if error is not ErrorCode.NONE:
             state.decide(index, _failed(partition, error, self._why(replica, error), replica))
             return
         try:
-            header = validate_produced(batch, max_batch_bytes=replica.max_message_bytes)
+            header = validate_produced(
+                batch,
+                max_batch_bytes=replica.max_message_bytes,
+                rules=replica.record_rules,
+                now_ms=self._manager.clock.wall_ms(),
+            )
         except ReplogError as failure:  # the client's batch, not our disk, even where it says corrupt
             state.decide(index, _failed(partition, error_code_of(failure), str(failure), replica))
             return
-        try:
-            info = replica.log.append_as_leader(
-                batch, leader_epoch=leader.leader_epoch, now_ms=self._manager.clock.wall_ms(), header=header
-            )
-        except (InvalidRequestError, RetriableError) as failure:  # a storage failure goes on up and stops the node
-            state.decide(index, _failed(partition, error_code_of(failure), str(failure), replica))
+        ready.setdefault(replica, []).append(_Ready(state, index, partition, batch, header))
+        self._ready_count += 1
+
+    def _append_all(self, ready: dict[Replica, list[_Ready]]) -> None:
+        for replica, batches in ready.items():
+            if replica.key in self._held or replica.log.is_behind_write_back:
+                self._held.setdefault(replica.key, []).extend(batches)
+            else:
+                self._ready_count -= len(batches)
+                self._append(replica, batches)
+
+    def _release(self, replica: Replica) -> None:
+        """The disk has caught up: what was held back is checked again, since its partition may have moved meanwhile."""
+        held = self._held.pop(replica.key, [])
+        self._ready_count -= len(held)
+        ready: dict[Replica, list[_Ready]] = {}
+        for one in held:
+            self._check(one.open, one.index, one.partition, one.batch, ready)
+        self._append_all(ready)
+
+    def _append(self, replica: Replica, batches: list[_Ready]) -> None:
+        leader = replica.role
+        if not isinstance(leader, Leader):  # its disk failed in the append of a partition before it
+            for one in batches:
+                one.open.decide(one.index, self._not_leader(one.partition, None))
             return
-        result = ProduceResult(
-            topic_id=partition.topic_id,
-            partition_id=partition.partition_id,
-            error=ErrorCode.NONE,
-            base_offset=info.base_offset,
-            log_start_offset=info.log_start_offset,
-            leader_id=self._manager.config.node_id,
-            leader_epoch=leader.leader_epoch,
-        )
-        if not info.duplicate:
+        try:
+            outcomes = replica.log.append_all_as_leader(
+                [one.batch for one in batches],
+                leader_epoch=leader.leader_epoch,
+                now_ms=self._manager.clock.wall_ms(),
+                headers=[one.header for one in batches],
+            )
+        except StorageError as error:
+            self._manager.trouble.storage_failed(replica, error)
+            for one in batches:
+                one.open.decide(one.index, _failed(one.partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error), replica))
+            return
+        full = next((outcome for outcome in outcomes if isinstance(outcome, DiskFullError)), None)
+        if full is not None:
+            self._manager.trouble.disk_full(replica, full)
+        if any(isinstance(outcome, AppendInfo) and not outcome.duplicate for outcome in outcomes):
             self._manager.step_leader(replica, Appended(replica.log.log_end_offset))
             self._manager.on_progress(replica.key)
-        if state.request.acks == ACKS_ALL:
-            self._await(_Waiting(state, index, result), replica, end_offset=info.last_offset + 1)
+        for one, outcome in zip(batches, outcomes, strict=True):
+            self._answer_or_await(replica, leader.leader_epoch, one, outcome)
+
+    def _answer_or_await(self, replica: Replica, leader_epoch: int, one: _Ready, outcome: AppendOutcome) -> None:
+        if isinstance(outcome, ReplogError):
+            one.open.decide(one.index, _failed(one.partition, error_code_of(outcome), str(outcome), replica))
+            return
+        has_append_time = replica.record_rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        result = ProduceResult(
+            topic_id=one.partition.topic_id,
+            partition_id=one.partition.partition_id,
+            error=ErrorCode.NONE,
+            base_offset=outcome.base_offset,
+            log_start_offset=outcome.log_start_offset,
+            append_time_ms=outcome.max_timestamp if has_append_time else -1,
+            leader_id=self._manager.config.node_id,
+            leader_epoch=leader_epoch,
+        )
+        if one.open.request.acks == ACKS_ALL:
+            self._await(_Waiting(one.open, one.index, result), replica, end_offset=outcome.last_offset + 1)
         else:
-            state.decide(index, result)
+            one.open.decide(one.index, result)
 
     def _await(self, waiting: _Waiting, replica: Replica, *, end_offset: int) -> None:
         self._next_id += 1
@@ -140,6 +223,9 @@ class ProducePath:
         waiting.open.decide(waiting.index, result)
 
     def _not_leader(self, partition: ProducePartition, replica: Replica | None) -> ProduceResult:
+        unusable = self._manager.unusable((partition.topic_id, partition.partition_id))
+        if unusable is not None:
+            return _failed(partition, *unusable, replica)
         if replica is None and partition.topic_id not in self._manager.image.topics_by_id:
             return _failed(
                 partition, ErrorCode.UNKNOWN_TOPIC_ID, "this broker does not know the topic (yet, or any more)"

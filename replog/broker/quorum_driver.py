@@ -23,8 +23,15 @@ from replog.broker.flusher import LogFlusher
 from replog.broker.peer_link import PeerLink
 from replog.broker.streams import read_and_write
 from replog.controller.messages import CommittedRecords
-from replog.errors import CorruptCheckpointError, CorruptRecordError, InvariantViolationError, MalformedFrameError
-from replog.log import Log
+from replog.errors import (
+    CorruptCheckpointError,
+    CorruptRecordError,
+    DiskFullError,
+    InvariantViolationError,
+    MalformedFrameError,
+    StorageError,
+)
+from replog.log import Log, is_disk_full
 from replog.metadata.records import MetadataRecord
 from replog.records import BatchHeader, decode_batch, encode_batch, encode_leader_change, scan
 from replog.rpc.messages import Hello
@@ -142,6 +149,7 @@ class QuorumDriver:
         voters: voter id -> address; this node may or may not be among them.
         log: the metadata log; this driver is its only owner.
         state_path: the quorum-state file.
+        make_room: gives the reserve of a full disk back, for one more try; whether there was one.
         on_failure: told about a bug or a failed disk; the node stops.
     """
 
@@ -160,6 +168,7 @@ class QuorumDriver:
         rng: Random,
         executor: ThreadPoolExecutor,
         flusher: LogFlusher,
+        make_room: Callable[[], bool],
         listener: QuorumListener,
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -170,6 +179,7 @@ class QuorumDriver:
         self._clock = clock
         self._executor = executor
         self._flusher = flusher
+        self._make_room = make_room
         self._listener = listener
         self._on_failure = on_failure
         self._voters = tuple(sorted(voters))
@@ -362,11 +372,17 @@ class QuorumDriver:
             data_version=0,
         )
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, write_quorum_state, self._fs, self._state_path, on_disk)
+        write = partial(write_quorum_state, self._fs, self._state_path, on_disk)
+        try:
+            await loop.run_in_executor(self._executor, write)
+        except OSError as error:
+            if not (is_disk_full(error) and self._make_room()):
+                raise
+            await loop.run_in_executor(self._executor, write)
 
     def _append_leader_change(self, effect: AppendLeaderChange) -> None:
         self._leader_epoch = effect.leader_epoch
-        self._log.assign_epoch_start(effect.leader_epoch)
+        self._with_room(lambda: self._log.assign_epoch_start(effect.leader_epoch))
         batch = encode_leader_change(
             base_offset=self._log.log_end_offset,
             leader_epoch=effect.leader_epoch,
@@ -378,12 +394,28 @@ class QuorumDriver:
         self._append_as_leader(batch, effect.leader_epoch)
 
     def _append_as_leader(self, batch: bytes, epoch: int) -> None:
-        self._log.append_as_leader(batch, leader_epoch=epoch, now_ms=self._clock.wall_ms())
+        self._with_room(lambda: self._log.append_as_leader(batch, leader_epoch=epoch, now_ms=self._clock.wall_ms()))
         self._appended()
+
+    def _with_room(self, write: Callable[[], object]) -> None:
+        """A quorum cannot leave a write out: on a full disk it takes the reserve, and without one the node stops."""
+        try:
+            write()
+        except DiskFullError as error:
+            if not self._make_room():
+                raise StorageError(str(error)) from error
+            try:
+                write()
+            except DiskFullError as again:
+                raise StorageError(str(again)) from again
 
     def _append_as_follower(self, effect: AppendBatches) -> None:
         try:
-            self._log.append_as_follower(effect.batches, now_ms=self._clock.wall_ms(), leader_epoch=effect.leader_epoch)
+            self._with_room(
+                lambda: self._log.append_as_follower(
+                    effect.batches, now_ms=self._clock.wall_ms(), leader_epoch=effect.leader_epoch
+                )
+            )
         except CorruptRecordError as error:
             if error.path:  # a file of ours, not what came over the network
                 raise

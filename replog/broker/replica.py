@@ -9,6 +9,7 @@ from uuid import UUID
 from replog.log import Log
 from replog.metadata.config_keys import FlushPolicy
 from replog.metadata.registrations import PartitionRegistration
+from replog.records import RecordRules
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.replication.messages import EpochEnd
@@ -61,9 +62,11 @@ class Replica:
     registration: PartitionRegistration
     flush_policy: FlushPolicy
     max_message_bytes: int
+    record_rules: RecordRules
     role: Leader | Follower | None = None
     truncated_to: int = -1
     scheduled_ms: int | None = field(default=None)
+    last_flush_ms: int = 0  # monotonic
 
     @property
     def key(self) -> ReplicaKey:

@@ -11,21 +11,24 @@ import heapq
 import logging
 from collections.abc import Callable, Sequence
 from typing import assert_never
-from uuid import UUID
 
 from replog.broker.clock import Clock
-from replog.broker.config import ServerConfig
+from replog.broker.cold_reads import ColdReads
+from replog.broker.config import DAY_MS, LONG_MAX, ServerConfig
+from replog.broker.disk_trouble import DiskTrouble
 from replog.broker.driver import Driver
 from replog.broker.fetchers import Fetchers
 from replog.broker.flusher import LogFlusher
 from replog.broker.replica import Replica, ReplicaKey, ReplicaLog
+from replog.broker.replica_logs import ReplicaLogs, is_new_replica
+from replog.broker.replica_views import awaited_ends, partition_state
 from replog.broker.topic_settings import TopicSettings
+from replog.broker.write_backs import WriteBacks
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
-from replog.errors import CorruptRecordError, ErrorCode
-from replog.log import Log, LogDirectory
+from replog.errors import CorruptRecordError, DiskFullError, ErrorCode, StorageError
+from replog.log import LogManager
 from replog.metadata.delta import LocalChanges, LocalPartition
-from replog.metadata.image import MetadataImage, awaiting_report
-from replog.metadata.records import LeaderRecoveryState
+from replog.metadata.image import MetadataImage
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.replication.messages import (
@@ -33,12 +36,12 @@ from replog.replication.messages import (
     Appended,
     AppendFetched,
     Flushed,
+    FlushPolicyChanged,
     FollowerEffect,
     FollowerMessage,
     HighWatermarkAdvanced,
     LeaderEffect,
     LeaderMessage,
-    PartitionState,
     ProduceCompleted,
     ProposeIsr,
     RequestFlush,
@@ -52,8 +55,7 @@ from replog.replication.messages import (
 )
 from replog.rpc.messages import ReplicaStatus
 
-METADATA_TOPIC_ID = UUID(int=1)
-
+FLUSH_CHECK_MAX_MS = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -61,35 +63,45 @@ class ReplicaManager:
     """Replicas by (topic id, partition id).  Everything but construction and `stop` runs on `driver`.
 
     Args:
-        directory: the open log directory; all its logs belong to this manager.
+        logs: the open log directories; all their logs but the metadata log belong to this manager.
         propose_isr: sends a proposal to the controller.
-        on_failure: told about a bug or a failed disk; the node stops.
+        in_thread: runs what nobody waits for.
+        on_failure: told about a bug, or a failed disk without which the node cannot go on; the node stops.
+
+    Attributes:
+        trouble: replicas that cannot be used now.
+        local_logs: the logs of the replicas on disk.
     """
 
     def __init__(
         self,
         *,
         config: ServerConfig,
-        directory: LogDirectory,
+        logs: LogManager,
         clock: Clock,
         flusher: LogFlusher,
         propose_isr: Callable[[ReplicaKey, ProposeIsr], None],
+        in_thread: Callable[[Callable[[], None]], object],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.config = config
         self.clock = clock
         self.replicas: dict[ReplicaKey, Replica] = {}
+        self.trouble = DiskTrouble(self, logs)
+        self.local_logs = ReplicaLogs(logs, config, clock)
         self.image = MetadataImage()
         self.fetchers: Fetchers | None = None
         self.on_produce_completed: Callable[[int, ErrorCode], None] = _nobody_waits
+        self.on_written_back: Callable[[Replica], None] = _nobody_is_held_back
         self.on_progress: Callable[[ReplicaKey], None] = _nobody_listens
         self.after_drain: Callable[[], None] = _nothing_to_do
         self.fetch_deadline_ms: Callable[[], int | None] = _never
         self.expire_fetches: Callable[[], None] = _nothing_to_do
         self._broker_id = config.node_id
-        self._directory = directory
+        self._logs = logs
         self._flusher = flusher
         self._propose_isr = propose_isr
+        self._in_thread = in_thread
         self._deadlines: list[tuple[int, int, Replica]] = []
         self._schedule_count = 0
         self.driver = Driver(
@@ -100,6 +112,9 @@ class ReplicaManager:
             after_drain=lambda: self.after_drain(),  # noqa: PLW0108 -- set after construction
             on_failure=on_failure,
         )
+
+        self.cold_reads = ColdReads(self.driver.submit)
+        self._write_backs = WriteBacks(self.driver.submit, self.trouble.log_failed)
 
     # ---- metadata -----------------------------------------------------------------------------------------------------
 
@@ -112,38 +127,59 @@ class ReplicaManager:
             changed_brokers: brokers whose registration changed; leaders of their partitions must know.
         """
         configs_changed = image.configs is not self.image.configs
-        self.image = image
-        for local in changes.deletes:
-            self._delete(local)
+        before, self.image = self.image, image
+        self._delete(changes.deletes)
         for local in changes.leaders:
-            self._lead(local)
+            self.take_role(local, is_new=is_new_replica(before, local, self._broker_id))
         for local in changes.followers:
-            self._follow(local)
+            self.take_role(local, is_new=is_new_replica(before, local, self._broker_id))
         if changed_brokers:
             self._tell_leaders(set(changed_brokers), {(c.topic_id, c.partition_id) for c in changes.leaders})
         if configs_changed:
             self._refresh_settings()
 
     def _refresh_settings(self) -> None:
-        """Puts changed topic settings in force; `flush.policy` with the next role of the replica."""
+        """Puts changed topic settings in force."""
         for replica in self.replicas.values():
             settings = TopicSettings(replica.topic, self.image, self.config)
-            replica.flush_policy = settings.flush_policy
+            if replica.flush_policy is not settings.flush_policy:
+                replica.flush_policy = settings.flush_policy
+                self._tell_flush_policy(replica)
             replica.max_message_bytes = settings.max_message_bytes
+            replica.record_rules = settings.record_rules()
             replica.log.set_config(settings.log_config())
             if isinstance(replica.role, Leader):
-                self.step_leader(replica, StateChanged(self._state_of(replica)))
+                self.step_leader(replica, StateChanged(partition_state(replica, self.image, self.config)))
 
-    def _delete(self, local: LocalPartition) -> None:
-        replica = self.replicas.pop((local.topic_id, local.partition_id), None)
-        if replica is not None:
-            self._leave_role(replica)
-            _log.info("%s: deleted", replica.name)
-            self._directory.delete_log(local.topic_name, local.partition_id)
+    def _delete(self, deleted: Sequence[LocalPartition]) -> None:
+        """Logs of deleted topics go, their checkpoint lines with them, once for all."""
+        gone: list[tuple[str, int]] = []
+        for local in deleted:
+            key, place = (local.topic_id, local.partition_id), (local.topic_name, local.partition_id)
+            was_offline = self.trouble.forget(key)
+            replica = self.replicas.pop(key, None)
+            if replica is not None:
+                self.leave_role(replica)
+            home = self._logs.home_of(*place)
+            if (replica or was_offline) and home and not home.failure and home.topic_id(*place) == local.topic_id:
+                _log.info("%s-%d: deleted", *place)
+                gone.append(place)
+        for remove_files in self.trouble.delete_logs(gone) if gone else ():
+            self._in_thread(remove_files)
 
-    def _lead(self, local: LocalPartition) -> None:
-        replica = self._open(local)
-        state = self._state_of(replica)
+    def take_role(self, local: LocalPartition, *, is_new: bool) -> None:
+        """Leads, follows or waits, as the registration says.
+
+        Args:
+            local: the replica.
+            is_new: no disk can hold it yet.
+        """
+        take = self._lead if local.registration.leader == self._broker_id else self._follow
+        self.trouble.guard_role(local, lambda: take(local, is_new))
+
+    def _lead(self, local: LocalPartition, is_new: bool) -> None:
+        replica = self._open(local, is_new)
+        state = partition_state(replica, self.image, self.config)
         if isinstance(replica.role, Leader):
             if state.leader_epoch > replica.role.leader_epoch:
                 replica.log.assign_epoch_start(state.leader_epoch)
@@ -151,7 +187,7 @@ class ReplicaManager:
             self.step_leader(replica, StateChanged(state))
             return
         high_watermark = replica.high_watermark
-        self._leave_role(replica)
+        self.leave_role(replica)
         replica.log.assign_epoch_start(state.leader_epoch)
         _log.info(
             "%s: leads in epoch %d from offset %d, ISR %s",
@@ -170,14 +206,14 @@ class ReplicaManager:
         )
         self.step_leader(replica, Tick())
 
-    def _follow(self, local: LocalPartition) -> None:
-        replica = self._open(local)
+    def _follow(self, local: LocalPartition, is_new: bool) -> None:
+        replica = self._open(local, is_new)
         registration = local.registration
         role = replica.role
         if isinstance(role, Follower) and role.leader_epoch == registration.leader_epoch:
             return
         high_watermark = replica.high_watermark
-        self._leave_role(replica)
+        self.leave_role(replica)
         if registration.leader < 0:
             return
         _log.info("%s: follows broker %d in epoch %d", replica.name, registration.leader, registration.leader_epoch)
@@ -196,61 +232,30 @@ class ReplicaManager:
         if self.fetchers is not None:
             self.fetchers.add(replica, registration.leader)
 
-    def _open(self, local: LocalPartition) -> Replica:
+    def _open(self, local: LocalPartition, is_new: bool) -> Replica:
         key = (local.topic_id, local.partition_id)
         replica = self.replicas.get(key)
         if replica is None:
             settings = TopicSettings(local.topic_name, self.image, self.config)
-            opened = self._open_log(local, settings)
+            opened = self.local_logs.open(local, settings.log_config(), is_new=is_new)
             replica = Replica(
                 topic=local.topic_name,
                 topic_id=local.topic_id,
                 partition_id=local.partition_id,
                 log=opened,
                 view=ReplicaLog(opened),
-                checkpointed_high_watermark=self._directory.high_watermarks.get(
-                    (local.topic_name, local.partition_id), 0
-                ),
+                checkpointed_high_watermark=self._logs.high_watermark(local.topic_name, local.partition_id),
                 registration=local.registration,
                 flush_policy=settings.flush_policy,
                 max_message_bytes=settings.max_message_bytes,
+                record_rules=settings.record_rules(),
             )
             self.replicas[key] = replica
         replica.registration = local.registration
         return replica
 
-    def _open_log(self, local: LocalPartition, settings: TopicSettings) -> Log:
-        """The replica's log; one left over from an earlier topic of the same name makes way first."""
-        name, partition_id = local.topic_name, local.partition_id
-        found = self._directory.topic_id(name, partition_id)
-        if found is not None and found != local.topic_id:
-            self._set_aside(name, partition_id)
-        return self._directory.open_log(
-            name, partition_id, local.topic_id, settings.log_config(), now_ms=self.clock.wall_ms()
-        )
-
-    def set_strays_aside(self, image: MetadataImage) -> None:
-        """Takes replicas out of the way that this broker no longer has: deleted, or moved, while it was down.
-
-        They are renamed, not deleted: a broker whose metadata log was lost would otherwise delete everything it has.
-        Call it with an image that holds this broker's own registration: everything older is in it.
-        """
-        for topic, partition_id in list(self._directory.logs):
-            topic_id = self._directory.topic_id(topic, partition_id)
-            if topic_id is None or topic_id == METADATA_TOPIC_ID:
-                continue
-            known = image.partition(topic_id, partition_id)
-            if known is None or self._broker_id not in known.replicas:
-                self._set_aside(topic, partition_id)
-
-    def _set_aside(self, topic: str, partition_id: int) -> None:
-        path = self._directory.set_aside_log(topic, partition_id)
-        _log.warning(
-            "%s-%d: this broker has no such replica any more; its data is kept in %s, remove it if it is not needed",
-            topic, partition_id, path,
-        )  # fmt: skip
-
-    def _leave_role(self, replica: Replica) -> None:
+    def leave_role(self, replica: Replica) -> None:
+        """Answers what waits for this role and stops fetching; the log stays as it is."""
         match replica.role:
             case Leader():
                 self.step_leader(replica, Resigned())
@@ -265,27 +270,7 @@ class ReplicaManager:
         for replica in self.replicas.values():
             concerned = not brokers.isdisjoint(replica.registration.replicas)
             if concerned and isinstance(replica.role, Leader) and replica.key not in told:
-                self.step_leader(replica, StateChanged(self._state_of(replica)))
-
-    def _state_of(self, replica: Replica) -> PartitionState:
-        registration = replica.registration
-        brokers = self.image.brokers
-        eligible = {
-            broker_id: brokers[broker_id].broker_epoch
-            for broker_id in registration.replicas
-            if broker_id in brokers and brokers[broker_id].is_active
-        }
-        return PartitionState(
-            leader=registration.leader,
-            leader_epoch=registration.leader_epoch,
-            partition_epoch=registration.partition_epoch,
-            replicas=registration.replicas,
-            isr=registration.isr,
-            elr=registration.elr,
-            min_insync_replicas=TopicSettings(replica.topic, self.image, self.config).min_insync_replicas,
-            eligible=eligible,
-            recovering=registration.leader_recovery_state is LeaderRecoveryState.RECOVERING,
-        )
+                self.step_leader(replica, StateChanged(partition_state(replica, self.image, self.config)))
 
     # ---- stepping the cores ---------------------------------------------------------------------------------------------
 
@@ -294,7 +279,7 @@ class ReplicaManager:
             return  # the answer of something that began in an earlier role
         for effect in replica.role.step(message, self.clock.now_ms()):
             self._perform_leader(replica, effect)
-        if isinstance(message, Appended):
+        if isinstance(message, Appended) and not replica.log.failed:
             self._maybe_flush(replica)
         self._schedule(replica)
 
@@ -308,16 +293,27 @@ class ReplicaManager:
                 _log.info("%s: proposes ISR %s: %s", replica.name, [member for member, _ in effect.isr], effect.reason)
                 self._propose_isr(replica.key, effect)
             case RequestFlush():
-                self._request_flush(replica)
+                self.request_flush(replica)
             case _ as unreachable:
                 assert_never(unreachable)
 
     def step_follower(self, replica: Replica, message: FollowerMessage, fetched: memoryview | bytes = b"") -> None:
         """`fetched`: the record bytes of the answer in `message`, if it is one."""
-        if not isinstance(replica.role, Follower):
+        role = replica.role
+        if not isinstance(role, Follower):
             return
-        for effect in replica.role.step(message, self.clock.now_ms()):
-            self._perform_follower(replica, effect, fetched)
+        try:
+            for effect in role.step(message, self.clock.now_ms()):
+                if replica.role is not role:
+                    return  # its disk failed in the effect before
+                self._perform_follower(replica, effect, fetched)
+        except DiskFullError as error:
+            local = LocalPartition(replica.topic, replica.topic_id, replica.partition_id, replica.registration)
+            self.trouble.wait_for_room(local, error)
+            return
+        except StorageError as error:
+            self.trouble.storage_failed(replica, error)
+            return
         self._schedule(replica)
 
     def _perform_follower(self, replica: Replica, effect: FollowerEffect, fetched: memoryview | bytes) -> None:
@@ -340,7 +336,7 @@ class ReplicaManager:
             case SetLogStartOffset():
                 replica.log.set_log_start_offset(effect.log_start_offset)
             case RequestFlush():
-                self._request_flush(replica)
+                self.request_flush(replica)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -352,27 +348,68 @@ class ReplicaManager:
             if error.path:  # a file of ours, not what came over the network
                 raise
             _log.warning("%s: what the leader sent is damaged and is fetched again: %s", replica.name, error)
+        except DiskFullError as error:
+            self.trouble.disk_full(replica, error)
 
     def _maybe_flush(self, replica: Replica) -> None:
         """Beside the way of an acknowledgement: segments that are full, and log.flush.interval.messages."""
         log = replica.log
         unflushed = log.log_end_offset - log.recovery_point
-        is_due = log.has_unflushed_segment or unflushed >= self.config.log_flush_interval_messages
+        self._write_backs.after_append(log, lambda: self._written_back(replica))
+        is_due = log.has_unflushed_segment or unflushed >= log.config.flush_messages
         if is_due and not self._flusher.is_flushing(log):
-            self._request_flush(replica)
+            self.request_flush(replica)
 
-    def flush_all(self) -> None:
-        """Asks for an fsync of every log with unflushed records (log.flush.interval.ms)."""
+    def roll_if_due(self, replica: Replica) -> None:
+        """Begins a new segment where the active one is too old, without waiting for an append, and flushes the old one."""
+        replica.log.maybe_roll(self.clock.wall_ms())
+        self._maybe_flush(replica)
+
+    def flush_due(self) -> None:
+        """Asks for an fsync of every log with unflushed records whose last one is `flush.ms` ago."""
+        now = self.clock.now_ms()
         for replica in self.replicas.values():
-            if replica.log.recovery_point < replica.log.log_end_offset:
-                self._request_flush(replica)
+            log = replica.log
+            is_due = now - replica.last_flush_ms >= log.config.flush_ms
+            if is_due and log.recovery_point < log.log_end_offset and not log.failed:
+                self.request_flush(replica)
 
-    def _request_flush(self, replica: Replica) -> None:
+    def flush_check_interval_ms(self) -> int:
+        """How long until `flush_due` should look again (log.flush.scheduler.interval.ms)."""
+        configured_ms = self.config.log_flush_scheduler_interval_ms
+        if configured_ms < LONG_MAX:
+            return min(configured_ms, DAY_MS)
+        shortest = min((replica.log.config.flush_ms for replica in self.replicas.values()), default=LONG_MAX)
+        return max(1, min(shortest // 2, FLUSH_CHECK_MAX_MS))  # at most: settings may change meanwhile
+
+    def _written_back(self, replica: Replica) -> None:
+        """The disk has caught up by a part of a window: whoever was held back goes on."""
+        if replica.key in self.replicas and replica.log.is_behind_write_back:
+            return
+        self.on_written_back(replica)
+        if self.fetchers is not None:
+            self.fetchers.wake(replica)
+
+    def _tell_flush_policy(self, replica: Replica) -> None:
+        message = FlushPolicyChanged(replica.flush_policy)
+        match replica.role:
+            case Leader():
+                self.step_leader(replica, message)
+            case Follower():
+                self.step_follower(replica, message)
+                if self.fetchers is not None:  # it may have waited for an fsync that nobody asks for any more
+                    self.fetchers.wake(replica)
+            case None:
+                pass
+
+    def request_flush(self, replica: Replica) -> None:
+        """Asks for an fsync of everything its log holds now."""
         self._flusher.request(replica.log, lambda _: self.driver.submit(lambda: self._flushed(replica)))
 
     def _flushed(self, replica: Replica) -> None:
         """What is flushed is asked of the log now: a truncation since the fsync may have lowered it."""
         flushed_offset = replica.log.flushed_offset
+        replica.last_flush_ms = self.clock.now_ms()
         match replica.role:
             case Leader():
                 self.step_leader(replica, Flushed(flushed_offset))
@@ -426,53 +463,54 @@ class ReplicaManager:
                 if self.fetchers is not None:
                     self.fetchers.wake(replica)
 
+    def unusable(self, key: ReplicaKey) -> tuple[ErrorCode, str] | None:
+        """What to answer for a replica that its disk keeps from its role, which may well be leader; None: it does not."""
+        reason = self.trouble.reason(key)
+        if reason is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR, reason
+        if key in self.trouble.waiting_for_room:
+            return DiskFullError.code, "this replica waits for room on its disk"
+        return None
+
     # ---- looking in, checkpoints, end ------------------------------------------------------------------------------------
 
     def statuses(self) -> tuple[ReplicaStatus, ...]:
-        return tuple(replica.status() for replica in sorted(self.replicas.values(), key=lambda r: r.name))
+        online = [replica.status() for replica in self.replicas.values()]
+        offline = [replica.status() for replica in self.trouble.offline.values()]
+        return tuple(sorted((*online, *offline), key=lambda status: f"{status.topic}-{status.partition_id}"))
 
     def awaited_ends(self) -> tuple[ReplicaEnd, ...]:
         """How far the replicas reach for which a `recovered` election waits for this broker."""
-        ends = []
-        for awaited in awaiting_report(self.image, self._broker_id):
-            replica = self.replicas.get((awaited.topic_id, awaited.partition_id))
-            if replica is not None:
-                last_epoch = replica.log.last_epoch
-                ends.append(
-                    ReplicaEnd(
-                        awaited.topic_id,
-                        awaited.partition_id,
-                        -1 if last_epoch is None else last_epoch,
-                        replica.log.log_end_offset,
-                    )
-                )
-        return tuple(ends)
+        return awaited_ends(self.image, self._broker_id, self.replicas)
 
-    def checkpoint_high_watermarks(self) -> None:
-        marks = {(r.topic, r.partition_id): r.high_watermark for r in self.replicas.values()}
-        self._directory.checkpoint_high_watermarks(marks)
+    def known_high_watermarks(self) -> dict[tuple[str, int], int]:
+        """(topic, partition) -> high watermark, for the checkpoint."""
+        return {(r.topic, r.partition_id): r.high_watermark for r in self.replicas.values()}
 
-    def checkpoint_recovery_points(self) -> None:
-        self._directory.checkpoint_recovery_points()
-
-    def checkpoint_log_start_offsets(self) -> None:
-        self._directory.checkpoint_log_start_offsets()
-
-    def delete_old_segments(self) -> None:
-        """Applies retention to every log."""
-        now_ms = self.clock.wall_ms()
-        for replica in self.replicas.values():
-            replica.log.delete_old_segments(now_ms=now_ms, high_watermark=replica.high_watermark)
+    def delete_old_segments(self, replica: Replica) -> None:
+        """Applies retention to one log."""
+        if replica.log.failed:
+            return
+        try:
+            replica.log.delete_old_segments(now_ms=self.clock.wall_ms(), high_watermark=replica.high_watermark)
+        except StorageError as error:
+            self.trouble.storage_failed(replica, error)
 
     async def stop(self) -> None:
         """Answers what waits, leaves all roles and stops the driver; the logs stay open for their directory to close."""
         for replica in self.replicas.values():
-            self._leave_role(replica)
+            self.leave_role(replica)
         self.after_drain()
         await self.driver.stop()
+        await self._write_backs.stop()
+        await self.cold_reads.stop()
 
 
 def _nobody_waits(_request_id: int, _error: ErrorCode) -> None:
+    return
+
+
+def _nobody_is_held_back(_replica: Replica) -> None:
     return
 
 

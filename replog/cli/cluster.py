@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,8 +79,8 @@ def restart(directory: Directory, node: NodeId = None) -> None:
     """Stop nodes that run, start them again, and wait until they are back in the cluster."""
     cluster = _load(directory)
     targets = _targets(cluster, node, "any")
-    with common.waiting(f"restarting {_named(targets)}"):
-        common.run(_restart(cluster, targets))
+    with common.waiting(f"restarting {_named(targets)}") as show:
+        common.run(_restart(cluster, targets, show))
     typer.echo(f"restarted {_named(targets)}")
 
 
@@ -125,11 +125,11 @@ def _stop_at_signals() -> asyncio.Event:
     return stop
 
 
-async def _restart(cluster: LocalCluster, targets: list[int]) -> None:
+async def _restart(cluster: LocalCluster, targets: list[int], show: Callable[[str], None]) -> None:
     await _each(cluster.stop(node_id) for node_id in targets if cluster.nodes[node_id].is_alive)
     for node_id in targets:
         cluster.start_node(node_id)
-    await cluster.wait_until_ready(node_ids=targets)
+    await cluster.wait_until_ready(node_ids=targets, on_recovery=show)
     await _each(_until_running(cluster.nodes[node_id].address) for node_id in targets)
 
 

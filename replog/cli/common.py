@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -57,14 +57,18 @@ def error_console() -> Console:
 
 
 @contextmanager
-def waiting(text: str) -> Iterator[None]:
-    """Shows on the terminal that something is being waited for; nothing where stderr is not a terminal."""
+def waiting(text: str) -> Iterator[Callable[[str], None]]:
+    """Shows on the terminal that something is being waited for; nothing where stderr is not a terminal.
+
+    Yields:
+        Shows something else instead; with "" the first text again.
+    """
     console = error_console()
     if not console.is_terminal:
-        yield
+        yield lambda _: None
         return
-    with console.status(text):
-        yield
+    with console.status(text) as status:
+        yield lambda words: status.update(words or text)
 
 
 async def admin_of(bootstrap_servers: str) -> Admin:

@@ -22,16 +22,19 @@ def format_storage(
         typer.Option("--cluster-id", help="The same on every node; default: cluster.id of the file, or new."),
     ] = None,
 ) -> None:
-    """Write the identity of the cluster and the node into the data directory of a node.
+    """Write the identity of the cluster and the node into the data directories of a node.
 
-    A directory that was formatted before is refused.
+    Where one of them was formatted before, all are refused.
     """
     from replog.broker.config import ServerConfig
 
     server = ServerConfig.from_toml(config)
     chosen = _choose_cluster_id(server.cluster_id, cluster_id)
-    directory_id = _format(server.log_dir, chosen, server.node_id)
-    typer.echo(f"formatted {server.log_dir} for node {server.node_id}, directory id {directory_id}", err=True)
+    for path in server.log_dirs:
+        _refuse_formatted(path)
+    for path in server.log_dirs:
+        directory_id = _format(path, chosen, server.node_id)
+        typer.echo(f"formatted {path} for node {server.node_id}, directory id {directory_id}", err=True)
     typer.echo(chosen)
 
 
@@ -64,22 +67,20 @@ def _choose_cluster_id(configured: str | None, given: str | None) -> str:
     return given or configured or new_cluster_id()
 
 
-def _format(path: str, cluster_id: str, node_id: int) -> str:
-    """Formats the directory and returns its id.
+def _refuse_formatted(path: str) -> None:
+    """Changes nothing.
 
     Raises:
-        ConfigError: it is formatted already.
-        ReplogError: it is in use, damaged, or holds replicas without an identity.
+        UsageError: it is formatted already.
+        CorruptCheckpointError: what says so is damaged.
     """
     from replog.cli.errors import UsageError
     from replog.errors import CorruptCheckpointError
-    from replog.log import LogDirectory
-    from replog_checkpoints import META_PROPERTIES_FILE, OsFileSystem, read_meta_properties, uuid_to_text
+    from replog_checkpoints import META_PROPERTIES_FILE, OsFileSystem, read_meta_properties
     from replog_checkpoints import CorruptCheckpointError as LeafError
 
-    fs = OsFileSystem()
     try:
-        found = read_meta_properties(fs, f"{path}/{META_PROPERTIES_FILE}")
+        found = read_meta_properties(OsFileSystem(), f"{path}/{META_PROPERTIES_FILE}")
     except LeafError as error:
         raise CorruptCheckpointError(error.path, error.line, f"{error.reason}. Nothing was changed") from error
     if found is not None:
@@ -89,8 +90,19 @@ def _format(path: str, cluster_id: str, node_id: int) -> str:
             f"{path} is formatted already, for node {found.node_id} of cluster {found.cluster_id}. "
             "Start the node, or choose another directory",
         )
+
+
+def _format(path: str, cluster_id: str, node_id: int) -> str:
+    """Formats a directory and returns its id.
+
+    Raises:
+        ReplogError: it is in use, or holds replicas without an identity.
+    """
+    from replog.log import LogDirectory
+    from replog_checkpoints import OsFileSystem, uuid_to_text
+
     now_ms = time.time_ns() // 1_000_000
-    directory = LogDirectory.open(fs, path, cluster_id=cluster_id, node_id=node_id, now_ms=now_ms)
+    directory = LogDirectory.open(OsFileSystem(), path, cluster_id=cluster_id, node_id=node_id, now_ms=now_ms)
     directory_id = uuid_to_text(directory.meta.directory_id)
     directory.close(now_ms=now_ms, broker_epoch=None)
     return directory_id

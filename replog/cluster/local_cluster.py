@@ -18,12 +18,13 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from replog.broker.recovery_log import RECOVERING
 from replog.client import Admin
 from replog.cluster.processes import ProcessId, free_ports, last_lines, spawn_node, wait_until_gone
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
@@ -211,15 +212,25 @@ class LocalCluster:
     # ---- all nodes -----------------------------------------------------------------------------------------------------
 
     async def wait_until_ready(
-        self, timeout_s: float = READY_TIMEOUT_S, *, node_ids: Collection[int] | None = None
+        self,
+        timeout_s: float = READY_TIMEOUT_S,
+        *,
+        node_ids: Collection[int] | None = None,
+        on_recovery: Callable[[str], None] | None = None,
     ) -> None:
         """Returns when every broker, or each of `node_ids`, is registered and unfenced.
+
+        Args:
+            timeout_s: counted anew whenever a node has got on with the recovery of its logs.
+            node_ids: None: all.
+            on_recovery: told how far that is, in words.
 
         Raises:
             BrokerNotAvailableError: a process ended, or the time is over; holds the end of the node's log.
         """
         deadline = time.monotonic() + timeout_s
         wanted = set(self.nodes if node_ids is None else node_ids)
+        recovering = ""
         async with Admin(self.bootstrap_servers) as admin:
             while True:
                 for spec in self.nodes.values():
@@ -229,9 +240,22 @@ class LocalCluster:
                         )
                 if await self._is_ready(admin, wanted):
                     return
+                if (now_recovering := self._recovering(wanted)) != recovering:
+                    recovering, deadline = now_recovering, time.monotonic() + timeout_s
+                    if on_recovery is not None:
+                        on_recovery(recovering)
                 if time.monotonic() > deadline:
                     raise BrokerNotAvailableError(f"the cluster was not ready within {timeout_s:g} s; {self._logs()}")
                 await asyncio.sleep(0.05)
+
+    def _recovering(self, node_ids: set[int]) -> str:
+        """What the nodes say about the recovery of their logs; "" when they say nothing."""
+        told: list[str] = []
+        for node_id in sorted(node_ids):
+            _, found, rest = last_lines(self.nodes[node_id].log_file, 1).rpartition(RECOVERING)
+            if found:
+                told.append(f"node {node_id} {RECOVERING}{rest}")
+        return "; ".join(told)
 
     async def _is_ready(self, admin: Admin, wanted: set[int]) -> bool:
         try:

@@ -53,11 +53,10 @@ class IsrControl:
         """The record, None when it is so already, and the partition as it will be."""
         key = (change.topic_id, change.partition_id)
         partition = self._replication.partitions[key]
-        topic_name = self._replication.topics[change.topic_id].name
         record = partition_change(
             *key,
             partition,
-            self._replication.rules(topic_name, partition),
+            self._replication.rules(key, partition),
             target_isr=tuple(member.broker_id for member in change.new_isr),
             isr_is_proven=True,
             leader_recovery_state=change.leader_recovery_state,

@@ -137,12 +137,15 @@ class ClusterControl:
             BrokerIdNotRegisteredError, StaleBrokerEpochError: the sender is not a registered incarnation.
         """
         registration = self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
+        offline = [(replica.topic_id, replica.partition_id) for replica in request.offline_replicas]
+        changes = tuple(self._replication.changes_for_offline(request.broker_id, offline))
         session = self._heartbeats.touch(request.broker_id, request.broker_epoch, request.metadata_offset, now_ms)
         current = _state(registration)
         if current is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset is None:
             session.controlled_shutdown_offset = next_write_offset  # it began under another controller
-        target = self._next_state(current, request, session)
-        records = self._transition(registration, current, target)
+        # what both would change cannot be told twice in one batch, and the next heartbeat is near
+        target = current if changes else self._next_state(current, request, session)
+        records = changes or self._transition(registration, current, target)
         if target is BrokerState.CONTROLLED_SHUTDOWN and current is not target:
             session.controlled_shutdown_offset = next_write_offset + len(records)
         response = HeartbeatResponse(

@@ -37,14 +37,27 @@ class RegisterBrokerResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class OfflineReplica:
+    """A replica that its broker cannot use: its disk failed, or its bytes are wrong."""
+
+    topic_id: UUID
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """`metadata_offset`: end (exclusive) of what the broker has applied of the metadata log."""
+    """`metadata_offset`: end (exclusive) of what the broker has applied of the metadata log.
+
+    `offline_replicas`: all of them, in every heartbeat; Kafka names log directories instead (KIP-858), which our partition
+    records do not know.
+    """
 
     broker_id: int
     broker_epoch: int
     metadata_offset: int
     want_fence: bool = False
     want_shut_down: bool = False
+    offline_replicas: tuple[OfflineReplica, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

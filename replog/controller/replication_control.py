@@ -44,7 +44,8 @@ class TopicState:
 class ReplicationControl:
     """All topics and partitions, changed by `replay_*` only.
 
-    `reports` is not part of the replicated state: it is what brokers told this controller during its term.
+    `_reports` and `_offline` are not part of the replicated state: they are what brokers told this controller during its
+    term.
 
     Invariants:
         - `_memberships[b]` is exactly the partitions with b in ISR or ELR; a leader is always in its ISR;
@@ -63,6 +64,7 @@ class ReplicationControl:
         self._leaderless: TimelineHashSet[PartitionKey] = TimelineHashSet(registry)
         self._memberships: dict[int, TimelineHashSet[PartitionKey]] = {}
         self._reports: dict[PartitionKey, dict[int, ReplicaReport]] = {}
+        self._offline: dict[int, frozenset[PartitionKey]] = {}
 
     # ---- questions --------------------------------------------------------------------------------------------------
 
@@ -77,14 +79,16 @@ class ReplicationControl:
 
     def rules(
         self,
-        topic_name: str,
+        key: PartitionKey,
         partition: PartitionRegistration,
         is_acceptable: Callable[[int], bool] | None = None,
         pending: Sequence[ConfigRecord] = (),
     ) -> ElectionRules:
         """The rules for a partition; `pending` are configuration records of the same batch."""
+        topic_name = self.topics[key[0]].name
+        is_active = is_acceptable or self._brokers.is_active
         return ElectionRules(
-            is_acceptable=is_acceptable or self._brokers.is_active,
+            is_acceptable=lambda broker_id: is_active(broker_id) and key not in self._offline.get(broker_id, ()),
             min_isr=self._configs.min_isr(topic_name, len(partition.replicas), pending),
             unclean_allowed=self._configs.unclean_election_allowed(topic_name, pending),
         )
@@ -109,9 +113,34 @@ class ReplicationControl:
             change = partition_change(
                 *key,
                 partition,
-                self.rules(topic_name, partition, lambda other: other != broker_id and self._brokers.is_active(other)),
+                self.rules(key, partition, lambda other: other != broker_id and self._brokers.is_active(other)),
                 target_isr=tuple(member for member in partition.isr if member != broker_id),
                 restarted_uncleanly=(broker_id,) if restarted_uncleanly and not keeps_membership else (),
+            )
+            if change is not None:
+                yield change
+
+    def changes_for_offline(self, broker_id: int, offline: Sequence[PartitionKey]) -> Iterator[PartitionChangeRecord]:
+        """The broker tells which of its replicas it cannot use, all of them: they leave ISR and ELR, and lead nothing.
+
+        What such a replica held counts as lost until it proves otherwise: a failed disk may have dropped what it had
+        acknowledged, and damaged bytes are no better.
+
+        Args:
+            broker_id: who tells.
+            offline: the replicas.
+        """
+        self._offline[broker_id] = frozenset(offline)
+        for key in offline:
+            partition = self.partitions.get(key)
+            if partition is None or broker_id not in {*partition.isr, *partition.elr}:
+                continue
+            change = partition_change(
+                *key,
+                partition,
+                self.rules(key, partition),
+                target_isr=tuple(member for member in partition.isr if member != broker_id),
+                restarted_uncleanly=(broker_id,),
             )
             if change is not None:
                 yield change
@@ -133,7 +162,7 @@ class ReplicationControl:
             topic_name = self.topics[key[0]].name
             if "" not in names and topic_name not in names:
                 continue
-            change = partition_change(*key, partition, self.rules(topic_name, partition, pending=records))
+            change = partition_change(*key, partition, self.rules(key, partition, pending=records))
             if change is not None:
                 yield change
 
@@ -155,6 +184,7 @@ class ReplicationControl:
     def forget_reports(self) -> None:
         """Leadership is lost: the next active controller asks again."""
         self._reports.clear()
+        self._offline.clear()
 
     def _elections(
         self, keys: Iterable[PartitionKey], is_acceptable: Callable[[int], bool]
@@ -162,7 +192,7 @@ class ReplicationControl:
         for key in sorted(keys):
             partition = self.partitions[key]
             change = partition_change(
-                *key, partition, self.rules(self.topics[key[0]].name, partition, is_acceptable)
+                *key, partition, self.rules(key, partition, is_acceptable)
             ) or self._recovered_or_none(key, partition, is_acceptable)
             if change is not None:
                 yield change

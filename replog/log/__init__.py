@@ -4,23 +4,48 @@
 byte (kafka-reference 1 and 3); where the behaviour differs on purpose, the module says so.
 """
 
-from replog.log.config import LogConfig
+from replog.log.append_group import AppendInfo, AppendOutcome
+from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness, Throttle
+from replog.log.config import CleanupPolicy, LogConfig
+from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import FlushJob
 from replog.log.loader import RecoveryReport
 from replog.log.log import Log
-from replog.log.log_append import AppendInfo
-from replog.log.log_directory import LogDirectory
+from replog.log.log_directory import METADATA_TOPIC, LogDirectory
+from replog.log.log_manager import CreateJob, LogManager
+from replog.log.offset_checkpoints import CheckpointJob
 from replog.log.producer_state import ProducerStateManager
+from replog.log.read_job import ReadJob
+from replog.log.recovery_progress import RecoveryProgress
+from replog.log.write_back import WriteBackJob
 
 __all__ = [
+    "METADATA_TOPIC",
     "AppendInfo",
+    "AppendOutcome",
+    "CheckpointJob",
+    "CleanupPolicy",
+    "CompactionJob",
+    "CompactionSettings",
+    "CompactionStats",
+    "CreateJob",
+    "Dirtiness",
+    "DiskLimits",
+    "DiskSpace",
+    "DiskState",
     "EpochEndOffset",
     "FlushJob",
     "LeaderEpochCache",
     "Log",
     "LogConfig",
     "LogDirectory",
+    "LogManager",
     "ProducerStateManager",
+    "ReadJob",
+    "RecoveryProgress",
     "RecoveryReport",
+    "Throttle",
+    "WriteBackJob",
+    "is_disk_full",
 ]

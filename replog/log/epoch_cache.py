@@ -73,30 +73,34 @@ class LeaderEpochCache:
 
     def assign_all(self, starts: Sequence[tuple[int, int]]) -> None:
         """Like `assign` for several epochs, written once."""
+        before = self._epochs.copy(), self._starts.copy()
         changed = [self._assign(epoch, start_offset) for epoch, start_offset in starts]
         if any(changed):
-            self._write(self.entries)
+            self._write_or_restore(before)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Removes the epochs that began at or above `end_offset`."""
         if self._starts and self._starts[-1] >= end_offset:
+            before = self._epochs.copy(), self._starts.copy()
             self._keep(sum(start < end_offset for start in self._starts))
-            self._write(self.entries)
+            self._write_or_restore(before)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forgets what ended at or below `start_offset`; the epoch in force there now begins there."""
         dropped = bisect_right(self._starts, start_offset) - 1
         if dropped < 0 or (dropped == 0 and self._starts[0] == start_offset):
             return
+        before = self._epochs, self._starts
         self._epochs = self._epochs[dropped:]
         self._starts = [start_offset, *self._starts[dropped + 1 :]]
-        self._write(self.entries)
+        self._write_or_restore(before)
 
     def clear(self) -> None:
         """Forgets everything: the log was emptied."""
         if self._epochs:
+            before = self._epochs.copy(), self._starts.copy()
             self._keep(0)
-            self._write([])
+            self._write_or_restore(before)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset | None:
         """Where `epoch` ended in a log that ends at `log_end_offset`; None when this log cannot know."""
@@ -126,6 +130,14 @@ class LeaderEpochCache:
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         return True
+
+    def _write_or_restore(self, before: tuple[list[int], list[int]]) -> None:
+        """What could not be written has not happened: a full disk must leave memory as the file is."""
+        try:
+            self._write(self.entries)
+        except BaseException:
+            self._epochs, self._starts = before
+            raise
 
     def _keep(self, count: int) -> None:
         del self._epochs[count:]

@@ -54,12 +54,9 @@ def parse_partition_dir_name(name: str) -> tuple[str, int] | None:
     return match[1], int(match[2])
 
 
-def deleted_dir_name(name: str) -> str:
-    """`<topic>-<partition>.<32 hex>-delete`, cut so that it stays within 255 bytes.
-
-    The hex digits are zeros: the directory lives for the moment of its removal, and the next start sweeps it.
-    """
-    tail = f".{0:032x}{DELETE_DIR_SUFFIX}"
+def deleted_dir_name(name: str, unique_id: UUID) -> str:
+    """`<topic>-<partition>.<32 hex>-delete`, cut so that it stays within 255 bytes."""
+    tail = f".{unique_id.hex}{DELETE_DIR_SUFFIX}"
     return name[: _NAME_BYTES_MAX - len(tail)] + tail
 
 

@@ -9,67 +9,72 @@ The log refuses every later append from the moment the job fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from replog_checkpoints import File, FileSystem
 
 
 class FileCloser:
-    """Closes files, but never beside a flush that may be syncing them in another thread."""
+    """Closes files, but never under a job that uses them in another thread.
 
-    __slots__ = ("_in_flight", "_waiting")
+    Invariants:
+        - a file that a job holds stays open until the last job that holds it has let go;
+        - no call but these closes a file of a log.
+    """
+
+    __slots__ = ("_holds", "_waiting")
 
     def __init__(self) -> None:
-        self._in_flight = 0
-        self._waiting: list[File] = []
+        self._holds: dict[File, int] = {}
+        self._waiting: set[File] = set()
 
     def close(self, file: File) -> None:
-        """Closes `file` now, or once no flush is in flight."""
-        if self._in_flight:
-            self._waiting.append(file)
+        """Closes `file` now, or once no job holds it."""
+        if file in self._holds:
+            self._waiting.add(file)
         else:
             file.close()
 
-    def flush_started(self) -> None:
-        """A job was handed out."""
-        self._in_flight += 1
+    def hold(self, files: Iterable[File]) -> None:
+        """A job with these files was handed out."""
+        for file in files:
+            self._holds[file] = self._holds.get(file, 0) + 1
 
-    def flush_ended(self) -> None:
-        """A job's result was taken."""
-        self._in_flight = max(0, self._in_flight - 1)
-        if not self._in_flight:
-            self.close_waiting()
-
-    def close_waiting(self) -> None:
-        """Closes what is left, or leaves it to the end of the flush that is in flight (a log deleted meanwhile)."""
-        if self._in_flight:
-            return
-        waiting, self._waiting = self._waiting, []
-        for file in waiting:
-            file.close()
+    def let_go(self, files: Iterable[File]) -> None:
+        """That job's result was taken, or will never be."""
+        for file in files:
+            left = self._holds.pop(file) - 1
+            if left:
+                self._holds[file] = left
+            elif file in self._waiting:
+                self._waiting.remove(file)
+                file.close()
 
 
 class FlushJob:
     """Everything that must reach stable storage for `end_offset` to count.
 
     Attributes:
+        files: what it syncs; they stay open until the job is completed.
         end_offset: log end offset when the job was prepared, exclusive.
         generation: of the log when it was prepared; a truncation in between makes the result worthless.
         beside: those of the files that belong to this flush alone (indexes, snapshots) and are closed after it.
         directory_changes: count of changes of names in the directory that the job covers.
+        window_end: end of the dirty window that the job covers.
         finished: `run` returned without an error.
     """
 
     __slots__ = (
         "_directory",
-        "_files",
         "_fs",
         "_on_error",
         "beside",
         "directory_changes",
         "end_offset",
+        "files",
         "finished",
         "generation",
+        "window_end",
     )
 
     def __init__(
@@ -82,16 +87,18 @@ class FlushJob:
         generation: int,
         beside: tuple[File, ...],
         directory_changes: int,
+        window_end: int,
         on_error: Callable[[OSError], None],
     ) -> None:
         self._fs = fs
-        self._files = files
+        self.files = files
         self._directory = directory
         self._on_error = on_error
         self.end_offset = end_offset
         self.generation = generation
         self.beside = beside
         self.directory_changes = directory_changes
+        self.window_end = window_end
         self.finished = False
 
     def run(self) -> None:
@@ -101,7 +108,7 @@ class FlushJob:
             OSError: what is on disk is unknown; the log directory must go offline.  Never run it again.
         """
         try:
-            for file in self._files:
+            for file in self.files:
                 file.sync()
             if self._directory is not None:
                 self._fs.sync_dir(self._directory)

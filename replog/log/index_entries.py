@@ -1,7 +1,7 @@
-"""Fixed-size index entries, in memory or on disk, behind one small interface.
+"""Fixed-size index entries, in memory or mapped from a file, behind one small interface.
 
 Why two: the active segment's indexes grow and live in memory; those of sealed segments never change, may be many, and
-are searched where they lie, a few preads per look-up, so that a thousand idle segments cost no memory.
+are searched where they lie, so that a thousand idle segments cost no memory.
 """
 
 from __future__ import annotations
@@ -10,64 +10,54 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from replog_checkpoints import File
+from replog_checkpoints import Buffer
 
 MAX_TARGET: Final = 2**63 - 1
 
 
 class Entries(Protocol):
-    """Entries of one width, addressed by number."""
+    """Entries of one width, one after the other."""
+
+    @property
+    def data(self) -> Buffer:
+        """The bytes of at least `count` entries; entry `n` starts at `n` times the width."""
+        ...
 
     @property
     def count(self) -> int: ...
-
-    def read(self, number: int) -> bytes | bytearray:
-        """The bytes of entry `number`, 0 to count - 1."""
-        ...
 
 
 class MemoryEntries:
     """Entries of the active segment; their bytes are the bytes of the file to be."""
 
-    __slots__ = ("_data", "_width")
+    __slots__ = ("_width", "data")
 
-    def __init__(self, width: int, data: bytes = b"") -> None:
+    def __init__(self, width: int, data: bytes | bytearray = b"") -> None:
         self._width = width
-        self._data = bytearray(data)
+        self.data = bytearray(data)
 
     @property
     def count(self) -> int:
-        return len(self._data) // self._width
-
-    def read(self, number: int) -> bytearray:
-        return self._data[number * self._width : (number + 1) * self._width]
+        return len(self.data) // self._width
 
     def append(self, entry: bytes) -> None:
-        self._data += entry
+        self.data += entry
 
     def truncate(self, count: int) -> None:
-        del self._data[count * self._width :]
+        del self.data[count * self._width :]
 
     def to_bytes(self) -> bytes:
-        return bytes(self._data)
+        return bytes(self.data)
 
 
-class FileEntries:
-    """Entries of a sealed segment, read from its file."""
+class MappedEntries:
+    """Entries of a sealed segment, in its file."""
 
-    __slots__ = ("_count", "_file", "_width")
+    __slots__ = ("count", "data")
 
-    def __init__(self, width: int, file: File) -> None:
-        self._width = width
-        self._file = file
-        self._count = file.size() // width
-
-    @property
-    def count(self) -> int:
-        return self._count
-
-    def read(self, number: int) -> bytes:
-        return self._file.pread(self._width, number * self._width)
+    def __init__(self, width: int, data: memoryview) -> None:
+        self.data = data
+        self.count = len(data) // width
 
 
 def floor_entry(count: int, target: int, key: Callable[[int], int]) -> int:
@@ -79,3 +69,14 @@ def floor_entry(count: int, target: int, key: Callable[[int], int]) -> int:
         key: entry number -> key; keys must not fall (a file with garbage gives some entry, which callers verify).
     """
     return bisect_right(range(count), target, key=key) - 1
+
+
+def without_trailing_zeros(data: bytes, width: int) -> bytes:
+    """The entries before the zeros that Kafka's preallocated files end with after a kill; no entry is all zeros.
+
+    A time index may begin with one (timestamp 0, offset 0): leaving it out loses nothing that a search could find.
+    """
+    if len(data) % width or not data.endswith(bytes(width)):
+        return data
+    length = len(data.rstrip(b"\0"))
+    return data[: -(-length // width) * width]

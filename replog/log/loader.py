@@ -20,30 +20,45 @@ one with the recovery point on is read and checked::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptIndexError, CorruptRecordError, StorageError
+from replog.log.compaction.swap import complete_swaps
 from replog.log.config import LogConfig
+from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
-    SWAP_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     file_path,
     parse_file_name,
 )
 from replog.log.flush import FileCloser
-from replog.log.producer_files import rebuild_producers, remove_snapshots, remove_stray_snapshots
+from replog.log.offset_index import OFFSET_ENTRY_BYTES
+from replog.log.plausibility import epochs_fit, lost_segments, promised_end_offset
+from replog.log.producer_files import (
+    deepen_producers,
+    forget_as_snapshot,
+    producers_before,
+    rebuild_producers,
+    remove_snapshots,
+    remove_stray_snapshots,
+)
 from replog.log.producer_state import ProducerStateManager
 from replog.log.segment import OFFSET_MAX, RELATIVE_OFFSET_MAX, LogSegment
+from replog.log.segment_files import TEMPORARY_SUFFIX
 from replog.log.segment_list import SegmentList
-from replog.log.segment_scan import scan_batches, scan_headers
-from replog.records import BatchHeader
+from replog.log.segment_recovery import ScanProgress, SegmentScanner
+from replog.log.segment_scan import scan_headers
+from replog.log.time_index import TIME_ENTRY_BYTES
+from replog.records import SegmentScan
 from replog_checkpoints import FileSystem
 
 _CHECKPOINT_DELETED: Final = ".checkpoint.deleted"
@@ -97,6 +112,9 @@ class LogLoader:
         log_start_offset: as checkpointed; 0 when not.
         clean: the last stop was clean.
         now_ms: wall time.
+        scan_from: after an unclean stop, segments from the one with this offset on are checked byte by byte; None: from
+            the one with the recovery point.  Higher only where nothing is going to be written.
+        on_progress: told about every MiB or so that was checked.
     """
 
     fs: FileSystem
@@ -106,33 +124,47 @@ class LogLoader:
     log_start_offset: int
     clean: bool
     now_ms: int
+    scan_from: int | None = None
+    on_progress: Callable[[ScanProgress], None] | None = None
     report: RecoveryReport = field(init=False)
     _closer: FileCloser = field(init=False, default_factory=FileCloser)
     _epochs: LeaderEpochCache = field(init=False)
     _epochs_on_disk: list[tuple[int, int]] | None = field(init=False, default=None)
     _directory_changed: bool = field(init=False, default=False)
+    _names: set[str] = field(init=False, default_factory=set)
+    _scanner: SegmentScanner = field(init=False)
+    _scanned_segment: LogSegment | None = field(init=False, default=None)
+    _scanned_number: int = field(init=False, default=-1)
+    _bytes_total: int = field(init=False, default=0)
+    _producers: ProducerStateManager = field(init=False, default_factory=ProducerStateManager)
+    _producers_at: int | None = field(init=False, default=None)  # offset up to which they are known
 
     def load(self) -> LoadedLog:
         """Does it all; when it returns, what was cut or deleted is so durably.
 
         Raises:
             CorruptRecordError: flushed bytes are damaged or gone; nothing was changed.
-            StorageError: the directory needs Kafka to finish an interrupted compaction.
             OSError: the disk failed.
         """
         self.report = RecoveryReport(self.clean)
+        self._scanner = SegmentScanner(self.now_ms, self._count_bytes)
+        complete_swaps(self.fs, self.directory)
         names = self.fs.list_dir(self.directory)
-        self._refuse_swaps(names)
+        self._names = set(names)
         segments = self._find_segments(names)
         created = not segments
+        self._refuse_lost_segments(names, segments)
         self._read_epochs()
         log_end_offset = self._recover(segments) if segments else self._check_empty()
+        if segments and log_end_offset < self.log_start_offset:
+            self._refuse_log_start(segments, log_end_offset)
         self._sweep(names)
         if segments and log_end_offset < self.log_start_offset:
             self._remove_from(segments, 0)
             self._epochs.clear()
         if not segments:
             log_end_offset = self.log_start_offset
+            remove_snapshots(self.fs, self.directory, above=-1)  # of a log that was being emptied
             segments.append(LogSegment.create(self.fs, self.directory, log_end_offset, self.config, self.now_ms))
             self._directory_changed = True
         return self._finish(SegmentList(segments, self._closer), log_end_offset, created)
@@ -146,66 +178,74 @@ class LogLoader:
             self.fs.sync_dir(self.directory)
         if self._epochs.entries != self._epochs_on_disk:
             self._write_epochs(self._epochs.entries)
-        producers = ProducerStateManager()
         remove_stray_snapshots(self.fs, self.directory, segments)
-        rebuild_producers(
-            self.fs,
-            self.directory,
-            producers,
-            segments,
-            self.config,
-            self.now_ms,
-            flushed_offset=OFFSET_MAX,
-        )
+        if self._producers_at == log_end_offset:
+            forget_as_snapshot(self.fs, self.directory, self._producers)
+            deepen_producers(self._producers, segments, self.config.producer_tail_bytes)
+        else:
+            rebuild_producers(
+                self.fs,
+                self.directory,
+                self._producers,
+                segments,
+                self.config,
+                self.now_ms,
+                flushed_offset=OFFSET_MAX,
+            )
+        recovery_point = self._recovery_point_after(segments, log_start_offset, log_end_offset)
         segments.release_all()
-        recovery_point = max(min(self.recovery_point, log_end_offset), segments.active.base_offset)
         return LoadedLog(
             segments=segments,
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
-            recovery_point=log_end_offset if self.clean else recovery_point,
+            recovery_point=recovery_point,
             epochs=LeaderEpochCache(self._epochs.entries, self._write_epochs),
-            producers=producers,
+            producers=self._producers,
             closer=self._closer,
             report=self.report,
             created=created,
         )
 
-    # Files
+    def _recovery_point_after(self, segments: SegmentList, log_start_offset: int, log_end_offset: int) -> int:
+        """How far the log is flushed.  Not below its start, or the next checkpoint would have to lower that again."""
+        if self.clean:
+            return log_end_offset
+        recovery_point = max(min(self.recovery_point, log_end_offset), segments.active.base_offset)
+        if recovery_point >= log_start_offset:
+            return recovery_point
+        segments.active.file.sync()
+        self.fs.sync_dir(self.directory)
+        return log_end_offset
 
-    def _refuse_swaps(self, names: list[str]) -> None:
-        swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
-        if swaps:
-            raise StorageError(
-                f"{self.directory} holds {swaps[0]}, half of a compaction that Kafka did not finish. "
-                "Nothing was changed: start Kafka on it once so that it completes the swap, then stop it"
-            )
+    # Files
 
     def _find_segments(self, names: list[str]) -> list[LogSegment]:
         found = (parse_file_name(name) for name in names)
         offsets = sorted(parsed[0] for parsed in found if parsed is not None and parsed[1] == LOG_SUFFIX)
-        return [
-            LogSegment(
-                self.fs,
-                self.directory,
-                offset,
-                self.fs.size(file_path(self.directory, offset, LOG_SUFFIX)),
-                self.now_ms,
-            )
-            for offset in offsets
-        ]
+        segments: list[LogSegment] = []
+        for offset in offsets:
+            size_bytes = self.fs.size(file_path(self.directory, offset, LOG_SUFFIX))
+            segments.append(LogSegment(self.fs, self.directory, offset, size_bytes, self.now_ms))
+            segments[-1].has_transactions = f"{offset:020d}{TRANSACTION_INDEX_SUFFIX}" in self._names
+        return segments
 
     def _sweep(self, names: list[str]) -> None:
-        """Deletes what an interrupted deletion or compaction left, and indexes without a log."""
+        """Deletes what an interrupted deletion or compaction left, and indexes without a log.
+
+        The indexes first: beside a `.log.deleted` they are known not to be the rest of a lost segment.
+        """
         present = set(names)
-        for name in names:
+        for name in sorted(names, key=lambda name: name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX))):
             parsed = parse_file_name(name)
             leftover = name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)) and not name.endswith(_CHECKPOINT_DELETED)
+            if name.endswith(TEMPORARY_SUFFIX):  # an index that was being replaced
+                leftover = parse_file_name(name.removesuffix(TEMPORARY_SUFFIX)) is not None
             orphan = (
                 parsed is not None and parsed[1] in SEGMENT_SUFFIXES and f"{parsed[0]:020d}{LOG_SUFFIX}" not in present
             )
             if leftover or orphan:
-                self.fs.remove(f"{self.directory}/{name}")
+                with contextlib.suppress(FileNotFoundError):  # an index that recovery has replaced since
+                    self.fs.remove(f"{self.directory}/{name}")
                 self._directory_changed = True
 
     def _remove_from(self, segments: list[LogSegment], number: int) -> None:
@@ -216,6 +256,19 @@ class LogLoader:
             segment.remove(self._closer)
         del segments[number:]
         self.fs.sync_dir(self.directory)
+
+    def _refuse_lost_segments(self, names: list[str], segments: list[LogSegment]) -> None:
+        lost = lost_segments(names, segments, self.log_start_offset)
+        missing = [offset for offset in lost if offset < self.recovery_point]
+        if missing:
+            path = file_path(self.directory, missing[0], LOG_SUFFIX)
+            raise self._lost(path, 0, missing[0], "the file is gone, its indexes are here")
+
+    def _refuse_log_start(self, segments: list[LogSegment], log_end_offset: int) -> None:
+        """Emptying a log lowers its recovery point to 0 first, and no other step checkpoints a start above the end."""
+        if self.recovery_point > 0:
+            reason = f"the checkpointed log start {self.log_start_offset} lies above it, which cannot be"
+            raise self._lost(segments[-1].path, segments[-1].size_bytes, log_end_offset, reason)
 
     # Leader epochs
 
@@ -230,7 +283,12 @@ class LogLoader:
         self._epochs = LeaderEpochCache(self._epochs_on_disk or [], lambda _: None)
 
     def _write_epochs(self, entries: Sequence[tuple[int, int]]) -> None:
-        checkpoints.write_leader_epochs(self.fs, self._epoch_path(), entries)
+        try:
+            checkpoints.write_leader_epochs(self.fs, self._epoch_path(), entries)
+        except OSError as error:
+            if is_disk_full(error):  # the old file is still there, and nothing follows that needs the new one
+                raise disk_full("the leader-epoch checkpoint cannot be written", self.directory, error) from error
+            raise
 
     def _epoch_path(self) -> str:
         return f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
@@ -254,18 +312,32 @@ class LogLoader:
 
     def _recover(self, segments: list[LogSegment]) -> int:
         """Checks what must be checked, leaves the last segment active; returns the log end offset."""
-        first_scanned = len(segments) if self.clean else _number_for(segments, self.recovery_point)
+        scan_from = self.recovery_point if self.scan_from is None else self.scan_from
+        first_scanned = len(segments) if self.clean else _number_for(segments, scan_from)
         if first_scanned < len(segments):  # what the log says there replaces what the checkpoint says
             self._epochs.truncate_from_end(segments[first_scanned].base_offset)
+        self._bytes_total = sum(segment.size_bytes for segment in segments[first_scanned:])
+        self._doubt_epochs(segments, first_scanned)
         end_offset, number = segments[0].base_offset, 0
         while number < len(segments):
             segment, is_last = segments[number], number == len(segments) - 1
             end_offset = max(end_offset, segment.base_offset)
-            trusted_end = self._trusted_end(segment, is_last=is_last) if number < first_scanned else None
+            next_base_offset = OFFSET_MAX if is_last else segments[number + 1].base_offset
+            promised = base_offset = segment.base_offset
+            if number < first_scanned and not is_last:
+                promised = promised_end_offset(self.fs, self.directory, base_offset, next_base_offset)
+            trusted_end = None
+            if number < first_scanned and self._ends_at(segment, promised, next_base_offset, is_last=is_last):
+                trusted_end = self._trusted_end(segment, is_last=is_last)
             if trusted_end is not None:
                 end_offset = trusted_end
             else:
-                end_offset, damaged = self._scan(segment, end_offset)
+                if number < first_scanned:
+                    self._bytes_total += segment.size_bytes
+                end_offset, damaged = self._scan(segments, number, end_offset)
+                if end_offset < promised and self._is_flushed(end_offset):
+                    reason = f"its indexes know of offset {promised - 1}, the segment ends here"
+                    raise self._lost(segment.path, segment.size_bytes, end_offset, reason)
                 if damaged or self._is_hole(segments, number, end_offset):
                     self._cut(segments, number, end_offset)
                 elif not is_last:
@@ -275,6 +347,35 @@ class LogLoader:
             raise self._lost(segments[-1].path, segments[-1].size_bytes, end_offset, "the log ends here")
         return end_offset
 
+    def _doubt_epochs(self, segments: list[LogSegment], first_scanned: int) -> None:
+        """A checkpoint that contradicts the batches is made again from the log."""
+        if self.report.epochs_rebuilt or first_scanned == 0:
+            return
+        trusted = segments[:first_scanned]
+        last = trusted[-1]
+        end_offset = segments[first_scanned].base_offset if first_scanned < len(segments) else None
+        try:
+            end_offset = last.end_offset() if end_offset is None else end_offset
+            fits = epochs_fit(self._epochs.entries, trusted, self.log_start_offset, end_offset)
+        except CorruptRecordError:
+            fits = False
+        for segment in trusted:
+            segment.release(self._closer)
+        if not fits:
+            self.report.epochs_rebuilt = True
+            self._epochs.clear()
+
+    def _ends_at(self, segment: LogSegment, promised: int, next_base_offset: int, *, is_last: bool) -> bool:
+        """Whether a sealed segment reaches what its indexes promise, and not into the next one."""
+        if is_last:
+            return True
+        try:
+            return promised <= segment.end_offset() <= next_base_offset
+        except CorruptRecordError:
+            return False
+        finally:
+            segment.release(self._closer)
+
     def _trusted_end(self, segment: LogSegment, *, is_last: bool) -> int | None:
         """End offset of a segment that need not be scanned (its base offset when it is sealed); None: scan it."""
         if is_last:
@@ -282,7 +383,7 @@ class LogLoader:
                 end_offset = segment.load_indexes(self.config)
             except (CorruptIndexError, CorruptRecordError):
                 return None
-        elif segment.has_usable_indexes():
+        elif segment.has_usable_indexes(self._names):
             end_offset = segment.base_offset
         else:
             return None
@@ -292,32 +393,60 @@ class LogLoader:
             segment.release(self._closer)
         return end_offset
 
-    def _scan(self, segment: LogSegment, expected_offset: int) -> tuple[int, bool]:
-        """Reads a whole segment and rebuilds its indexes in memory.
+    def _scan(self, segments: list[LogSegment], number: int, expected_offset: int) -> tuple[int, bool]:
+        """Reads a whole segment: its indexes, its epochs and the producers at its end are made anew.
 
         Returns:
             The offset after its last good batch, and whether something else stands behind that batch.
         """
-        size_bytes, segment.size_bytes = segment.size_bytes, 0
-        segment.start_indexes(self.config)
+        segment = segments[number]
+        size_bytes = segment.size_bytes
+        producers = self._producers_before(segments, number)
         self.report.segments_scanned += 1
-        damage: CorruptRecordError | None = None
-        epoch = -1
-        try:
-            for position, header, _ in scan_batches(segment.file, 0, size_bytes):
-                _check_order(segment, position, header, expected_offset, epoch)
-                segment.note_batch(header.size_bytes, header.last_offset, header.max_timestamp)
-                epoch = header.partition_leader_epoch
-                self._note_epoch(epoch, header.base_offset)
-                expected_offset = header.next_offset
-        except CorruptRecordError as error:
-            damage = error
-        self.report.bytes_scanned += segment.size_bytes
-        if damage is not None:
-            if self._is_flushed(expected_offset):
-                raise self._lost(segment.path, segment.size_bytes, expected_offset, damage.reason) from damage
-            self.report.bytes_cut += size_bytes - segment.size_bytes
-        return expected_offset, damage is not None
+        self._scanned_segment = segment
+        found = self._scanner.scan(segment.file, size_bytes, self._new_scan(segment, expected_offset), producers)
+        scan = found.scan
+        if found.is_overflow:
+            raise _too_wide(segment, scan)
+        if found.damage is not None:
+            if self._is_flushed(scan.next_offset):
+                raise self._lost(segment.path, scan.size_bytes, scan.next_offset, found.damage)
+            self.report.bytes_cut += size_bytes - scan.size_bytes
+        segment.take_scan(scan, self.config)
+        for transaction in found.aborted:
+            segment.note_aborted(transaction)
+        for epoch, start_offset in scan.epoch_starts:
+            self._note_epoch(epoch, start_offset)
+        self._producers_at = scan.next_offset
+        return scan.next_offset, found.damage is not None
+
+    def _new_scan(self, segment: LogSegment, expected_offset: int) -> SegmentScan:
+        return SegmentScan(
+            segment.base_offset,
+            expected_offset,
+            -1,
+            min(segment.base_offset + RELATIVE_OFFSET_MAX, OFFSET_MAX - 1),
+            self.config.index_interval_bytes,
+            self.config.segment_index_bytes // OFFSET_ENTRY_BYTES,
+            self.config.segment_index_bytes // TIME_ENTRY_BYTES - 1,
+        )
+
+    def _producers_before(self, segments: list[LogSegment], number: int) -> ProducerStateManager:
+        """The producers where a segment begins: those at the end of the one scanned before it, or from a snapshot."""
+        if self._producers_at is None or self._producers_at > segments[number].base_offset or not self._is_next(number):
+            self._producers = producers_before(self.fs, self.directory, segments, number, self.now_ms)
+        self._scanned_number = number
+        return self._producers
+
+    def _is_next(self, number: int) -> bool:
+        return number == self._scanned_number + 1
+
+    def _count_bytes(self, count: int) -> None:
+        self.report.bytes_scanned += count
+        if self.on_progress is not None:
+            total = max(self._bytes_total, self.report.bytes_scanned)
+            base_offset = self._scanned_segment.base_offset if self._scanned_segment is not None else 0
+            self.on_progress(ScanProgress(self.report.bytes_scanned, total, base_offset))
 
     def _is_hole(self, segments: list[LogSegment], number: int, end_offset: int) -> bool:
         """Whether a power cut took the end of this segment, at the border of a batch, but not the next segment.
@@ -368,19 +497,9 @@ def _number_for(segments: list[LogSegment], offset: int) -> int:
     return max(0, sum(segment.base_offset <= offset for segment in segments) - 1)
 
 
-def _check_order(
-    segment: LogSegment, position: int, header: BatchHeader, expected_offset: int, previous_epoch: int
-) -> None:
-    """Offset and epoch are outside the checksum: a batch that was written here before the file was cut has a valid one.
-
-    Raises:
-        CorruptRecordError: this batch cannot follow the one before it.
-    """
-    epoch = header.partition_leader_epoch
-    if header.base_offset < expected_offset or header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-        reason = f"offsets {header.base_offset} to {header.last_offset} cannot follow offset {expected_offset - 1}"
-    elif 0 <= epoch < previous_epoch:
-        reason = f"leader epoch {epoch} cannot follow epoch {previous_epoch}"
-    else:
-        return
-    raise CorruptRecordError(segment.path, position, reason)
+def _too_wide(segment: LogSegment, scan: SegmentScan) -> StorageError:
+    return StorageError(
+        f"{segment.path} at byte {scan.size_bytes}: offset {scan.next_offset} is more than {RELATIVE_OFFSET_MAX} above "
+        "the segment's first one, which no index can express; old versions of Kafka wrote such segments. Nothing was "
+        "changed: start Kafka 4.1 on it once, which splits them, then stop it"
+    )

@@ -12,27 +12,37 @@ segment, its epoch is in the cache (written before the batch), and its producer 
 | truncation: recovery point lowered, log not cut | the old tail, valid: the leader is asked again where to cut           |
 | truncation: some segments deleted             | a shorter log without a hole: they are deleted from the end, one by one |
 
-Not thread-safe: one owner, the event loop.  Only `FlushJob.run` may run in another thread.
+Not thread-safe: one owner, the event loop.  Only the `run` of its jobs may run in another thread.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from replog.errors import OffsetOutOfRangeError, StorageError
+from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeError, ReadOnlyLogError, StorageError
 from replog.log.config import LogConfig
-from replog.log.file_names import deleted_dir_name, stray_dir_name
+from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
+from replog.log.disk_space import disk_full, is_disk_full
+from replog.log.file_names import stray_dir_name
 from replog.log.loader import LogLoader
 from replog.log.log_append import LogAppending
+from replog.log.log_compaction import LogCompaction
+from replog.log.log_reading import LogReading
 from replog.log.log_truncation import LogTruncation
+from replog.log.log_write_back import LogWriteBack
 from replog.log.producer_files import remove_snapshot
+from replog.log.promises import Promises, read_promises
+from replog.log.read_only_view import ReadOnlyView
 from replog.log.retention import segments_to_delete
+from replog.log.segment import OFFSET_MAX, LogSegment
+from replog.log.segment_recovery import ScanProgress
 from replog_checkpoints import FileSystem, make_durable_dirs, parent_of
 
 
-class Log(LogAppending, LogTruncation):
+class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
     """One partition replica's log.  Made by `Log.open`.
 
     Invariants:
@@ -55,6 +65,8 @@ class Log(LogAppending, LogTruncation):
         clean: bool,
         now_ms: int,
         checkpoint: Callable[[], None] | None = None,
+        admission: Callable[[int], None] | None = None,
+        on_progress: Callable[[ScanProgress], None] | None = None,
     ) -> Log:
         """Opens the log in `directory`, creating it when it is not there; recovers what a crash left.
 
@@ -69,61 +81,79 @@ class Log(LogAppending, LogTruncation):
             now_ms: wall time.
             checkpoint: makes `recovery_point` and `log_start_offset` of this log durable before it returns; called when
                 a truncation has lowered them.  None: the caller does not keep a recovery point (it passes 0 to `open`).
+            admission: asked with the number of bytes before each append; raises `DiskFullError`.
+            on_progress: told about every MiB or so that recovery has checked, in the thread of the caller.
 
         Raises:
             CorruptRecordError: bytes below the recovery point are damaged or gone; nothing was changed.
-            StorageError: the disk failed, or the directory needs Kafka to finish a compaction.
+            DiskFullError: recovery or creation needs room that the disk does not have; the same may work later.
+            StorageError: the disk failed.
         """
         try:
             make_durable_dirs(fs, directory)
+            if not clean:  # a killed process may have made it and never synced its name
+                fs.sync_dir(parent_of(directory))
             loader = LogLoader(fs, directory, config, recovery_point, log_start_offset, clean, now_ms)
-            return cls(fs, directory, config, topic_partition, loader.load(), checkpoint, now_ms)
+            loader.on_progress = on_progress
+            return cls(fs, directory, config, topic_partition, loader.load(), checkpoint, now_ms, admission)
         except OSError as error:
+            if is_disk_full(error):
+                raise disk_full("the log cannot be opened", directory, error) from error
             raise StorageError(f"{directory} cannot be opened: {error}. Check the disk, then start again") from error
 
-    def read(self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool) -> bytes:
-        """Whole batches from the one that holds `offset` (its first records may lie below).
+    @classmethod
+    def open_read_only(
+        cls,
+        fs: FileSystem,
+        directory: str,
+        config: LogConfig | None = None,
+        *,
+        now_ms: int,
+        promises: Promises | None = None,
+        verify_all: bool = False,
+        on_progress: Callable[[ScanProgress], None] | None = None,
+    ) -> Log:
+        """Opens a log that we or Kafka wrote, running or not, without a lock and without changing a byte on disk.
+
+        What a crash left is recovered in memory: a torn tail is not seen, missing indexes are made again (about half a
+        percent of the log bytes), a `.swap` counts as what it replaces.  A writer in another process may go on; what it
+        appends is not seen.  Whatever would change the log raises `ReadOnlyLogError`.
 
         Args:
-            offset: where to begin.
-            max_bytes: limit of the answer.
-            end_offset: exclusive ceiling: no batch that ends above it is returned.
-            min_one_batch: return a first batch larger than `max_bytes` whole.
-
-        Returns:
-            Batches of one segment; b"" when nothing is there.
+            fs: the disk.
+            directory: of one replica, such as `data/flights-3`.
+            config: settings; None: Kafka's defaults.
+            now_ms: wall time.
+            promises: what the directory above says about this log; None: look there.
+            verify_all: check every batch, not only the last segment's and what lies above a known recovery point.
+            on_progress: as for `open`.
 
         Raises:
-            OffsetOutOfRangeError: below the log start or above the log end.
-            CorruptRecordError: the file does not hold batches where it should.
+            CorruptRecordError: bytes below the recovery point are damaged or gone.
+            StorageError: there is no such directory, or the disk failed.
         """
-        if not self._log_start_offset <= offset <= self._log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"{self._topic_partition} has offsets {self._log_start_offset} to {self._log_end_offset}, "
-                f"{offset} was asked for",
-                self._log_start_offset,
-                self._log_end_offset,
+        config = config or LogConfig()
+        name = PurePosixPath(directory).name
+        try:
+            if promises is None:
+                promises = read_promises(fs, directory)
+            view = ReadOnlyView(fs, directory)
+            loader = LogLoader(
+                view,
+                directory,
+                config,
+                promises.recovery_point,
+                promises.log_start_offset,
+                promises.clean and not verify_all,
+                now_ms,
+                scan_from=0 if verify_all else None if promises.recovery_point else OFFSET_MAX,
+                on_progress=on_progress,
             )
-        ceiling = min(end_offset, self._log_end_offset)
-        if offset >= ceiling:
-            return b""
-        return self._reader.read(
-            offset,
-            max_bytes=max_bytes,
-            ceiling=ceiling,
-            log_end_offset=self._log_end_offset,
-            flushed_offset=self._recovery_point,
-            min_one_batch=min_one_batch,
-        )
-
-    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record below `end_offset` with at least this timestamp; None: there is none."""
-        return self._reader.offset_for_timestamp(
-            timestamp_ms,
-            start_offset=self._log_start_offset,
-            end_offset=min(end_offset, self._log_end_offset),
-            flushed_offset=self._recovery_point,
-        )
+            log = cls(view, directory, config, name, loader.load(), None, now_ms)
+        except OSError as error:
+            raise StorageError(f"{directory} cannot be read: {error}. Check the path and the disk") from error
+        log._unavailable = ReadOnlyLogError(f"{directory} was opened for reading only")
+        return log
 
     def set_log_start_offset(self, offset: int) -> None:
         """Moves the log start up: what is below may be deleted.  Lower offsets are ignored.
@@ -147,7 +177,7 @@ class Log(LogAppending, LogTruncation):
         """Deletes the oldest segments that retention or the log start makes superfluous.
 
         Never the active segment, never one that reaches above the high watermark.  One by one, each durably: a crash
-        leaves a later start, never a hole.
+        leaves a later start, never a hole.  Their files are renamed only: see `remove_deleted_files`.
 
         Returns:
             How many.
@@ -160,22 +190,89 @@ class Log(LogAppending, LogTruncation):
         try:
             for _ in range(count):
                 base_offset = self._segments[0].base_offset
-                self._segments.remove_first()
+                self._deleted.add(self._segments.replace(0, 1, ()), now_ms + self._config.file_delete_delay_ms)
                 remove_snapshot(self._fs, self._directory, base_offset)
                 self._fs.sync_dir(self._directory)
-            self._epochs.truncate_from_start(self._segments[0].base_offset)
+            with contextlib.suppress(DiskFullError):  # deleting makes room; more epochs than segments do no harm
+                self._epochs.truncate_from_start(self._segments[0].base_offset)
         except OSError as error:
             self._fail("deleting old segments failed", error)
+        self.mend_indexes()
         return count
 
+    def mend_indexes(self) -> int:
+        """Puts an index on disk that a look-up found missing or wrong and made again in memory, one segment a call.
+
+        Returns:
+            How many segments.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._check_available()
+        for number in range(self._segments.number_for(self._recovery_point)):
+            segment = self._segments[number]
+            if segment.needs_rewrite:
+                return self._mend(segment)
+        return 0
+
+    def _mend(self, segment: LogSegment) -> int:
+        try:
+            for file in segment.rewrite_indexes():
+                file.sync()
+                file.close()
+            self._fs.sync_dir(self._directory)
+        except CorruptRecordError:
+            return 0  # reads of those records say so; there is nothing to make an index from
+        except OSError as error:
+            if is_disk_full(error):
+                return 0
+            self._fail("an index cannot be replaced", error)
+        segment.drop_maps()
+        return 1
+
+    @property
+    def next_file_deletion_ms(self) -> int | None:
+        """Wall time at which the files of a deleted segment are due for removal; None: there are none."""
+        return self._deleted.next_deletion_ms
+
+    def prepare_file_deletion(self, now_ms: int) -> FileDeletionJob | None:
+        """The removal of files that are due, to be run in any thread; None: nothing is due."""
+        return self._deleted.take_due(now_ms)
+
+    def remove_deleted_files(self, now_ms: int) -> int:
+        """Removes the files of segments that were deleted `file_delete_delay_ms` ago; returns how many segments.
+
+        Raises:
+            StorageError: some files cannot be removed; the log works on, the next start sweeps them.
+        """
+        job = self.prepare_file_deletion(now_ms)
+        if job is None:
+            return 0
+        try:
+            job.run()
+        except OSError as error:
+            raise StorageError(
+                f"{self._directory}: a deleted file cannot be removed: {error}. Check the disk"
+            ) from error
+        return job.segment_count
+
     def delete(self) -> None:
-        """Deletes the log.  The directory gets another name first, so that half a log is never opened.
+        """Deletes the log, blocking.  The directory gets another name first, so that half a log is never opened.
 
         Raises:
             StorageError: the disk failed; what is left under the other name is removed at the next start.
         """
+        self.prepare_delete(uuid4()).run()
+
+    def prepare_delete(self, unique_id: UUID) -> DirectoryDeletionJob:
+        """Closes the log and renames its directory, durably; the job removes it, in any thread or at the next start.
+
+        Raises:
+            StorageError: the disk failed.
+        """
         self._close_files()
-        delete_directory(self._fs, self._directory)
+        return retire_directory(self._fs, self._directory, unique_id)
 
     def set_aside(self, unique_id: UUID) -> str:
         """Closes the log and renames its directory to a `-stray` one, which nothing opens; returns the new path.
@@ -192,17 +289,3 @@ class Log(LogAppending, LogTruncation):
         except OSError as error:
             raise StorageError(f"{self._directory} cannot be set aside: {error}. Check the disk") from error
         return target
-
-
-def delete_directory(fs: FileSystem, directory: str) -> None:
-    """Deletes a replica's directory; see `Log.delete`."""
-    parent = parent_of(directory)
-    target = f"{parent}/{deleted_dir_name(PurePosixPath(directory).name)}"
-    try:
-        if fs.is_dir(target):
-            fs.remove_tree(target)
-        fs.rename(directory, target)
-        fs.sync_dir(parent)
-        fs.remove_tree(target)
-    except OSError as error:
-        raise StorageError(f"{directory} cannot be deleted: {error}. Check the disk") from error

@@ -7,42 +7,33 @@ offset move.  A crash in between leaves an epoch without records (cut on open) o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
 
 from replog.errors import (
     CorruptRecordError,
+    DiskFullError,
     InvalidRecordError,
+    InvalidRequestError,
     InvariantViolationError,
     RecordTooLargeError,
+    ReplogError,
+    StorageError,
 )
+from replog.log.append_group import AppendGroup, AppendInfo, AppendOutcome
+from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.log_flushing import LogFlushing
 from replog.log.producer_files import apply_batch, write_snapshot
+from replog.log.producer_state import ProducedBatch
 from replog.log.segment import RELATIVE_OFFSET_MAX, LogSegment
-from replog.records import BatchHeader, Buffer, check_crc, parse_header, restamped_prefix, scan
-
-_STAMPED_BYTES: Final = 16  # base offset, length, leader epoch: what the leader writes anew
-
-
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
-    """What an append did.
-
-    Attributes:
-        base_offset: of the first record.
-        last_offset: of the last one, inclusive.
-        max_timestamp: largest record timestamp, ms; -1 none.
-        duplicate: nothing was written; the offsets are those of the batch that this one repeats.
-        log_start_offset: of the log.
-        size_bytes: written to the log; 0 for a duplicate.
-    """
-
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    duplicate: bool
-    log_start_offset: int
-    size_bytes: int
+from replog.records import (
+    BatchHeader,
+    Buffer,
+    TimestampType,
+    check_crc,
+    parse_header,
+    scan,
+    stamp_append_time,
+)
+from replog_checkpoints import File
 
 
 class LogAppending(LogFlushing):
@@ -67,53 +58,55 @@ class LogAppending(LogFlushing):
         Raises:
             OutOfOrderSequenceError, InvalidProducerEpochError: see `ProducerStateManager.check`.
             RecordTooLargeError: larger than a segment.
+            DiskFullError: no room; nothing was appended.
             StorageError: the disk failed, now or earlier.
         """
+        headers = None if header is None else (header,)
+        (outcome,) = self.append_all_as_leader((batch,), leader_epoch=leader_epoch, now_ms=now_ms, headers=headers)
+        if isinstance(outcome, ReplogError):
+            raise outcome
+        return outcome
+
+    def append_all_as_leader(
+        self,
+        batches: Sequence[Buffer],
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        headers: Sequence[BatchHeader] | None = None,
+    ) -> list[AppendOutcome]:
+        """Appends several batches in order, as `append_as_leader` would one by one, but with one write for each segment.
+
+        Args:
+            batches: from any producers, repeated ones among them; see `append_as_leader`.
+            leader_epoch: of this leader, at least the last one.
+            now_ms: wall time.
+            headers: of `batches`, when the caller has them already.
+
+        Returns:
+            For each batch where it is, or the error it was refused with; the others are appended all the same.  Only a
+            full disk ends it: what was not written by then, and repeats among it, is answered with `DiskFullError`.
+
+        Raises:
+            StorageError: the disk failed, now or earlier; how many batches are in the log is unknown.
+        """
         self._check_available()
-        if header is None:
-            header = parse_header(batch)
-        size_bytes = header.size_bytes
-        if size_bytes != len(batch):
-            raise InvalidRecordError(f"{len(batch)} bytes are not one batch of {size_bytes} bytes")
-        if header.producer_id >= 0 and not header.is_control:
-            original = self._producers.check(header)
-            if original is not None:
-                return AppendInfo(
-                    original.base_offset,
-                    original.last_offset,
-                    original.timestamp,
-                    duplicate=True,
-                    log_start_offset=self._log_start_offset,
-                    size_bytes=0,
-                )
-        if leader_epoch != self._last_epoch:
-            self.assign_epoch_start(leader_epoch)
-        if size_bytes > self._config.segment_bytes:
-            raise RecordTooLargeError(
-                f"batch of {size_bytes} bytes, segment.bytes is {self._config.segment_bytes}: send smaller batches"
-            )
-        base_offset = self._log_end_offset
-        last_offset = base_offset + header.last_offset_delta
-        segment = self._segment_for(base_offset, size_bytes, last_offset, header.max_timestamp, now_ms)
+        outcomes: list[AppendOutcome] = []
+        group = AppendGroup(self._producers, self._log_end_offset, now_ms)
         try:
-            prefix = restamped_prefix(batch, 0, base_offset, leader_epoch)
-            segment.write((prefix, memoryview(batch)[_STAMPED_BYTES:]))
-        except OSError as error:
-            self._fail("an append failed", error)
-        segment.note_batch(size_bytes, last_offset, header.max_timestamp)
-        if header.producer_id >= 0:
-            apply_batch(self._producers, header, batch, base_offset, now_ms)
-        self._touched = True
-        self._wall_ms = now_ms
-        self._log_end_offset = last_offset + 1
-        return AppendInfo(
-            base_offset,
-            last_offset,
-            header.max_timestamp,
-            duplicate=False,
-            log_start_offset=self._log_start_offset,
-            size_bytes=size_bytes,
-        )
+            for number, batch in enumerate(batches):
+                try:
+                    header = parse_header(batch) if headers is None else headers[number]
+                    outcomes.append(self._stage(group, number, batch, header, leader_epoch, now_ms))
+                except (InvalidRequestError, CorruptRecordError) as refusal:
+                    if isinstance(refusal, CorruptRecordError) and refusal.path:  # a file of ours, not this batch
+                        raise
+                    outcomes.append(refusal)
+            self._write_group(group, len(batches), now_ms)
+        except DiskFullError as error:
+            group.undo()
+            return _without_room(outcomes, group.first_number, len(batches), error)
+        return outcomes
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
         """Appends batches exactly as the leader stored them.
@@ -129,17 +122,16 @@ class LogAppending(LogFlushing):
 
         Raises:
             CorruptRecordError: a checksum, offset or epoch cannot be right; nothing was appended, fetch again.
+            DiskFullError: no room; the first batches may have been appended, see the log end.
             StorageError: the disk failed, now or earlier.
         """
         self._check_available()
         headers = self._check_replicated(batches, leader_epoch)
         if not headers:
             return None
-        self._assign_epochs(_epoch_starts(headers))
-        try:
-            self._write_replicated(batches, headers, now_ms)
-        except OSError as error:
-            self._fail("an append failed", error)
+        if self._admission is not None:
+            self._admission(headers[-1].end_position - headers[0].position)
+        self._write_replicated(batches, headers, now_ms)
         return AppendInfo(
             headers[0].base_offset,
             headers[-1].last_offset,
@@ -171,17 +163,111 @@ class LogAppending(LogFlushing):
     def maybe_roll(self, now_ms: int) -> None:
         """Begins a new segment when the active one is due by size or age, without waiting for the next append."""
         self._check_available()
-        if self._segments.active.should_roll(self._config, 0, self._log_end_offset, now_ms, now_ms):
+        if self._should_roll(0, self._log_end_offset, now_ms, now_ms):
             self.roll(now_ms)
+
+    def _stage(
+        self, group: AppendGroup, number: int, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """Checks one batch and gives it its offsets; writes the group first where this batch does not fit to it."""
+        size_bytes = header.size_bytes
+        if size_bytes != len(batch):
+            raise InvalidRecordError(f"{len(batch)} bytes are not one batch of {size_bytes} bytes")
+        if group.size_bytes:
+            group.note_staged()
+        if header.producer_id >= 0 and not header.is_control:
+            original = self._producers.check(header)
+            if original is not None:
+                return self._repeated(original)
+        if size_bytes > self._config.segment_bytes:
+            raise RecordTooLargeError(
+                f"batch of {size_bytes} bytes, segment.bytes is {self._config.segment_bytes}: send smaller batches"
+            )
+        if self._admission is not None:
+            self._admission(size_bytes)
+        if leader_epoch != self._last_epoch:
+            self.assign_epoch_start(leader_epoch)
+        if self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            batch, header = _with_append_time(batch, now_ms)
+        base_offset = group.next_offset
+        last_offset = base_offset + header.last_offset_delta
+        self._make_room(group, number, header, last_offset, now_ms)
+        group.add(header, batch, leader_epoch)
+        return AppendInfo(
+            base_offset,
+            last_offset,
+            header.max_timestamp,
+            duplicate=False,
+            log_start_offset=self._log_start_offset,
+            size_bytes=size_bytes,
+        )
+
+    def _make_room(self, group: AppendGroup, number: int, header: BatchHeader, last_offset: int, now_ms: int) -> None:
+        """The active segment is one that takes the group and this batch."""
+        size_bytes, max_timestamp = header.size_bytes, header.max_timestamp
+        segment = self._segments.active
+        if group.size_bytes:
+            group_bytes = group.size_bytes + size_bytes
+            is_first = segment.size_bytes == 0  # a segment's limits begin to count with its first batch
+            if (
+                not is_first
+                and not group.is_full
+                and not self._should_roll(group_bytes, last_offset, max_timestamp, now_ms)
+            ):
+                return
+            self._write_group(group, number, now_ms)
+        self._segment_for(group.next_offset, size_bytes, last_offset, max_timestamp, now_ms)
+
+    def _write_group(self, group: AppendGroup, next_number: int, now_ms: int) -> None:
+        if not group.size_bytes:
+            return
+        segment = self._segments.active
+        self._write_bytes(segment, group.buffers)
+        group.note_written(segment, next_number)
+        self._touched = True
+        self._wall_ms = now_ms
+        self._log_end_offset = group.next_offset
+
+    def _write_bytes(self, segment: LogSegment, buffers: Sequence[Buffer]) -> None:
+        """Appends to the file.  A full disk leaves it as it was: the part that found room is cut off again."""
+        try:
+            segment.write(buffers)
+        except OSError as error:
+            if not is_disk_full(error):
+                self._fail("an append failed", error)
+            try:
+                segment.file.truncate(segment.size_bytes)
+            except OSError as failure:
+                self._fail("a half-written append cannot be cut off", failure)
+            raise disk_full("an append found no room", self._directory, error) from error
+
+    def _repeated(self, original: ProducedBatch) -> AppendInfo:
+        return AppendInfo(
+            original.base_offset,
+            original.last_offset,
+            original.timestamp,
+            duplicate=True,
+            log_start_offset=self._log_start_offset,
+            size_bytes=0,
+        )
 
     def _segment_for(
         self, base_offset: int, batch_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> LogSegment:
-        segment = self._segments.active
-        if segment.should_roll(self._config, batch_bytes, last_offset, max_timestamp, now_ms):
+        if self._should_roll(batch_bytes, last_offset, max_timestamp, now_ms):
             self._roll_before(base_offset, last_offset, now_ms)
-            segment = self._segments.active
-        return segment
+        return self._segments.active
+
+    def _should_roll(self, batch_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch belongs in a new segment.
+
+        Raises:
+            StorageError: the first batch's time cannot be read; nothing was changed.
+        """
+        try:
+            return self._segments.active.should_roll(self._config, batch_bytes, last_offset, max_timestamp, now_ms)
+        except OSError as error:
+            raise StorageError(f"{self._topic_partition}: the active segment cannot be read: {error}") from error
 
     def _roll_before(self, base_offset: int, last_offset: int, now_ms: int) -> None:
         """Begins a new segment at the log end, so that recovery can tell a hole from a gap.
@@ -218,9 +304,7 @@ class LogAppending(LogFlushing):
         view = memoryview(batches)
         size_bytes = headers[-1].end_position - headers[0].position
         max_timestamp = max(header.max_timestamp for header in headers)
-        rolls = self._segments.active.should_roll(
-            self._config, size_bytes, headers[-1].last_offset, max_timestamp, now_ms
-        )
+        rolls = self._should_roll(size_bytes, headers[-1].last_offset, max_timestamp, now_ms)
         self._wall_ms = now_ms
         groups: Sequence[Sequence[BatchHeader]]
         groups = [[header] for header in headers] if rolls or size_bytes > self._config.segment_bytes else [headers]
@@ -230,13 +314,16 @@ class LogAppending(LogFlushing):
             segment = self._segment_for(
                 first.base_offset, bytes_in_group, last.last_offset, max(h.max_timestamp for h in group), now_ms
             )
-            segment.write((view[first.position : last.end_position],))
+            self._assign_epochs(_epoch_starts(group))  # not for all at once: a full disk may end it at any group
+            self._write_bytes(segment, (view[first.position : last.end_position],))
             self._touched = True
             for header in group:
                 segment.note_batch(header.size_bytes, header.last_offset, header.max_timestamp)
                 if header.producer_id >= 0:
                     batch = view[header.position : header.end_position]
-                    apply_batch(self._producers, header, batch, header.base_offset, now_ms)
+                    aborted = apply_batch(self._producers, header, batch, header.base_offset, now_ms)
+                    if aborted is not None:
+                        segment.note_aborted(aborted)
             self._log_end_offset = last.next_offset
 
     def _assign_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
@@ -249,17 +336,45 @@ class LogAppending(LogFlushing):
         self._last_epoch = self._epochs.latest_epoch
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
+        """A full disk leaves the log as it is: the active segment goes on, and the next append rolls again.
+
+        What was written until then is of no account: indexes beside an active segment are written anew when it is
+        sealed and never believed after a crash, and a snapshot says the truth or has a wrong checksum.
+        """
         sealed = self._segments.active
         self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        written: list[File] = []
         try:
-            self._unsynced += sealed.write_indexes()
-            sealed.drop_indexes()
-            self._unsynced.append(write_snapshot(self._fs, self._directory, base_offset, self._producers))
-            self._segments.append(LogSegment.create(self._fs, self._directory, base_offset, self._config, now_ms))
+            written += sealed.write_indexes()
+            written.append(write_snapshot(self._fs, self._directory, base_offset, self._producers))
+            active = LogSegment.create(self._fs, self._directory, base_offset, self._config, now_ms)
         except OSError as error:
+            for file in written:
+                self._closer.close(file)
+            if is_disk_full(error):
+                raise disk_full("a new segment cannot be created", self._directory, error) from error
             self._fail("a new segment cannot be created", error)
+        self._unsynced += written
+        sealed.drop_indexes()
+        self._segments.append(active)
         self._directory_changes += 1
         self._touched = True
+
+
+def _with_append_time(batch: Buffer, now_ms: int) -> tuple[bytearray, BatchHeader]:
+    """A copy that carries the leader's time: the client's bytes are not ours to change."""
+    stamped = bytearray(batch)
+    stamp_append_time(stamped, now_ms)
+    return stamped, parse_header(stamped)
+
+
+def _without_room(
+    outcomes: list[AppendOutcome], first_number: int, count: int, error: DiskFullError
+) -> list[AppendOutcome]:
+    """Outcomes when everything from `first_number` on that was not refused for a reason of its own had no room."""
+    decided = outcomes[:first_number]
+    decided += [outcome if isinstance(outcome, ReplogError) else error for outcome in outcomes[first_number:]]
+    return decided + [error] * (count - len(decided))
 
 
 def _epoch_starts(headers: Sequence[BatchHeader]) -> list[tuple[int, int]]:

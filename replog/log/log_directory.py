@@ -1,11 +1,13 @@
 """One log directory: many logs under one lock, one identity, one set of checkpoints (kafka-reference 3.1).
 
     data/.lock                               held while this is open
+    data/.reserve                            room for checkpoints on a full disk, see `disk_space`
     data/meta.properties                     whose directory it is; replog.format=1 says that the metadata log is ours
     data/.kafka_cleanshutdown                only while nobody has it open, after a clean stop
     data/recovery-point-offset-checkpoint    everything below is on stable storage
     data/log-start-offset-checkpoint         only logs that start inside a segment
     data/replication-offset-checkpoint       high watermarks
+    data/cleaner-offset-checkpoint           everything below is compacted
     data/flights-3/...                       one replica
     data/flights-3.<32 hex>-stray/...        a replica that nobody claimed at a start; kept, never opened
 
@@ -22,36 +24,73 @@ A replica that cannot be opened (bit-rot below its recovery point) goes offline 
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
 from uuid import UUID
 
 import replog_checkpoints as checkpoints
 from replog.errors import (
-    ConfigError,
-    CorruptCheckpointError,
-    DirectoryLockedError,
-    InconsistentClusterIdError,
+    DiskFullError,
     InconsistentTopicIdError,
     ReplogError,
     StorageError,
     UnknownTopicOrPartitionError,
 )
 from replog.log.config import LogConfig
-from replog.log.file_names import DELETE_DIR_SUFFIX, parse_file_name, parse_partition_dir_name, partition_dir_name
-from replog.log.log import Log, delete_directory
+from replog.log.deletion import DirectoryDeletionJob, retire_directory
+from replog.log.directory_checkpoints import DirectoryCheckpoints
+from replog.log.directory_identity import (
+    FORMAT,
+    FORMAT_KEY,
+    read_identity,
+    require_cluster_id,
+    storage_errors,
+    take_lock,
+    write_identity,
+)
+from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace
+from replog.log.file_names import DELETE_DIR_SUFFIX, parse_partition_dir_name, partition_dir_name
+from replog.log.log import Log
+from replog.log.offset_checkpoints import OffsetCheckpoint
 from replog_checkpoints import FileSystem, Lock, MetaProperties, PartitionMetadata, TopicPartition
 
-FORMAT_KEY: Final = "replog.format"
-FORMAT: Final = "1"
-_LOCK_FILE: Final = ".lock"
+__all__ = ["FORMAT", "FORMAT_KEY", "LoadedReplica", "LogDirectory"]
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""Its appends are never refused for want of room: without it nothing could be deleted to make some."""
+
 _NO_BROKER_EPOCH: Final = -1
-_TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line
 
 
-class LogDirectory:
+class Mapper(Protocol):
+    """Applies a function to items, in any threads; `map` for one after the other."""
+
+    def __call__(
+        self, function: Callable[[Log], Exception | None], items: Iterable[Log], /
+    ) -> Iterable[Exception | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedReplica:
+    """A replica that was opened, perhaps in another thread, and is not part of its directory yet.
+
+    Attributes:
+        key: (topic, partition).
+        topic_id: as its directory says; None: it does not.
+        log: None where it cannot be opened.
+        error: why.
+    """
+
+    key: TopicPartition
+    topic_id: UUID | None
+    log: Log | None
+    error: ReplogError | None
+
+
+class LogDirectory(DirectoryCheckpoints):
     """The logs of one directory.  Made by `LogDirectory.open`; one owner.
 
     Attributes:
@@ -61,22 +100,24 @@ class LogDirectory:
         previous_broker_epoch: of the incarnation that stopped cleanly; -1 unknown.
         high_watermarks: as checkpointed, exclusive; a replica without an entry starts at its log start.
         offline: replicas that cannot be opened, and why.
+        failure: why the whole directory is offline; None: it works.
+        space: room on its disk.
     """
 
-    def __init__(self, fs: FileSystem, path: str, meta: MetaProperties, lock: Lock, config: LogConfig) -> None:
+    def __init__(
+        self, fs: FileSystem, path: str, meta: MetaProperties, lock: Lock, config: LogConfig, limits: DiskLimits
+    ) -> None:
+        self.space = DiskSpace(fs, path, limits)
+        super().__init__(fs, path, self.space)
         self.path = path
         self.meta = meta
         self.was_clean = False
         self.previous_broker_epoch = _NO_BROKER_EPOCH
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        self.offline: dict[TopicPartition, ReplogError] = {}
+        self.failure: StorageError | None = None
         self._fs = fs
         self._lock = lock
         self._config = config
-        self._logs: dict[TopicPartition, Log] = {}
         self._topic_ids: dict[TopicPartition, UUID | None] = {}
-        self._recovery_points: dict[TopicPartition, int] = {}  # as on disk
-        self._log_start_offsets: dict[TopicPartition, int] = {}  # as on disk
         self._closed = False
 
     @classmethod
@@ -91,8 +132,9 @@ class LogDirectory:
         config: LogConfig | None = None,
         config_for: Callable[[str], LogConfig] | None = None,
         new_directory_id: Callable[[], UUID] = uuid.uuid4,
+        limits: DiskLimits | None = None,
     ) -> LogDirectory:
-        """Locks the directory, formats it when it is new, and opens every replica in it.
+        """Locks the directory, formats it when it is new, and opens every replica in it, one after the other.
 
         Args:
             fs: the disk.
@@ -103,6 +145,7 @@ class LogDirectory:
             config: settings of logs of which nothing else is known.
             config_for: topic -> settings, for the replicas found; None: `config` for all.
             new_directory_id: for a new directory.
+            limits: when its disk counts as full; None: never, and there is no reserve.
 
         Raises:
             DirectoryLockedError: another process has it open.
@@ -112,25 +155,121 @@ class LogDirectory:
             StorageError: Kafka formatted it, its identity is missing, or the disk failed.
         """
         config = config or LogConfig()
-        with _storage_errors(path):
-            _read_identity(fs, path, cluster_id, node_id)  # refuse before the lock file is made
+        directory = cls.lock(
+            fs,
+            path,
+            cluster_id=cluster_id,
+            node_id=node_id,
+            config=config,
+            limits=limits,
+            new_directory_id=new_directory_id,
+        )
+        try:
+            for key in directory.begin_load():
+                directory.add(directory.load(key, config_for(key[0]) if config_for else config, now_ms))
+            directory.end_load()
+        except BaseException:
+            directory.release()
+            raise
+        return directory
+
+    @classmethod
+    def lock(
+        cls,
+        fs: FileSystem,
+        path: str,
+        *,
+        cluster_id: str | None,
+        node_id: int,
+        config: LogConfig,
+        limits: DiskLimits | None = None,
+        new_directory_id: Callable[[], UUID] = uuid.uuid4,
+    ) -> LogDirectory:
+        """The first step of opening: lock, identity, checkpoints.  Nothing is changed in a directory that is not new.
+
+        Then `begin_load`, `load` for each replica (in any threads), `add` each, `end_load`; or `release`.
+        """
+        with storage_errors(path):
+            if read_identity(fs, path, cluster_id, node_id) is None:  # refuse before the lock file is made
+                require_cluster_id(path, cluster_id)
             checkpoints.make_durable_dirs(fs, path)
-            lock = _take_lock(fs, path)
+            lock = take_lock(fs, path)
             try:
-                meta = _read_identity(fs, path, cluster_id, node_id)
+                meta = read_identity(fs, path, cluster_id, node_id)
                 if meta is None:
-                    meta = _format(fs, path, cluster_id, node_id, new_directory_id)
-                directory = cls(fs, path, meta, lock, config)
-                directory._load(config_for or (lambda _: directory._config), now_ms)
+                    meta = write_identity(fs, path, require_cluster_id(path, cluster_id), node_id, new_directory_id)
+                directory = cls(fs, path, meta, lock, config, limits or NO_LIMITS)
+                for checkpoint in directory._checkpoints:
+                    directory._read_checkpoint(checkpoint)
             except BaseException:
                 lock.release()
                 raise
+            directory.high_watermarks = dict(directory._replication_offsets.offsets)
             return directory
+
+    # Loading
+
+    def begin_load(self) -> list[TopicPartition]:
+        """Takes the clean-shutdown marker and what half-deleted replicas left; returns the replicas to load."""
+        with storage_errors(self.path):
+            self._take_clean_marker()
+            keys: list[TopicPartition] = []
+            for name in self._fs.list_dir(self.path):
+                if not self._fs.is_dir(self._at(name)):
+                    continue
+                if name.endswith(DELETE_DIR_SUFFIX):
+                    self._fs.remove_tree(self._at(name))
+                elif (key := parse_partition_dir_name(name)) is not None:
+                    keys.append(key)
+            return keys
+
+    def load(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LoadedReplica:
+        """Opens one replica, recovering it where that is needed.  In any thread: it changes nothing here."""
+        topic_id: UUID | None = None
+        try:
+            with storage_errors(self.path):
+                path = f"{self.path_of(key)}/{checkpoints.PARTITION_METADATA_FILE}"
+                metadata = checkpoints.read_partition_metadata(self._fs, path)
+                topic_id = metadata.topic_id if metadata else None
+                return LoadedReplica(key, topic_id, self._open(key, config, now_ms), None)
+        except ReplogError as error:
+            return LoadedReplica(key, topic_id, None, error)
+
+    def add(self, loaded: LoadedReplica) -> None:
+        """Takes a replica that `load` opened, or could not open."""
+        self._topic_ids[loaded.key] = loaded.topic_id
+        if loaded.log is not None:
+            loaded.log.restore_first_dirty_offset(self._cleaner_offsets.offsets.get(loaded.key, 0))
+            self._logs[loaded.key] = loaded.log
+        elif loaded.error is not None:
+            self.offline[loaded.key] = loaded.error
+
+    def end_load(self) -> None:
+        """Drops the checkpoint lines of replicas that are gone; looks at the room on the disk."""
+        with storage_errors(self.path), contextlib.suppress(DiskFullError):
+            self.space.check()
+            if not self._recovery_points.exists or self._recovery_points.offsets.keys() - self._known():
+                self.checkpoint_recovery_points()
+
+    def release(self) -> None:
+        """Gives up: closes what is open without another word, drops the lock."""
+        self._closed = True
+        for log in self._logs.values():
+            log.fail(StorageError(f"{self.path} was given up while it was opened"))
+            log.close(0)
+        self._lock.release()
+
+    # Logs
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
         """(topic, partition) -> its log, all that are open.  Read only."""
         return self._logs
+
+    @property
+    def recovery_points(self) -> Mapping[TopicPartition, int]:
+        """As checkpointed."""
+        return self._recovery_points.offsets
 
     def topic_id(self, topic: str, partition: int) -> UUID | None:
         """The topic id that a replica's directory carries; None when it has none."""
@@ -144,25 +283,40 @@ class LogDirectory:
         Raises:
             InconsistentTopicIdError: the directory belongs to an earlier topic of the same name.
             CorruptRecordError: the replica is offline (see `offline`).
+            DiskFullError: there is no room for a new one.
             StorageError: the disk failed.
         """
         key = (topic, partition)
         if key in self.offline:
             raise self.offline[key]
-        with _storage_errors(self.path):
-            if key not in self._logs:
-                self._create(key, topic_id, config or self._config, now_ms)
-            elif self._topic_ids[key] is None:
+        if key not in self._logs:
+            self.forget([key])  # lines of an earlier replica must not make promises about this one
+            self.add(self.create(key, topic_id, config or self._config, now_ms))
+        elif self._topic_ids[key] is None:
+            with storage_errors(self.path):
                 self._write_topic_id(key, topic_id)
+            self._topic_ids[key] = topic_id
         found = self._topic_ids[key]
         if found != topic_id:
             raise InconsistentTopicIdError(
-                f"{self._dir_of(key)} holds topic id {found}, {topic_id} was asked for: the topic was deleted and created "
+                f"{self.path_of(key)} holds topic id {found}, {topic_id} was asked for: the topic was deleted and created "
                 "again. Delete the old replica first"
             )
         if config is not None:
             self._logs[key].set_config(config)
         return self._logs[key]
+
+    def create(self, key: TopicPartition, topic_id: UUID, config: LogConfig, now_ms: int) -> LoadedReplica:
+        """A new replica, durably, to be given to `add`.  In any thread; `forget` it first.
+
+        Raises:
+            DiskFullError: there is no room.
+            StorageError: the disk failed.
+        """
+        with storage_errors(self.path):
+            checkpoints.make_durable_dirs(self._fs, self.path_of(key))
+            self._write_topic_id(key, topic_id)
+            return LoadedReplica(key, topic_id, self._open(key, config, now_ms), None)
 
     def delete_log(self, topic: str, partition: int) -> None:
         """Deletes a replica and its checkpoint lines, durably; an offline one too.
@@ -171,18 +325,26 @@ class LogDirectory:
             UnknownTopicOrPartitionError: there is none.
             StorageError: the disk failed.
         """
+        job = self.prepare_delete(topic, partition)
+        self.forget([(topic, partition)])
+        job.run()
+
+    def prepare_delete(self, topic: str, partition: int) -> DirectoryDeletionJob:
+        """Takes a replica out, durably; the job removes its files, in any thread.  `forget` it afterwards.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none.
+            StorageError: the disk failed.
+        """
         key = (topic, partition)
-        with _storage_errors(self.path):
-            if key in self._logs:
-                self._logs.pop(key).delete()
-            elif key in self.offline:
-                del self.offline[key]
-                delete_directory(self._fs, self._dir_of(key))
-            else:
-                raise UnknownTopicOrPartitionError(f"{self.path} has no replica {topic}-{partition}")
-            self._topic_ids.pop(key, None)
-            self.high_watermarks.pop(key, None)
-            self._forget(key)
+        if key in self._logs:
+            job = self._logs[key].prepare_delete(uuid.uuid4())
+        elif key in self.offline:
+            job = retire_directory(self._fs, self.path_of(key), uuid.uuid4())
+        else:
+            raise UnknownTopicOrPartitionError(f"{self.path} has no replica {topic}-{partition}")
+        self._drop(key)
+        return job
 
     def set_aside_log(self, topic: str, partition: int) -> str:
         """Renames a replica that nobody claims to `...-stray` and forgets it; returns the new path.
@@ -196,46 +358,47 @@ class LogDirectory:
         key = (topic, partition)
         if key not in self._logs:
             raise UnknownTopicOrPartitionError(f"{self.path} has no open replica {topic}-{partition}")
-        with _storage_errors(self.path):
-            path = self._logs.pop(key).set_aside(uuid.uuid4())
-            self._topic_ids.pop(key, None)
-            self.high_watermarks.pop(key, None)
-            self._forget(key)
+        path = self._logs[key].set_aside(uuid.uuid4())
+        self._drop(key)
+        self.forget([key])
         return path
 
-    def checkpoint_recovery_points(self) -> None:
-        """Writes the log starts and the recovery points of all logs."""
-        with _storage_errors(self.path):
-            self.checkpoint_log_start_offsets()
-            points = {key: log.checkpointed_recovery_point for key, log in self._logs.items()}
-            self._write_recovery_points({**self._kept(self._recovery_points), **points})
+    def quarantine(self, key: TopicPartition, error: ReplogError) -> None:
+        """Takes an open replica offline alone: its bytes contradict what was promised about them.  Nothing is changed."""
+        log = self._logs.pop(key)
+        log.fail(error)
+        log.close(0)
+        self.offline[key] = error
 
-    def checkpoint_log_start_offsets(self) -> None:
-        """Writes the log starts that lie inside a segment."""
-        starts = {key: log.log_start_offset for key, log in self._logs.items() if log.needs_log_start_checkpoint}
-        offsets = {**self._kept(self._log_start_offsets), **starts}
-        with _storage_errors(self.path):
-            if offsets != self._log_start_offsets or not self._fs.exists(self._at(checkpoints.LOG_START_OFFSET_FILE)):
-                checkpoints.write_offset_checkpoint(self._fs, self._at(checkpoints.LOG_START_OFFSET_FILE), offsets)
-                self._log_start_offsets = offsets
+    def fail(self, error: StorageError) -> None:
+        """The disk failed: every log refuses appends from now on.  They stay open until `close`."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        for log in self._logs.values():
+            log.fail(error)
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Writes the high watermarks; those of replicas not named are kept."""
-        known = {
-            key: offset for key, offset in self.high_watermarks.items() if key in self._logs or key in self.offline
-        }
-        self.high_watermarks = {**known, **high_watermarks}
-        with _storage_errors(self.path):
-            path = self._at(checkpoints.REPLICATION_OFFSET_FILE)
-            checkpoints.write_offset_checkpoint(self._fs, path, self.high_watermarks)
+    def check_identity(self) -> None:
+        """Whether the directory is still there and still the same one.  In any thread.
 
-    def close(self, *, now_ms: int, broker_epoch: int | None) -> None:
+        Raises:
+            StorageError: it was unmounted, replaced or removed, or the disk does not answer.
+        """
+        with storage_errors(self.path):
+            meta = checkpoints.read_meta_properties(self._fs, self._at(checkpoints.META_PROPERTIES_FILE))
+        if meta is None or meta.directory_id != self.meta.directory_id:
+            raise StorageError(f"{self.path} is not the directory any more that was opened: was the disk unmounted?")
+
+    # The end
+
+    def close(self, *, now_ms: int, broker_epoch: int | None, mapper: Mapper = map) -> None:
         """Closes every log, writes the checkpoints, then the clean-shutdown marker, and drops the lock.
 
         Args:
             now_ms: wall time.
             broker_epoch: of this incarnation, for the marker (-1: never registered); None: leave no marker.  There is
                 none either while a replica is offline: its damage must be found again.
+            mapper: closes the logs, in threads of its own.
 
         Raises:
             StorageError: a log could not be closed in order; there is no marker then.
@@ -244,33 +407,27 @@ class LogDirectory:
             return
         self._closed = True
         try:
-            with _storage_errors(self.path):
-                self._close_logs(now_ms)
+            self.space.release_reserve()  # room for the last indexes and checkpoints
+            with storage_errors(self.path):
+                self._close_logs(now_ms, mapper)
                 self.checkpoint_recovery_points()
                 if broker_epoch is not None and not self.offline:
                     marker = checkpoints.CleanShutdown(broker_epoch)
                     checkpoints.write_clean_shutdown(self._fs, self._at(checkpoints.CLEAN_SHUTDOWN_FILE), marker)
+        except DiskFullError as error:
+            raise StorageError(f"{error} The next start checks the logs") from error
         finally:
             self._lock.release()
 
     # Parts
 
-    def _load(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
-        recovery_points = self._read(checkpoints.RECOVERY_POINT_FILE)
-        self._recovery_points = recovery_points or {}
-        self._log_start_offsets = self._read(checkpoints.LOG_START_OFFSET_FILE) or {}
-        self.high_watermarks = self._read(checkpoints.REPLICATION_OFFSET_FILE) or {}
-        self._take_clean_marker()
-        for name in self._fs.list_dir(self.path):
-            if name.endswith(DELETE_DIR_SUFFIX) and self._fs.is_dir(self._at(name)):
-                self._fs.remove_tree(self._at(name))
-                continue
-            key = parse_partition_dir_name(name)
-            if key is not None and self._fs.is_dir(self._at(name)):
-                self._load_log(key, config_for(key[0]), now_ms)
-        gone = [key for key in self._recovery_points if key not in self._logs and key not in self.offline]
-        if gone or recovery_points is None:
-            self.checkpoint_recovery_points()
+    def _read_checkpoint(self, checkpoint: OffsetCheckpoint) -> None:
+        """A damaged `cleaner-offset-checkpoint` counts as missing: compacting everything again loses nothing."""
+        try:
+            checkpoint.read()
+        except checkpoints.CorruptCheckpointError:
+            if checkpoint is not self._cleaner_offsets:
+                raise
 
     def _take_clean_marker(self) -> None:
         """Looks at the marker and removes it at once: a crash from here on is an unclean stop."""
@@ -283,155 +440,50 @@ class LogDirectory:
             self.was_clean, self.previous_broker_epoch = True, marker.broker_epoch
         checkpoints.remove_clean_shutdown(self._fs, path)
 
-    def _load_log(self, key: TopicPartition, config: LogConfig, now_ms: int) -> None:
-        directory = self._dir_of(key)
-        try:
-            metadata = checkpoints.read_partition_metadata(
-                self._fs, f"{directory}/{checkpoints.PARTITION_METADATA_FILE}"
-            )
-            self._topic_ids[key] = metadata.topic_id if metadata else None
-            self._logs[key] = self._open(key, config, now_ms)
-        except checkpoints.CorruptCheckpointError as error:
-            self.offline[key] = CorruptCheckpointError(error.path, error.line, error.reason)
-        except ReplogError as error:
-            self.offline[key] = error
-
     def _open(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log:
         """A replica without a recovery point is checked from its start, whatever the marker says."""
-        recovery_point = self._recovery_points.get(key)
+        recovery_point = self._recovery_points.offsets.get(key)
         return Log.open(
             self._fs,
-            self._dir_of(key),
+            self.path_of(key),
             config,
             topic_partition=partition_dir_name(*key),
             recovery_point=recovery_point or 0,
-            log_start_offset=self._log_start_offsets.get(key, 0),
+            log_start_offset=self._log_start_offsets.offsets.get(key, 0),
             clean=self.was_clean and recovery_point is not None,
             now_ms=now_ms,
             checkpoint=self.checkpoint_recovery_points,
+            admission=None if key[0] == METADATA_TOPIC else self.space.admit,
         )
 
-    def _create(self, key: TopicPartition, topic_id: UUID, config: LogConfig, now_ms: int) -> None:
-        self._forget(key)  # lines of an earlier replica must not make promises about this one
-        checkpoints.make_durable_dirs(self._fs, self._dir_of(key))
-        self._write_topic_id(key, topic_id)
-        self._logs[key] = self._open(key, config, now_ms)
-
     def _write_topic_id(self, key: TopicPartition, topic_id: UUID) -> None:
-        path = f"{self._dir_of(key)}/{checkpoints.PARTITION_METADATA_FILE}"
+        path = f"{self.path_of(key)}/{checkpoints.PARTITION_METADATA_FILE}"
         checkpoints.write_partition_metadata(self._fs, path, PartitionMetadata(topic_id))
-        self._topic_ids[key] = topic_id
 
-    def _forget(self, key: TopicPartition) -> None:
-        """Removes the checkpoint lines of a replica, durably."""
-        if key in self._log_start_offsets:
-            self.checkpoint_log_start_offsets()
-        if key in self._recovery_points:
-            points = {other: offset for other, offset in self._recovery_points.items() if other != key}
-            self._write_recovery_points(points)
+    def _drop(self, key: TopicPartition) -> None:
+        self._logs.pop(key, None)
+        self.offline.pop(key, None)
+        self._topic_ids.pop(key, None)
+        self.high_watermarks.pop(key, None)
 
-    def _write_recovery_points(self, offsets: dict[TopicPartition, int]) -> None:
-        checkpoints.write_offset_checkpoint(self._fs, self._at(checkpoints.RECOVERY_POINT_FILE), offsets)
-        self._recovery_points = offsets
-
-    def _kept(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Lines of replicas that are offline: nothing new is known about them."""
-        return {key: offset for key, offset in offsets.items() if key in self.offline}
-
-    def _close_logs(self, now_ms: int) -> None:
-        failures: list[StorageError] = []
-        for log in self._logs.values():
-            if log.failed:
-                failures.append(StorageError(f"{log.directory} failed while it was open"))
+    def _close_logs(self, now_ms: int, mapper: Mapper) -> None:
+        def close(log: Log) -> Exception | None:
+            failed = StorageError(f"{log.directory} failed while it was open") if log.failed else None
             try:
                 log.close(now_ms)
             except StorageError as error:
-                failures.append(error)
+                return error
+            return failed
+
+        failures = [error for error in mapper(close, self._logs.values()) if error is not None]
+        if self.failure is not None:
+            raise self.failure
         if failures:
             raise failures[0]
 
-    def _read(self, name: str) -> dict[TopicPartition, int] | None:
-        return checkpoints.read_offset_checkpoint(self._fs, self._at(name))
-
-    def _dir_of(self, key: TopicPartition) -> str:
+    def path_of(self, key: TopicPartition) -> str:
+        """Of the directory of a replica."""
         return self._at(partition_dir_name(*key))
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"
-
-
-@contextmanager
-def _storage_errors(path: str) -> Iterator[None]:
-    """The leaf library's errors and the disk's, as ours."""
-    try:
-        yield
-    except checkpoints.CorruptCheckpointError as error:
-        reason = f"{error.reason}. Nothing was changed: restore the file, or remove the directory and copy it anew"
-        raise CorruptCheckpointError(error.path, error.line, reason) from error
-    except OSError as error:
-        raise StorageError(f"{path}: {error}. Check the disk, then start again") from error
-
-
-def _take_lock(fs: FileSystem, path: str) -> Lock:
-    try:
-        return fs.lock(f"{path}/{_LOCK_FILE}")
-    except BlockingIOError as error:
-        raise DirectoryLockedError(
-            f"{path} is in use by another process: stop it (see `fuser {path}/{_LOCK_FILE}`), or use another directory"
-        ) from error
-
-
-def _read_identity(fs: FileSystem, path: str, cluster_id: str | None, node_id: int) -> MetaProperties | None:
-    """The identity of a formatted directory, checked; None for a new one.  Changes nothing."""
-    meta = checkpoints.read_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}")
-    if meta is None:
-        _refuse_anonymous_data(fs, path)
-        if cluster_id is None:
-            raise ConfigError("cluster.id", None, f"{path} is new: it needs a cluster id to be formatted with")
-        return None
-    found_format = meta.extra.get(FORMAT_KEY)
-    if found_format != FORMAT:
-        writer = "Apache Kafka" if found_format is None else f"another version of replog ({FORMAT_KEY}={found_format})"
-        raise StorageError(
-            f"{path} was formatted by {writer}; this version needs {FORMAT_KEY}={FORMAT}. Nothing was changed: "
-            "use another directory"
-        )
-    if cluster_id is not None and meta.cluster_id != cluster_id:
-        raise InconsistentClusterIdError(
-            f"{path} belongs to cluster {meta.cluster_id}, this node to {cluster_id}. Nothing was changed: "
-            "correct cluster.id, or use another directory"
-        )
-    if meta.node_id != node_id:
-        raise InconsistentClusterIdError(
-            f"{path} belongs to node {meta.node_id}, this is node {node_id}. Nothing was changed: "
-            "correct node.id, or use another directory"
-        )
-    return meta
-
-
-def _refuse_anonymous_data(fs: FileSystem, path: str) -> None:
-    """Replicas without an identity beside them: formatting over them could mix two clusters."""
-    if not fs.is_dir(path):
-        return
-    for name in fs.list_dir(path):
-        child = f"{path}/{name}"
-        if parse_partition_dir_name(name) is None or not fs.is_dir(child):
-            continue
-        if any(parse_file_name(file) is not None for file in fs.list_dir(child)):
-            raise StorageError(
-                f"{path} holds replicas ({name}) but no {checkpoints.META_PROPERTIES_FILE}. Nothing was changed: "
-                "restore that file, or use another directory"
-            )
-
-
-def _format(
-    fs: FileSystem, path: str, cluster_id: str | None, node_id: int, new_directory_id: Callable[[], UUID]
-) -> MetaProperties:
-    if cluster_id is None:
-        raise ConfigError("cluster.id", None, f"{path} is new: it needs a cluster id to be formatted with")
-    directory_id = new_directory_id()
-    while checkpoints.uuid_to_text(directory_id).startswith(_TEXT_PREFIX_REFUSED):
-        directory_id = new_directory_id()
-    meta = MetaProperties(cluster_id, node_id, directory_id, {FORMAT_KEY: FORMAT})
-    checkpoints.write_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}", meta)
-    return meta

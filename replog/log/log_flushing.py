@@ -29,15 +29,17 @@ class LogFlushing(LogState):
             files = [self._segments[number].file for number in range(first, len(self._segments))]
         except OSError as error:
             self._fail("a segment cannot be opened", error)
-        self._closer.flush_started()
+        files += self._unsynced
+        self._closer.hold(files)
         return FlushJob(
             self._fs,
-            [*files, *self._unsynced],
+            files,
             self._directory if directory_dirty else None,
             end_offset=self._log_end_offset,
             generation=self._generation,
             beside=tuple(self._unsynced),
             directory_changes=self._directory_changes,
+            window_end=self._window.end(self._segments, self._generation),
             on_error=self._note_failure,
         )
 
@@ -50,7 +52,7 @@ class LogFlushing(LogState):
             StorageError: the job failed.
             BrokerClosedError: the log was closed or deleted meanwhile; its files are closed now.
         """
-        self._closer.flush_ended()
+        self._closer.let_go(job.files)
         if not job.finished or isinstance(self._unavailable, BrokerClosedError):
             self._check_available()
             raise InvariantViolationError(f"{self._topic_partition}: a flush was completed that never ran")
@@ -59,6 +61,7 @@ class LogFlushing(LogState):
                 self._unsynced.remove(file)
                 self._closer.close(file)
         self._directory_synced = max(self._directory_synced, job.directory_changes)
+        self._window.note_flushed(job.window_end, job.generation)
         if job.generation == self._generation and job.end_offset > self._recovery_point:
             flushed_before, self._recovery_point = self._recovery_point, job.end_offset
             self._segments.release_flushed(flushed_before, self._recovery_point)
@@ -74,6 +77,17 @@ class LogFlushing(LogState):
             with contextlib.suppress(OSError):  # complete_flush raises what it means
                 job.run()
             self.complete_flush(job)
+
+    def release_files(self) -> bool:
+        """Closes the descriptors of an idle log; each is opened again when it is needed.
+
+        Returns:
+            False: there are unflushed writes, whose errors only these descriptors tell; flush first.
+        """
+        if self._unavailable is not None or self._recovery_point < self._log_end_offset or self._unsynced:
+            return False
+        self._segments.release_all()
+        return True
 
     def write_producer_snapshot(self) -> None:
         """Writes the producers as of the log end; durable with the next flush."""
@@ -116,10 +130,12 @@ class LogFlushing(LogState):
             self._fail("closing failed", error)
 
     def _close_files(self) -> None:
+        if self._compaction is not None:
+            self._compaction.cancel()
         for file in self._unsynced:
             self._closer.close(file)
         self._unsynced.clear()
+        self._deleted.release_all()
         self._segments.release_all()
-        self._closer.close_waiting()
         if self._unavailable is None:
             self._unavailable = BrokerClosedError(f"{self._topic_partition} is closed")

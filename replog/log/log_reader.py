@@ -6,103 +6,271 @@ is remembered; the end is found with the offset index and a few headers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from replog.errors import CorruptRecordError
-from replog.log.segment import LogSegment
+from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_list import SegmentList
-from replog.log.segment_scan import read_batch, scan_headers
+from replog.log.segment_reader import NotCachedError, SegmentRead, SegmentReader
+from replog.log.segment_scan import PlacedHeader, read_batch, read_header, scan_headers, scan_timestamps
+from replog.log.time_index import NO_TIMESTAMP
 from replog.records import BatchHeader, TimestampType, decode_batch
+from replog_checkpoints import File
 
-_PLACES_MAX: Final = 16
+_PLACES_MAX: Final = 32
 
 
-class _Place(NamedTuple):
+class ReadRequest(NamedTuple):
+    """What one read asks for.
+
+    Attributes:
+        offset: where to begin; the batch that holds it is the first.
+        max_bytes: limit of the answer.
+        ceiling: exclusive; no batch that reaches it.
+        log_end_offset: of the log when it was asked.
+        min_one_batch: return a first batch larger than `max_bytes` whole.
+    """
+
+    offset: int
+    max_bytes: int
+    ceiling: int
+    log_end_offset: int
+    min_one_batch: bool
+
+
+class Place(NamedTuple):
     """The batch that holds an offset (or will) starts at byte `position` of the segment with this base offset."""
 
     base_offset: int
     position: int
+    read_ms: int  # wall time of the read that ended here
+
+
+class Part(NamedTuple):
+    """One segment as it is now; all batches in it end at or below `end_offset`."""
+
+    reader: SegmentReader
+    end_offset: int
+
+
+class ReadOutcome(NamedTuple):
+    """What a read found in the segment with this base offset."""
+
+    found: SegmentRead
+    base_offset: int
+
+
+class CapturedRead(NamedTuple):
+    """All that a read in another thread needs; the owner keeps `files` open until it has ended."""
+
+    request: ReadRequest
+    parts: tuple[Part, ...]
+    place: Place | None
+    files: tuple[File, ...]
+    version: int
+
+    def read(self) -> ReadOutcome | None:
+        """Reads, in any thread; None: there is nothing below the ceiling."""
+        return _read_first(self.parts, self.request, self.place)
 
 
 class LogReader:
     """Reads whole batches; never decodes them, except the one that holds a timestamp asked for."""
 
-    __slots__ = ("_places", "_segments")
+    __slots__ = ("_places", "_segments", "_version")
 
     def __init__(self, segments: SegmentList) -> None:
         self._segments = segments
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, Place] = {}
+        self._version = 0  # of the meaning of places
+
+    @property
+    def places(self) -> Iterable[Place]:
+        """Where the latest reads ended, one for each reader that goes on there."""
+        return self._places.values()
 
     def forget_places(self) -> None:
-        """The log was cut or lost segments: positions may be wrong now."""
+        """The log was cut, or lost or exchanged segments: positions may be wrong now."""
         self._places.clear()
+        self._version += 1
 
     def read(
-        self,
-        offset: int,
-        *,
-        max_bytes: int,
-        ceiling: int,
-        log_end_offset: int,
-        flushed_offset: int,
-        min_one_batch: bool,
-    ) -> bytes:
-        """Whole batches of one segment from the one that holds `offset`; b"" when there are none below `ceiling`."""
-        number = self._segments.number_for(offset)
-        place = self._places.pop(offset, None)
-        while number < len(self._segments):
-            segment = self._segments.touch(number, flushed_offset)
-            position = self._position(segment, offset, place)
-            if position is None:  # all of it lies below the offset: a gap that compaction left
-                number += 1
+        self, request: ReadRequest, *, flushed_offset: int, now_ms: int, cached_only: bool = False
+    ) -> bytes | None:
+        """Whole batches of one segment from the one that holds the offset; b"" when there are none below the ceiling.
+
+        Args:
+            request: see there.
+            flushed_offset: segments that reach above it have unflushed writes and stay open.
+            now_ms: wall time.
+            cached_only: do not wait for the disk.
+
+        Returns:
+            None: `cached_only`, and the page cache does not hold all of it.
+        """
+        place = self._places.pop(request.offset, None)
+        try:
+            outcome = _read_first(self._parts(request, flushed_offset, cached_only=cached_only), request, place)
+        except NotCachedError:
+            self._remember(request.offset, place)
+            return None
+        return self._note(request, place, outcome, now_ms)
+
+    def capture(self, request: ReadRequest, *, flushed_offset: int) -> CapturedRead:
+        """Prepares the same read for another thread."""
+        parts: list[Part] = []
+        files: list[File] = []
+        for number, part in enumerate(self._parts(request, flushed_offset), self._segments.number_for(request.offset)):
+            parts.append(part)
+            files += self._segments[number].open_files
+            if len(parts) > 1 and part.reader.size_bytes:
+                break  # what the first one does not have stands at the start of this one
+        return CapturedRead(request, tuple(parts), self._places.get(request.offset), tuple(files), self._version)
+
+    def note_captured(self, captured: CapturedRead, outcome: ReadOutcome | None, now_ms: int) -> bytes:
+        """Takes the outcome of `captured.read()`; the log was not cut meanwhile."""
+        if captured.version != self._version:
+            return outcome.found.data if outcome else b""
+        place = self._places.pop(captured.request.offset, None)
+        return self._note(captured.request, place, outcome, now_ms)
+
+    def offset_of_max_timestamp(
+        self, *, start_offset: int, end_offset: int, flushed_offset: int
+    ) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record in [start_offset, end_offset) with the largest timestamp."""
+        best: tuple[LogSegment, PlacedHeader] | None = None
+        for number in range(self._segments.number_for(start_offset), len(self._segments)):
+            segment = self._segments[number]
+            if segment.base_offset >= end_offset:
+                break
+            known = best[1].header.max_timestamp if best else NO_TIMESTAMP
+            if segment.largest_timestamp() <= known:
                 continue
-            found = segment.read(
-                position,
-                max_bytes=max_bytes,
-                ceiling=ceiling,
-                segment_end_offset=self._segments.end_offset(number, log_end_offset),
-                min_one_batch=min_one_batch,
-            )
-            if found.data:
-                self._remember(found.next_offset, _Place(segment.base_offset, found.next_position))
-            elif place is not None:
-                self._remember(offset, place)
-            return found.data
-        return b""
+            self._segments.touch(number, flushed_offset)
+            segment_end = self._segments.end_offset(number, OFFSET_MAX)
+            placed = _largest_batch(segment, start_offset, end_offset, segment_end)
+            if placed is not None and placed.header.max_timestamp > known:
+                best = segment, placed
+        if best is None:
+            return None
+        segment, (position, header) = best
+        return _search_batch(segment, position, header, header.max_timestamp, start_offset)
 
     def offset_for_timestamp(
         self, timestamp_ms: int, *, start_offset: int, end_offset: int, flushed_offset: int
     ) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record in [start_offset, end_offset) with at least this timestamp."""
-        for number in range(self._segments.number_for(start_offset), len(self._segments)):
+        number = self._segments.first_reaching(timestamp_ms, self._segments.number_for(start_offset))
+        while number < len(self._segments):
             segment = self._segments.touch(number, flushed_offset)
             if segment.base_offset >= end_offset:
                 return None
-            if segment.largest_timestamp() < timestamp_ms:
-                continue
             found = _search_segment(segment, timestamp_ms, start_offset)
             if found is not None:
                 return found if found[0] < end_offset else None
+            number = self._segments.first_reaching(timestamp_ms, number + 1)
         return None
 
-    @staticmethod
-    def _position(segment: LogSegment, offset: int, place: _Place | None) -> int | None:
-        if place is not None and place.base_offset == segment.base_offset and place.position < segment.size_bytes:
-            return place.position
-        if offset <= segment.base_offset:
-            return 0 if segment.size_bytes else None
-        found = segment.find(offset)
-        return found.position if found else None
+    def _parts(self, request: ReadRequest, flushed_offset: int, *, cached_only: bool = False) -> Iterator[Part]:
+        if request.offset >= request.ceiling:
+            return
+        for number in range(self._segments.number_for(request.offset), len(self._segments)):
+            segment = self._segments.touch(number, flushed_offset)
+            end_offset = self._segments.end_offset(number, request.log_end_offset)
+            yield Part(segment.reader(cached_only=cached_only), end_offset)
 
-    def _remember(self, offset: int, place: _Place) -> None:
+    def _note(self, request: ReadRequest, place: Place | None, outcome: ReadOutcome | None, now_ms: int) -> bytes:
+        if outcome is None:
+            return b""
+        found = outcome.found
+        if found.data:
+            self._remember(found.next_offset, Place(outcome.base_offset, found.next_position, now_ms))
+        else:
+            self._remember(request.offset, place)
+        return found.data
+
+    def _remember(self, offset: int, place: Place | None) -> None:
+        if place is None:
+            return
         if len(self._places) >= _PLACES_MAX:
             del self._places[next(iter(self._places))]
         self._places[offset] = place
 
 
+def _read_first(parts: Iterable[Part], request: ReadRequest, place: Place | None) -> ReadOutcome | None:
+    for reader, end_offset in parts:
+        position = _position(reader, request.offset, place)
+        if position is None:  # all of it lies below the offset: a gap that compaction left
+            continue
+        found = reader.read(
+            position,
+            max_bytes=request.max_bytes,
+            ceiling=request.ceiling,
+            segment_end_offset=end_offset,
+            min_one_batch=request.min_one_batch,
+        )
+        return ReadOutcome(found, reader.base_offset)
+    return None
+
+
+def _position(reader: SegmentReader, offset: int, place: Place | None) -> int | None:
+    if place is not None and place.base_offset == reader.base_offset and place.position < reader.size_bytes:
+        return place.position
+    if offset <= reader.base_offset:
+        return 0 if reader.size_bytes else None
+    found = reader.find(offset)
+    return found.position if found else None
+
+
+def _largest_batch(
+    segment: LogSegment, start_offset: int, end_offset: int, segment_end_offset: int
+) -> PlacedHeader | None:
+    """The first batch with the largest timestamp among those of a segment that lie in [start, end)."""
+    largest = segment.largest_timestamp_offset()
+    if largest.timestamp < 0:
+        return None
+    found = segment.find(largest.offset)
+    if found is not None and start_offset <= found.base_offset and largest.offset < end_offset:
+        return PlacedHeader(found.position, read_header(segment.file, found.position))
+    if start_offset <= segment.base_offset and segment_end_offset <= end_offset:
+        return None  # the index is wrong, and says nothing that could be found
+    best: PlacedHeader | None = None
+    for placed in scan_headers(segment.file, 0, segment.size_bytes):
+        header = placed.header
+        is_inside = header.last_offset >= start_offset and header.last_offset < end_offset
+        if not is_inside or header.max_timestamp <= (best.header.max_timestamp if best else NO_TIMESTAMP):
+            continue
+        straddles = header.base_offset < start_offset  # its newest record may be one that is gone
+        if straddles and _search_batch(segment, *placed, header.max_timestamp, start_offset) is None:
+            continue
+        best = placed
+    return best
+
+
 def _search_segment(segment: LogSegment, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-    position = segment.position_for_timestamp(timestamp_ms, start_offset)
-    for at, header in scan_headers(segment.file, position, segment.size_bytes):
+    entry = segment.floor_time_entry(timestamp_ms)
+    position = segment.reader().seek(max(entry.offset, start_offset))[0]
+    is_entry_met = entry.timestamp < 0 or entry.offset < start_offset
+    for at, last_offset, max_timestamp in scan_timestamps(segment.file, position, segment.size_bytes):
+        if not is_entry_met:
+            if last_offset < entry.offset:
+                continue
+            if (last_offset, max_timestamp) != (entry.offset, entry.timestamp):
+                break
+            is_entry_met = True
+        if max_timestamp >= timestamp_ms and last_offset >= start_offset:
+            found = _search_batch(segment, at, read_header(segment.file, at), timestamp_ms, start_offset)
+            if found is not None:
+                return found
+    if is_entry_met:
+        return None
+    return _search_without_index(segment, timestamp_ms, start_offset)
+
+
+def _search_without_index(segment: LogSegment, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+    """The time index names a batch that is not in the log."""
+    for at, header in scan_headers(segment.file, 0, segment.size_bytes):
         if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
             found = _search_batch(segment, at, header, timestamp_ms, start_offset)
             if found is not None:

@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from replog.errors import BrokerClosedError, ReplogError, StorageError
+from replog.errors import BrokerClosedError, CorruptIndexError, ReplogError, StorageError
+from replog.log.compaction.job import CompactionJob
 from replog.log.config import LogConfig
+from replog.log.deletion import DeletedSegments
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.loader import LoadedLog, RecoveryReport
 from replog.log.log_reader import LogReader
+from replog.log.producer_files import aborted_in_segment
 from replog.log.producer_state import ProducerStateManager
+from replog.log.transaction_index import AbortedTransaction
+from replog.log.write_back import DirtyWindow
 from replog_checkpoints import File, FileSystem
 
 
@@ -27,13 +32,17 @@ class LogState:
     """
 
     __slots__ = (
+        "_admission",
         "_checkpoint",
         "_closer",
+        "_compaction",
         "_config",
+        "_deleted",
         "_directory",
         "_directory_changes",
         "_directory_synced",
         "_epochs",
+        "_first_dirty_offset",
         "_fs",
         "_generation",
         "_is_emptied",
@@ -50,6 +59,7 @@ class LogState:
         "_unavailable",
         "_unsynced",
         "_wall_ms",
+        "_window",
     )
 
     def __init__(
@@ -61,7 +71,9 @@ class LogState:
         loaded: LoadedLog,
         checkpoint: Callable[[], None] | None,
         now_ms: int,
+        admission: Callable[[int], None] | None = None,
     ) -> None:
+        self._admission = admission
         self._fs = fs
         self._directory = directory
         self._config = config
@@ -69,6 +81,9 @@ class LogState:
         self._checkpoint = checkpoint
         self._segments = loaded.segments
         self._closer = loaded.closer
+        self._compaction: CompactionJob | None = None
+        self._first_dirty_offset = 0  # as restored, or from the last compaction
+        self._deleted = DeletedSegments(fs, loaded.closer)
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._recovery_report = loaded.report
@@ -76,6 +91,7 @@ class LogState:
         self._log_end_offset = loaded.log_end_offset
         self._recovery_point = loaded.recovery_point
         self._reader = LogReader(loaded.segments)
+        self._window = DirtyWindow(loaded.segments)
         self._last_epoch = loaded.epochs.latest_epoch
         self._unsynced: list[File] = []
         self._directory_changes: int = 0 if loaded.report.clean else 1  # a killed process may have left names unsynced
@@ -120,6 +136,13 @@ class LogState:
     def checkpointed_recovery_point(self) -> int:
         """The recovery point without regard to the log start: true whatever a crash does to the log-start checkpoint."""
         return self._recovery_point
+
+    @property
+    def checkpointed_log_start_offset(self) -> int:
+        """The log start as far as a crash cannot leave it above the log end, unless the log is being emptied."""
+        if self._is_emptied:
+            return self._log_start_offset
+        return min(self._log_start_offset, max(self._recovery_point, self._segments[0].base_offset))
 
     @property
     def flushed_offset(self) -> int:
@@ -179,6 +202,39 @@ class LogState:
         """Where `epoch` ended here; None when this log cannot know (kafka-reference 3.5)."""
         return self._epochs.end_offset_for(epoch, self._log_end_offset)
 
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in [start, end), by the offset of their marker (kafka-reference 1.8).
+
+        A reader of committed records skips the batches of their producers from their first offset to their marker.
+
+        Raises:
+            CorruptRecordError: a transaction index is wrong, and the log it is made from too.
+            StorageError: a transaction index cannot be read.
+        """
+        found: list[AbortedTransaction] = []
+        for number in range(self._segments.number_for(start_offset), len(self._segments)):
+            segment = self._segments[number]
+            try:
+                index = segment.transactions
+            except CorruptIndexError:
+                index = aborted_in_segment(self._fs, self._directory, list(self._segments), number, self._wall_ms)
+            except OSError as error:
+                raise StorageError(f"{self._topic_partition}: a transaction index cannot be read: {error}") from error
+            if index is not None and index.collect(start_offset, end_offset, found):
+                break
+        return found
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every transaction has ended, and its end is replicated (kafka-reference 4.1).
+
+        Args:
+            high_watermark: exclusive.
+        """
+        unstable_offset = self._producers.first_unstable_offset(high_watermark)
+        if unstable_offset is None:
+            return high_watermark
+        return min(high_watermark, max(unstable_offset, self._log_start_offset))
+
     def _check_available(self) -> None:
         unavailable = self._unavailable
         if unavailable is not None:
@@ -193,6 +249,12 @@ class LogState:
             "check the disk, then restart the broker; opening the log verifies it"
         )
 
+    def fail(self, error: Exception) -> None:
+        """What holds it has failed, such as the whole disk: nothing is appended any more, only reads are tried."""
+        if self._unavailable is None:
+            self._note_failure(error)
+
     def _fail(self, action: str, error: OSError | StorageError) -> NoReturn:
+        """The log fails: what is on disk is not known any more."""
         self._note_failure(error)
         raise StorageError(f"{self._topic_partition}: {action}: {self._unavailable}") from error

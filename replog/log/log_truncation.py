@@ -13,7 +13,7 @@ Order, and what a crash after each step leaves:
 
 from __future__ import annotations
 
-from replog.errors import StorageError
+from replog.errors import DiskFullError, StorageError
 from replog.log.log_state import LogState
 from replog.log.producer_files import rebuild_producers, remove_snapshots
 from replog.log.segment import LogSegment
@@ -56,7 +56,9 @@ class LogTruncation(LogState):
         an old tail that the leader is asked about again; with no segment left the log begins there.
         """
         self._check_available()
+        log_start_offset = self._log_start_offset
         try:
+            self._promise_nothing()
             self._log_start_offset = offset
             self._promise_no_more_than(offset, is_emptied=True)
             self._epochs.clear()
@@ -67,6 +69,9 @@ class LogTruncation(LogState):
             self._fs.sync_dir(self._directory)
             self._recovery_point = offset
             self._after_cut(offset)
+        except DiskFullError:  # only the checkpoints need room, and nothing was cut before they were written
+            self._log_start_offset = log_start_offset
+            raise
         except (OSError, StorageError) as error:
             self._fail("a truncation failed", error)
 
@@ -76,9 +81,14 @@ class LogTruncation(LogState):
         found = segment.find(offset)
         position = found.position if found else segment.size_bytes
         end_offset = found.previous_end if found else segment.end_offset()
-        self._log_start_offset = min(self._log_start_offset, end_offset)
-        self._promise_no_more_than(end_offset, is_emptied=False)
-        self._epochs.truncate_from_end(end_offset)
+        log_start_offset = self._log_start_offset
+        self._log_start_offset = min(log_start_offset, end_offset)
+        try:
+            self._promise_no_more_than(end_offset, is_emptied=False)
+            self._epochs.truncate_from_end(end_offset)
+        except DiskFullError:  # promised less than is true; nothing was cut
+            self._log_start_offset = log_start_offset
+            raise
         while len(self._segments) > number + 1:
             self._segments.remove_last()
             self._fs.sync_dir(self._directory)
@@ -94,22 +104,38 @@ class LogTruncation(LogState):
             self._fail("the leader-epoch checkpoint cannot be written", error)
         self._last_epoch = self._epochs.latest_epoch
 
+    def _promise_nothing(self) -> None:
+        """The recovery point goes before the log start: one above the log end is believed only where nothing is promised."""
+        self._log_start_offset = self.checkpointed_log_start_offset  # it may have been raised above what is flushed
+        self._recovery_point = 0
+        if self._checkpoint is None:
+            return
+        self._is_emptied = True  # the log start is written although it is above the recovery point now
+        try:
+            self._checkpoint()
+        finally:
+            self._is_emptied = False
+
     def _promise_no_more_than(self, end_offset: int, *, is_emptied: bool) -> None:
         """Lowers what a crash would take as a promise about bytes that are about to go."""
         self._touched = True
         self._generation += 1
         self._reader.forget_places()
         is_lowered = self._recovery_point > end_offset or self._log_start_offset >= end_offset
-        self._recovery_point = min(self._recovery_point, end_offset)
+        self._recovery_point = 0 if is_emptied else min(self._recovery_point, end_offset)
+        self._first_dirty_offset = min(self._first_dirty_offset, end_offset)
         if (is_lowered or is_emptied) and self._checkpoint is not None:
             self._is_emptied = is_emptied
-            self._checkpoint()
-            self._is_emptied = False
+            try:
+                self._checkpoint()
+            finally:
+                self._is_emptied = False
         if remove_snapshots(self._fs, self._directory, above=-1 if is_emptied else end_offset):
             self._fs.sync_dir(self._directory)
 
     def _after_cut(self, end_offset: int) -> None:
         self._log_end_offset = end_offset
+        self._window.restart(self._segments, self._generation)
         self._last_epoch = self._epochs.latest_epoch
         rebuild_producers(
             self._fs,

@@ -52,7 +52,7 @@ class OffsetIndex:
 
     def entry(self, number: int) -> OffsetPosition:
         """Entry `number`, 0 to count - 1."""
-        relative_offset, position = _ENTRY.unpack(self._entries.read(number))
+        relative_offset, position = _ENTRY.unpack_from(self._entries.data, number * OFFSET_ENTRY_BYTES)
         return OffsetPosition(self._base_offset + relative_offset, position)
 
     def last(self) -> OffsetPosition:
@@ -65,12 +65,16 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry whose offset is at most `offset`, or the segment's start."""
-        number = floor_entry(self.count, offset, lambda i: self.entry(i).offset)
+        data = self._entries.data
+        number = floor_entry(
+            self.count, offset - self._base_offset, lambda i: _ENTRY.unpack_from(data, i * OFFSET_ENTRY_BYTES)[0]
+        )
         return self.entry(number) if number >= 0 else self.start()
 
     def lookup_position(self, position: int) -> OffsetPosition:
         """The last entry whose batch starts at or before byte `position`, or the segment's start."""
-        number = floor_entry(self.count, position, lambda i: self.entry(i).position)
+        data = self._entries.data
+        number = floor_entry(self.count, position, lambda i: _ENTRY.unpack_from(data, i * OFFSET_ENTRY_BYTES)[1])
         return self.entry(number) if number >= 0 else self.start()
 
 
@@ -86,19 +90,19 @@ class ActiveOffsetIndex(OffsetIndex):
         CorruptIndexError: `data` is not whole entries.
     """
 
-    __slots__ = ("_count_max", "_memory")
+    __slots__ = ("_memory", "_size_bytes_max")
 
-    def __init__(self, base_offset: int, size_bytes_max: int, data: bytes = b"") -> None:
+    def __init__(self, base_offset: int, size_bytes_max: int, data: bytes | bytearray = b"") -> None:
         if len(data) % OFFSET_ENTRY_BYTES:
             raise CorruptIndexError(f"offset index of {len(data)} bytes is not a multiple of {OFFSET_ENTRY_BYTES}")
         self._memory = MemoryEntries(OFFSET_ENTRY_BYTES, data)
-        self._count_max = size_bytes_max // OFFSET_ENTRY_BYTES
+        self._size_bytes_max = size_bytes_max // OFFSET_ENTRY_BYTES * OFFSET_ENTRY_BYTES
         super().__init__(base_offset, self._memory)
 
     @property
     def is_full(self) -> bool:
         """No entry fits any more."""
-        return self.count >= self._count_max
+        return len(self._memory.data) >= self._size_bytes_max
 
     def append(self, last_offset: int, position: int) -> None:
         """Adds the batch that starts at `position` and ends with `last_offset`.

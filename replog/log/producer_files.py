@@ -8,22 +8,28 @@ Snapshots are written at every roll (synced with the next flush), on close, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from replog.errors import CorruptCheckpointError, CorruptRecordError
 from replog.log.config import LogConfig
 from replog.log.file_names import SNAPSHOT_SUFFIX, file_path, parse_file_name
 from replog.log.producer_snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
-from replog.log.producer_state import ProducerStateManager, TransactionMarker
-from replog.log.segment import LogSegment
+from replog.log.producer_state import BATCHES_KEPT, ProducerStateManager, TransactionMarker
+from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_list import SegmentList
 from replog.log.segment_scan import read_batch, scan_headers
-from replog.records import BatchHeader, Buffer, decode_batch
+from replog.log.transaction_index import AbortedTransaction, TransactionIndex
+from replog.records import BatchHeader, Buffer, ScannedBatch, decode_batch, parse_header
 from replog_checkpoints import File, FileSystem, OpenMode
 
 _SNAPSHOT_BYTES_MAX: Final = 1 << 30
-_MARKER_TYPES: Final = (0, 1)  # abort, commit (kafka-reference 1.3)
+_SPECIAL_BITS: Final = 0x30  # transactional, control
+_CONTROL_KEY_BYTES: Final = 4
+_ABORT: Final = 0  # kafka-reference 1.3
+_COMMIT: Final = 1
 
 
 def snapshot_offsets(fs: FileSystem, directory: str) -> list[int]:
@@ -35,7 +41,11 @@ def snapshot_offsets(fs: FileSystem, directory: str) -> list[int]:
 def write_snapshot(fs: FileSystem, directory: str, end_offset: int, producers: ProducerStateManager) -> File:
     """Writes the state at `end_offset`; returns the open file, to be synced and closed by the caller."""
     file = fs.open(file_path(directory, end_offset, SNAPSHOT_SUFFIX), OpenMode.REPLACE)
-    file.pwrite([encode_snapshot(producers.to_snapshot())], 0)
+    try:
+        file.pwrite([encode_snapshot(producers.to_snapshot())], 0)
+    except OSError:
+        file.close()
+        raise
     return file
 
 
@@ -83,24 +93,112 @@ def rebuild_producers(
         now_ms: wall time.
         flushed_offset: segments that reach above it have unflushed writes and stay open.
     """
-    start_offset, entries = _newest_snapshot(fs, directory)
+    start_offset, entries, damaged = _newest_snapshot(fs, directory, OFFSET_MAX)
+    for offset in damaged:  # torn by a crash: an older one and the log say the same
+        _remove(fs, directory, offset)
     producers.load_snapshot(entries, now_ms)
     for number in range(segments.number_for(start_offset), len(segments)):
-        segment = segments.touch(number, flushed_offset)
-        found = segment.find(start_offset) if start_offset > segment.base_offset else None
-        position = found.position if found else (0 if start_offset <= segment.base_offset else segment.size_bytes)
-        for at, header in scan_headers(segment.file, position, segment.size_bytes):
-            if header.has_producer_id:
-                batch = read_batch(segment.file, at, header.size_bytes) if header.is_control else b""
-                apply_batch(producers, header, batch, header.base_offset, now_ms)
+        for _ in _replay(producers, segments.touch(number, flushed_offset), start_offset, now_ms):
+            pass
+    deepen_producers(producers, segments, config.producer_tail_bytes)
+
+
+def forget_as_snapshot(fs: FileSystem, directory: str, producers: ProducerStateManager) -> None:
+    """A scan finds producers again that had expired; what the newest snapshot had forgotten stays forgotten."""
+    offset, entries, _ = _newest_snapshot(fs, directory, OFFSET_MAX)
+    producers.forget_before(offset, {entry.producer_id for entry in entries})
+
+
+def deepen_producers(producers: ProducerStateManager, segments: SegmentList, tail_bytes: int) -> None:
+    """Finds the batches before the last one of each producer, which snapshots leave out, in the tail of the log."""
     if producers.producers:
-        producers.deepen(_tail_headers(segments, config.producer_tail_bytes))
+        producers.deepen(_tail_headers(segments, tail_bytes))
+
+
+def producers_before(
+    fs: FileSystem, directory: str, segments: Sequence[LogSegment], number: int, now_ms: int
+) -> ProducerStateManager:
+    """The state where segment `number` begins; changes nothing on disk.
+
+    Raises:
+        CorruptRecordError: there is no snapshot at that place, and the log before it is damaged.
+    """
+    producers = ProducerStateManager()
+    base_offset = segments[number].base_offset
+    start_offset, entries, _ = _newest_snapshot(fs, directory, base_offset)
+    producers.load_snapshot(entries, now_ms)
+    if start_offset < base_offset:
+        for segment, following in itertools.pairwise(segments[: number + 1]):
+            if following.base_offset > start_offset:
+                for _ in _replay(producers, segment, start_offset, now_ms):
+                    pass
+    return producers
+
+
+def aborted_in_segment(
+    fs: FileSystem, directory: str, segments: Sequence[LogSegment], number: int, now_ms: int
+) -> TransactionIndex:
+    """The transaction index of a segment, made again from the log.
+
+    Raises:
+        CorruptRecordError: the log is damaged there, or before it where no snapshot helps.
+    """
+    segment = segments[number]
+    index = TransactionIndex(segment.base_offset)
+    producers = producers_before(fs, directory, segments, number, now_ms)
+    for transaction in _replay(producers, segment, segment.base_offset, now_ms):
+        index.append(transaction)
+    return index
+
+
+def apply_scanned(
+    producers: ProducerStateManager,
+    batches: Sequence[ScannedBatch],
+    buffer: Buffer,
+    buffer_start: int,
+    now_ms: int,
+) -> list[AbortedTransaction]:
+    """Notes batches of a scan, in order; returns the transactions that they abort.
+
+    Of a producer's plain batches only the last few count, so the others are passed over.
+
+    Args:
+        producers: changed.
+        batches: with producer ids; positions in the file.
+        buffer: their bytes.
+        buffer_start: position of the buffer in the file.
+        now_ms: wall time.
+    """
+    aborted: list[AbortedTransaction] = []
+    plain: dict[int, deque[int]] = {}
+    for scanned in batches:
+        position, producer_id = scanned[0], scanned[6]
+        if not scanned[9] & _SPECIAL_BITS:
+            positions = plain.get(producer_id)
+            if positions is None:
+                positions = plain[producer_id] = deque(maxlen=BATCHES_KEPT)
+            positions.append(position)
+            continue
+        for at in (*plain.pop(producer_id, ()), position):
+            header = parse_header(buffer, at - buffer_start)
+            batch = memoryview(buffer)[header.position : header.end_position]
+            transaction = apply_batch(producers, header, batch, header.base_offset, now_ms)
+            if transaction is not None:
+                aborted.append(transaction)
+    for positions in plain.values():
+        for at in positions:
+            header = parse_header(buffer, at - buffer_start)
+            producers.update(header, header.base_offset, now_ms)
+    return aborted
 
 
 def apply_batch(
     producers: ProducerStateManager, header: BatchHeader, batch: Buffer, base_offset: int, now_ms: int
-) -> None:
+) -> AbortedTransaction | None:
     """Notes one batch with a producer id.
+
+    Returns:
+        The transaction that it aborts, for the transaction index of the segment that it is in.
 
     Args:
         producers: changed.
@@ -111,32 +209,54 @@ def apply_batch(
     """
     if not header.is_control:
         producers.update(header, base_offset, now_ms)
-        return
-    marker = _parse_marker(header, batch)
-    if marker is not None:
-        producers.update_marker(marker, now_ms)
+        return None
+    marker = _parse_marker(header, batch, base_offset)
+    return None if marker is None else producers.update_marker(marker, now_ms)
 
 
-def _parse_marker(header: BatchHeader, batch: Buffer) -> TransactionMarker | None:
+def _parse_marker(header: BatchHeader, batch: Buffer, offset: int) -> TransactionMarker | None:
     """Commit and abort markers; None for control records of other kinds, which producers do not care about."""
     for record in decode_batch(batch):
         key, value = record.key or b"", record.value or b""
-        if len(key) == 4 and int.from_bytes(key[2:], "big") in _MARKER_TYPES:
+        kind = int.from_bytes(key[2:], "big") if len(key) == _CONTROL_KEY_BYTES else None
+        if kind in {_ABORT, _COMMIT}:
             if len(value) < 6:
                 raise CorruptRecordError("", header.position, f"a transaction marker of {len(value)} bytes")
             coordinator_epoch = int.from_bytes(value[2:6], "big", signed=True)
-            return TransactionMarker(header.producer_id, header.producer_epoch, coordinator_epoch, record.timestamp)
+            is_commit = kind == _COMMIT
+            producer = header.producer_id, header.producer_epoch
+            return TransactionMarker(*producer, coordinator_epoch, record.timestamp, offset, is_commit)
     return None
 
 
-def _newest_snapshot(fs: FileSystem, directory: str) -> tuple[int, list[ProducerSnapshotEntry]]:
+def _replay(
+    producers: ProducerStateManager, segment: LogSegment, start_offset: int, now_ms: int
+) -> Iterator[AbortedTransaction]:
+    """Notes the batches of a segment from the one with `start_offset` on; yields the transactions that they abort."""
+    found = segment.find(start_offset) if start_offset > segment.base_offset else None
+    position = found.position if found else (0 if start_offset <= segment.base_offset else segment.size_bytes)
+    for at, header in scan_headers(segment.file, position, segment.size_bytes):
+        if header.has_producer_id:
+            batch = read_batch(segment.file, at, header.size_bytes) if header.is_control else b""
+            transaction = apply_batch(producers, header, batch, header.base_offset, now_ms)
+            if transaction is not None:
+                yield transaction
+
+
+def _newest_snapshot(
+    fs: FileSystem, directory: str, offset_max: int
+) -> tuple[int, list[ProducerSnapshotEntry], list[int]]:
+    """(offset, entries) of the newest readable snapshot at or below `offset_max`, and the damaged ones above it."""
+    damaged: list[int] = []
     for offset in reversed(snapshot_offsets(fs, directory)):
+        if offset > offset_max:
+            continue
         path = file_path(directory, offset, SNAPSHOT_SUFFIX)
         try:
-            return offset, decode_snapshot(path, _read(fs, path))
+            return offset, decode_snapshot(path, _read(fs, path)), damaged
         except CorruptCheckpointError:
-            _remove(fs, directory, offset)  # torn by a crash: an older one and the log say the same
-    return 0, []
+            damaged.append(offset)
+    return 0, [], damaged
 
 
 def _tail_headers(segments: SegmentList, tail_bytes: int) -> Iterator[BatchHeader]:

@@ -15,15 +15,18 @@ Worked example, producer 7, epoch 0, batches of one record::
 
 from __future__ import annotations
 
+import copy
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from replog.errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from replog.log.producer_snapshot import ProducerSnapshotEntry
+from replog.log.transaction_index import AbortedTransaction
 from replog.records import BatchHeader
 
 BATCHES_KEPT: Final = 5
+_ENDED_MAX: Final = 1000
 NONE: Final = -1
 _SEQUENCE_MODULUS: Final = 2**31
 
@@ -39,12 +42,14 @@ class ProducedBatch(NamedTuple):
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a transaction, from a control batch."""
+    """The end of a transaction, from a control batch at `offset`."""
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     timestamp: int
+    offset: int
+    is_commit: bool
 
 
 class ProducerEntry:
@@ -95,10 +100,12 @@ class ProducerStateManager:
         - the state is that of the log up to its end: `update` is called for every batch appended, in order.
     """
 
-    __slots__ = ("_producers",)
+    __slots__ = ("_ended", "_open", "_producers")
 
     def __init__(self) -> None:
         self._producers: dict[int, ProducerEntry] = {}
+        self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction
+        self._ended: list[tuple[int, int]] = []  # (first offset, offset of the marker), by marker
 
     @property
     def producers(self) -> Mapping[int, ProducerEntry]:
@@ -155,9 +162,14 @@ class ProducerStateManager:
         entry.last_seen_ms = now_ms
         if header.is_transactional and entry.current_transaction_first_offset == NONE:
             entry.current_transaction_first_offset = base_offset
+            self._open[header.producer_id] = base_offset
 
-    def update_marker(self, marker: TransactionMarker, now_ms: int) -> None:
-        """Notes the end of a transaction."""
+    def update_marker(self, marker: TransactionMarker, now_ms: int) -> AbortedTransaction | None:
+        """Notes the end of a transaction.
+
+        Returns:
+            What the transaction index has to say about it; None: it was committed, or there was none.
+        """
         entry = self._producers.get(marker.producer_id)
         if entry is None:
             entry = self._producers[marker.producer_id] = ProducerEntry(marker.producer_epoch, now_ms)
@@ -166,6 +178,24 @@ class ProducerStateManager:
         entry.timestamp = marker.timestamp
         entry.current_transaction_first_offset = NONE
         entry.last_seen_ms = now_ms
+        first_offset = self._open.pop(marker.producer_id, None)
+        if first_offset is None:
+            return None
+        self._note_ended(first_offset, marker.offset)
+        if marker.is_commit:
+            return None
+        last_stable_offset = min(self._open.values(), default=marker.offset + 1)
+        return AbortedTransaction(marker.producer_id, first_offset, marker.offset, last_stable_offset)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the earliest transaction begins that is open, or whose end is not below the high watermark; None: nowhere.
+
+        Transactions that ended before a snapshot which the state came from count as ended (kafka-reference 4.1).
+        """
+        while self._ended and self._ended[0][1] < high_watermark:
+            del self._ended[0]
+        firsts = [*self._open.values(), *(first_offset for first_offset, _ in self._ended)]
+        return min(firsts, default=None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets producers without an open transaction that have not written for `expiration_ms`.
@@ -177,9 +207,41 @@ class ProducerStateManager:
             if entry.current_transaction_first_offset == NONE and now_ms - entry.last_seen_ms >= expiration_ms:
                 del self._producers[producer_id]
 
+    def forget_before(self, offset: int, known: Collection[int]) -> None:
+        """Forgets producers that wrote nothing from `offset` on, and that were forgotten there already.
+
+        Args:
+            offset: of a snapshot.
+            known: producer ids in it.
+        """
+        for producer_id, entry in list(self._producers.items()):
+            is_old = bool(entry.batches) and entry.batches[-1].last_offset < offset
+            if is_old and producer_id not in known and producer_id not in self._open:
+                del self._producers[producer_id]
+
+    def saved(self, producer_id: int) -> ProducerEntry | None:
+        """A copy of what is known of one producer, for `restore`."""
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            return None
+        saved = copy.copy(entry)
+        saved.batches = entry.batches.copy()
+        return saved
+
+    def restore(self, saved: Mapping[int, ProducerEntry | None]) -> None:
+        """Takes back every change to these producers since they were saved."""
+        for producer_id, entry in saved.items():
+            self._open.pop(producer_id, None)
+            if entry is None:
+                self._producers.pop(producer_id, None)
+                continue
+            self._producers[producer_id] = entry
+            if entry.current_transaction_first_offset != NONE:
+                self._open[producer_id] = entry.current_transaction_first_offset
+
     def clear(self) -> None:
         """Forgets everything."""
-        self._producers.clear()
+        self.load_snapshot((), 0)
 
     def to_snapshot(self) -> list[ProducerSnapshotEntry]:
         """The state as a snapshot file holds it: the last batch only."""
@@ -188,6 +250,19 @@ class ProducerStateManager:
     def load_snapshot(self, entries: Iterable[ProducerSnapshotEntry], now_ms: int) -> None:
         """Replaces the state by a snapshot's."""
         self._producers = {entry.producer_id: _entry_from_snapshot(entry, now_ms) for entry in entries}
+        self._open = {
+            producer_id: entry.current_transaction_first_offset
+            for producer_id, entry in self._producers.items()
+            if entry.current_transaction_first_offset != NONE
+        }
+        self._ended = []
+
+    def _note_ended(self, first_offset: int, marker_offset: int) -> None:
+        """Bounded: of very many that nobody asked about, the oldest two become one, which errs on the safe side."""
+        self._ended.append((first_offset, marker_offset))
+        if len(self._ended) > _ENDED_MAX:
+            (first, _), (second, last) = self._ended[:2]
+            self._ended[:2] = [(min(first, second), last)]
 
     def deepen(self, tail: Iterable[BatchHeader]) -> None:
         """Fills in the batches before the last one, which snapshots leave out.

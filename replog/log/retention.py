@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from replog.errors import CorruptRecordError
 from replog.log.config import LogConfig
 from replog.log.segment import LogSegment
 from replog.log.segment_list import SegmentList
@@ -30,7 +31,7 @@ def segments_to_delete(
         if next_base_offset > high_watermark:
             break
         below_start = next_base_offset <= log_start_offset
-        too_large = 0 <= config.retention_bytes <= size_bytes - segment.size_bytes
+        too_large = config.deletes and 0 <= config.retention_bytes <= size_bytes - segment.size_bytes
         if not (below_start or too_large or _is_too_old(segment, config, now_ms)):
             break
         size_bytes -= segment.size_bytes
@@ -39,9 +40,12 @@ def segments_to_delete(
 
 
 def _is_too_old(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
-    if config.retention_ms < 0:
+    if config.retention_ms < 0 or not config.deletes:
         return False
-    newest_ms = segment.largest_timestamp()
+    try:
+        newest_ms = segment.largest_timestamp()
+    except CorruptRecordError:
+        return False  # damaged, and its time index too: nothing is deleted on a guess
     if newest_ms < 0:  # records without timestamps: the file's age
         newest_ms = segment.modified_ms()
     return now_ms - newest_ms > config.retention_ms

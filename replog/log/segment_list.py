@@ -6,10 +6,11 @@ descriptors.  Only the active segment, segments with unflushed writes and the la
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from replog.errors import InvariantViolationError
 from replog.log.flush import FileCloser
 from replog.log.segment import LogSegment
 
@@ -23,13 +24,15 @@ class SegmentList:
         - base offsets strictly rise.
     """
 
-    __slots__ = ("_bases", "_closer", "_read_lately", "_segments")
+    __slots__ = ("_bases", "_closer", "_largest", "_reached", "_read_lately", "_segments")
 
     def __init__(self, segments: list[LogSegment], closer: FileCloser) -> None:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._closer = closer
         self._read_lately: list[LogSegment] = []
+        self._largest: list[int] = []  # timestamps of the sealed segments, as far as anybody asked
+        self._reached: list[int] = []  # the largest up to each of them
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -58,6 +61,22 @@ class SegmentList:
         """All offsets of segment `number` are below this."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset
 
+    def first_reaching(self, timestamp: int, first_number: int) -> int:
+        """Number of the first segment from `first_number` on that has a record of at least `timestamp`; else `len`."""
+        sealed_count = len(self._segments) - 1
+        for number in range(len(self._largest), sealed_count):
+            largest = self._segments[number].largest_timestamp()
+            self._largest.append(largest)
+            self._reached.append(max(largest, self._reached[-1] if number else largest))
+        number = bisect_left(self._reached, timestamp)
+        if number < first_number:  # reached before it already, which says nothing
+            number = first_number
+            while number < sealed_count and self._largest[number] < timestamp:
+                number += 1
+        if number < sealed_count or self.active.largest_timestamp() >= timestamp:
+            return number
+        return len(self._segments)
+
     def append(self, segment: LogSegment) -> None:
         """Adds a new active segment."""
         self._segments.append(segment)
@@ -66,12 +85,36 @@ class SegmentList:
     def remove_last(self) -> None:
         """Deletes the files of the last segment."""
         self._bases.pop()
+        self._forget_timestamps()
         self._remove(self._segments.pop())
 
-    def remove_first(self) -> None:
-        """Deletes the files of the oldest segment."""
-        self._bases.pop(0)
-        self._remove(self._segments.pop(0))
+    def replace(self, first_number: int, count: int, segments: Sequence[LogSegment]) -> list[LogSegment]:
+        """Puts sealed segments in the place of others (compaction), or of nothing but the oldest ones (deletion).
+
+        Only the list changes: what happens to the files of either is the caller's matter.
+
+        Args:
+            first_number: of the first segment that goes.
+            count: how many go, from 0; never the active one.
+            segments: what comes in their place, in order.
+
+        Returns:
+            The segments that went.
+
+        Raises:
+            InvariantViolationError: the active segment would go, or base offsets would no longer rise.
+        """
+        end = first_number + count
+        bases = [segment.base_offset for segment in segments]
+        around = self._bases[max(0, first_number - 1) : first_number] + bases + self._bases[end : end + 1]
+        if not 0 <= first_number <= end < len(self._segments) or sorted(set(around)) != around:
+            raise InvariantViolationError(f"segments {first_number} to {end} of {self._bases} cannot become {bases}")
+        gone = self._segments[first_number:end]
+        self._segments[first_number:end] = segments
+        self._bases[first_number:end] = bases
+        self._forget_timestamps()
+        self._read_lately = [segment for segment in self._read_lately if segment not in gone]
+        return gone
 
     def touch(self, number: int, flushed_offset: int) -> LogSegment:
         """The segment, about to be read; closes the one read longest ago when too many are open.
@@ -100,10 +143,14 @@ class SegmentList:
                 segment.release(self._closer)
 
     def release_all(self) -> None:
-        """Closes every descriptor."""
+        """Closes every descriptor and map: a map, too, would keep the disk from being unmounted."""
         self._read_lately.clear()
         for segment in self._segments:
             segment.release(self._closer)
+            segment.drop_maps()
+
+    def _forget_timestamps(self) -> None:
+        self._largest, self._reached = [], []
 
     def _remove(self, segment: LogSegment) -> None:
         if segment in self._read_lately:

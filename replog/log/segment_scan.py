@@ -16,10 +16,12 @@ from replog_checkpoints import File
 
 RECOVERY_CHUNK_BYTES: Final = 1024 * 1024
 HEADER_CHUNK_BYTES: Final = 64 * 1024
+SEARCH_CHUNK_BYTES: Final = 8 * 1024
 FRAME_BYTES: Final = 27
 _FRAME: Final = struct.Struct(
     ">qi11xi"
 )  # base offset, length, [leader epoch, magic, crc, attributes], last offset delta
+_TIMED_FRAME: Final = struct.Struct(">qi11xi8xq")  # the same, and [base timestamp], max timestamp
 _OFFSET_MAX: Final = 2**63 - 1
 
 
@@ -88,6 +90,26 @@ def scan_headers(file: File, start: int, end: int) -> Iterator[PlacedHeader]:
         _check_end(file, position, header, end)
         yield PlacedHeader(position, header)
         position += header.size_bytes
+
+
+def scan_timestamps(file: File, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(position, last offset, max timestamp) of the batches in bytes [start, end), for searches that end soon.
+
+    Raises:
+        CorruptRecordError: something that cannot be a batch.
+    """
+    buffer, buffer_start, position = b"", start, start
+    while position < end:
+        within = position - buffer_start
+        if within + HEADER_BYTES > len(buffer):
+            buffer, buffer_start, within = file.pread(min(SEARCH_CHUNK_BYTES, end - position), position), position, 0
+        if within + HEADER_BYTES > len(buffer):
+            raise CorruptRecordError(file.path, position, "the file ends inside a batch header")
+        base_offset, length, last_offset_delta, max_timestamp = _TIMED_FRAME.unpack_from(buffer, within)
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES or last_offset_delta < 0:
+            raise CorruptRecordError(file.path, position, f"no batch: length {length}, offset {base_offset}")
+        yield position, base_offset + last_offset_delta, max_timestamp
+        position += length + LOG_OVERHEAD_BYTES
 
 
 def scan_batches(file: File, start: int, end: int) -> Iterator[PlacedBatch]:

@@ -50,17 +50,22 @@ class TimeIndex:
 
     def entry(self, number: int) -> TimestampOffset:
         """Entry `number`, 0 to count - 1."""
-        timestamp, relative_offset = _ENTRY.unpack(self._entries.read(number))
+        timestamp, relative_offset = _ENTRY.unpack_from(self._entries.data, number * TIME_ENTRY_BYTES)
         return TimestampOffset(timestamp, self._base_offset + relative_offset)
 
     def last(self) -> TimestampOffset:
         """The last entry, or (-1, base offset) when there is none."""
-        return self.entry(self.count - 1) if self.count else TimestampOffset(NO_TIMESTAMP, self._base_offset)
+        return self.entry(self.count - 1) if self.count else self.start()
+
+    def start(self) -> TimestampOffset:
+        """What a search returns that finds no entry."""
+        return TimestampOffset(NO_TIMESTAMP, self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry with a timestamp of at most `timestamp`, or (-1, base offset)."""
-        number = floor_entry(self.count, timestamp, lambda i: self.entry(i).timestamp)
-        return self.entry(number) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self._base_offset)
+        data = self._entries.data
+        number = floor_entry(self.count, timestamp, lambda i: _ENTRY.unpack_from(data, i * TIME_ENTRY_BYTES)[0])
+        return self.entry(number) if number >= 0 else self.start()
 
 
 class ActiveTimeIndex(TimeIndex):
@@ -77,7 +82,7 @@ class ActiveTimeIndex(TimeIndex):
 
     __slots__ = ("_count_max", "_memory")
 
-    def __init__(self, base_offset: int, size_bytes_max: int, data: bytes = b"") -> None:
+    def __init__(self, base_offset: int, size_bytes_max: int, data: bytes | bytearray = b"") -> None:
         if len(data) % TIME_ENTRY_BYTES:
             raise CorruptIndexError(f"time index of {len(data)} bytes is not a multiple of {TIME_ENTRY_BYTES}")
         self._memory = MemoryEntries(TIME_ENTRY_BYTES, data)

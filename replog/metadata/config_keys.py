@@ -14,7 +14,7 @@ from typing import TypeAlias
 from replog.errors import ConfigError
 from replog.metadata.records import ResourceType
 
-ConfigValue: TypeAlias = int | bool | str
+ConfigValue: TypeAlias = int | float | bool | str
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -27,6 +27,20 @@ class FlushPolicy(StrEnum):
     AUTO = "auto"
     ALWAYS = "always"
     OS = "os"
+
+
+class CleanupPolicy(StrEnum):
+    """What happens to old records (`cleanup.policy`); both may be named."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+class MessageTimestampType(StrEnum):
+    """Whose clock the timestamps of records come from (`message.timestamp.type`)."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +81,41 @@ class ChoiceType:
 
 
 @dataclass(frozen=True, slots=True)
+class ChoicesType:
+    """One or more of a few words, with commas between, as in `compact,delete`."""
+
+    choices: tuple[str, ...]
+
+    def parse(self, text: str) -> str:
+        """The words in the order of `choices`.  Raises ValueError with the reason."""
+        words = [word.strip() for word in text.split(",")]
+        if len(set(words)) != len(words) or not set(words) <= set(self.choices):
+            raise ValueError(str(self))
+        return ",".join(word for word in self.choices if word in words)
+
+    def __str__(self) -> str:
+        return f"expected one or more, with commas, of: {', '.join(self.choices)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FractionType:
+    """A number in [0, 1]."""
+
+    def parse(self, text: str) -> float:
+        """Raises ValueError with the reason."""
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(f"not a number; {self}") from None
+        if not 0 <= value <= 1:
+            raise ValueError(f"out of range; {self}")
+        return value
+
+    def __str__(self) -> str:
+        return "expected a number from 0 to 1"
+
+
+@dataclass(frozen=True, slots=True)
 class BooleanType:
     """`true` or `false`, in any case."""
 
@@ -92,7 +141,7 @@ class ConfigKey:
 
     name: str
     cluster_name: str
-    type: IntegerType | ChoiceType | BooleanType
+    type: IntegerType | ChoiceType | ChoicesType | FractionType | BooleanType
     default: ConfigValue
 
     def parse(self, text: str) -> ConfigValue:
@@ -109,35 +158,75 @@ class ConfigKey:
 
 MIN_INSYNC_REPLICAS = ConfigKey("min.insync.replicas", "min.insync.replicas", IntegerType(1, _INT32_MAX), 1)
 RETENTION_MS = ConfigKey("retention.ms", "log.retention.ms", IntegerType(-1, _INT64_MAX), _WEEK_MS)
+FILE_DELETE_DELAY_MS = ConfigKey(
+    "file.delete.delay.ms", "log.segment.delete.delay.ms", IntegerType(0, _INT64_MAX), 60_000
+)
 RETENTION_BYTES = ConfigKey("retention.bytes", "log.retention.bytes", IntegerType(-1, _INT64_MAX), -1)
 SEGMENT_BYTES = ConfigKey("segment.bytes", "log.segment.bytes", IntegerType(2**20, _INT32_MAX), 2**30)
 SEGMENT_MS = ConfigKey("segment.ms", "log.roll.ms", IntegerType(1, _INT64_MAX), _WEEK_MS)
 MAX_MESSAGE_BYTES = ConfigKey("max.message.bytes", "message.max.bytes", IntegerType(61, 32 * 2**20), 2**20 + 12)
-CLEANUP_POLICY = ConfigKey("cleanup.policy", "log.cleanup.policy", ChoiceType(("delete",)), "delete")
+CLEANUP_POLICY = ConfigKey(
+    "cleanup.policy",
+    "log.cleanup.policy",
+    ChoicesType((CleanupPolicy.COMPACT.value, CleanupPolicy.DELETE.value)),
+    CleanupPolicy.DELETE.value,
+)
+DELETE_RETENTION_MS = ConfigKey(
+    "delete.retention.ms", "log.cleaner.delete.retention.ms", IntegerType(0, _INT64_MAX), _WEEK_MS // 7
+)
+MIN_CLEANABLE_DIRTY_RATIO = ConfigKey(
+    "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", FractionType(), 0.5
+)
+MIN_COMPACTION_LAG_MS = ConfigKey(
+    "min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", IntegerType(0, _INT64_MAX), 0
+)
+MAX_COMPACTION_LAG_MS = ConfigKey(
+    "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", IntegerType(1, _INT64_MAX), _INT64_MAX
+)
 FLUSH_POLICY = ConfigKey(
     "flush.policy", "flush.policy", ChoiceType(tuple(policy.value for policy in FlushPolicy)), FlushPolicy.AUTO.value
 )
+FLUSH_MESSAGES = ConfigKey("flush.messages", "log.flush.interval.messages", IntegerType(1, _INT64_MAX), _INT64_MAX)
+FLUSH_MS = ConfigKey("flush.ms", "log.flush.interval.ms", IntegerType(0, _INT64_MAX), _INT64_MAX)
 UNCLEAN_LEADER_ELECTION_ENABLE = ConfigKey(
     "unclean.leader.election.enable", "unclean.leader.election.enable", BooleanType(), default=False
 )
 MESSAGE_TIMESTAMP_TYPE = ConfigKey(
     "message.timestamp.type",
     "log.message.timestamp.type",
-    ChoiceType(("CreateTime",)),  # LogAppendTime needs a batch to be rewritten on append
-    "CreateTime",
+    ChoiceType(tuple(kind.value for kind in MessageTimestampType)),
+    MessageTimestampType.CREATE_TIME.value,
+)
+MESSAGE_TIMESTAMP_BEFORE_MAX_MS = ConfigKey(
+    "message.timestamp.before.max.ms",
+    "log.message.timestamp.before.max.ms",
+    IntegerType(0, _INT64_MAX),
+    _INT64_MAX,
+)
+MESSAGE_TIMESTAMP_AFTER_MAX_MS = ConfigKey(
+    "message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", IntegerType(0, _INT64_MAX), 3_600_000
 )
 
 CONFIG_KEYS: tuple[ConfigKey, ...] = (
     MIN_INSYNC_REPLICAS,
     RETENTION_MS,
+    FILE_DELETE_DELAY_MS,
     RETENTION_BYTES,
     SEGMENT_BYTES,
     SEGMENT_MS,
     MAX_MESSAGE_BYTES,
     CLEANUP_POLICY,
+    DELETE_RETENTION_MS,
+    MIN_CLEANABLE_DIRTY_RATIO,
+    MIN_COMPACTION_LAG_MS,
+    MAX_COMPACTION_LAG_MS,
     FLUSH_POLICY,
+    FLUSH_MESSAGES,
+    FLUSH_MS,
     UNCLEAN_LEADER_ELECTION_ENABLE,
     MESSAGE_TIMESTAMP_TYPE,
+    MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
+    MESSAGE_TIMESTAMP_AFTER_MAX_MS,
 )
 _BY_NAME = {
     ResourceType.TOPIC: {key.name: key for key in CONFIG_KEYS},

@@ -314,23 +314,25 @@ def _body(header: BatchHeader, buffer: Buffer, max_decompressed_bytes: int) -> b
 def _walk(header: BatchHeader, body: bytes) -> Iterator[_Raw]:
     """The records of a batch, which must fill the body exactly and stay within its offsets.  Headers are not read."""
     position, last_delta = 0, -1
-    try:
-        for _ in range(header.records_count):
+    for _ in range(header.records_count):
+        try:
             raw = _read_raw(body, position)
-            if not last_delta < raw.offset_delta <= header.last_offset_delta:
-                raise ValueError(f"offset delta {raw.offset_delta} after {last_delta}")  # noqa: TRY301 - one place turns them into CorruptRecordError
-            timestamp = header.base_timestamp + raw.timestamp_delta
-            if (
-                header.timestamp_type is not TimestampType.LOG_APPEND_TIME
-                and not -_INT64_MAX - 1 <= timestamp <= _INT64_MAX
-            ):
-                raise ValueError("a timestamp delta leaves the range of a timestamp")  # noqa: TRY301 - one place turns them into CorruptRecordError
-            position, last_delta = raw.end, raw.offset_delta
-            yield raw
-        if position != len(body):
-            raise ValueError(f"{len(body) - position} bytes are left after {header.records_count} records")  # noqa: TRY301 - one place turns them into CorruptRecordError
-    except ValueError as error:
-        raise CorruptRecordError("", header.position, str(error)) from None
+        except ValueError as error:
+            raise CorruptRecordError("", header.position, str(error)) from None
+        _check_raw(header, raw, last_delta)
+        position, last_delta = raw.end, raw.offset_delta
+        yield raw
+    if position != len(body):
+        raise CorruptRecordError("", header.position, "bytes are left after the last record")
+
+
+def _check_raw(header: BatchHeader, raw: _Raw, last_delta: int) -> None:
+    if not last_delta < raw.offset_delta <= header.last_offset_delta:
+        raise CorruptRecordError("", header.position, "offset deltas do not rise, or leave the batch")
+    if header.timestamp_type is not TimestampType.LOG_APPEND_TIME:
+        timestamp = header.base_timestamp + raw.timestamp_delta
+        if not -_INT64_MAX - 1 <= timestamp <= _INT64_MAX:
+            raise CorruptRecordError("", header.position, "a timestamp delta leaves the range of a timestamp")
 
 
 def _read_raw(body: bytes, start: int) -> _Raw:

@@ -28,6 +28,7 @@ from replog.replication.messages import (
     FetchFailed,
     FetchPosition,
     Flushed,
+    FlushPolicyChanged,
     FollowerEffect,
     FollowerMessage,
     ReplicaLogView,
@@ -181,6 +182,8 @@ class Follower:
                     self._backoff_until_ms = None
             case Flushed():
                 pass  # the log view shows it
+            case FlushPolicyChanged():
+                self._flush_policy = message.flush_policy
             case Appended():
                 effects = (*effects, *self._handle_appended(message, now_ms))
             case FetchAnswered():

@@ -27,6 +27,7 @@ from replog.replication.messages import (
     Appended,
     AwaitProduce,
     Flushed,
+    FlushPolicyChanged,
     FollowerFetched,
     HighWatermarkAdvanced,
     LeaderEffect,
@@ -191,6 +192,8 @@ class Leader:
                 self._log_end_offset = message.log_end_offset
             case Flushed():
                 self._flushed_offset = max(self._flushed_offset, message.flushed_offset)
+            case FlushPolicyChanged():
+                self._flush_policy = message.flush_policy
             case FollowerFetched():
                 proposals = self._handle_fetch(message, now_ms)
             case AwaitProduce():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from replog.errors import ErrorCode
+from replog.metadata.config_keys import FlushPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +131,27 @@ class AlterPartitionAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class FlushPolicyChanged:
+    """The topic's `flush.policy` is another one from now on."""
+
+    flush_policy: FlushPolicy
+
+
+@dataclass(frozen=True, slots=True)
 class Resigned:
     """This node no longer leads: everything that waits is answered with NOT_LEADER_OR_FOLLOWER."""
 
 
 LeaderMessage: TypeAlias = (
-    Tick | Appended | Flushed | FollowerFetched | AwaitProduce | StateChanged | AlterPartitionAnswered | Resigned
+    Tick
+    | Appended
+    | Flushed
+    | FlushPolicyChanged
+    | FollowerFetched
+    | AwaitProduce
+    | StateChanged
+    | AlterPartitionAnswered
+    | Resigned
 )
 
 # ---- leader: effects ------------------------------------------------------------------------------------------------
@@ -198,7 +214,7 @@ class FetchFailed:
     """The request was not answered: connection lost or timed out."""
 
 
-FollowerMessage: TypeAlias = Tick | Appended | Flushed | FetchAnswered | FetchFailed
+FollowerMessage: TypeAlias = Tick | Appended | Flushed | FlushPolicyChanged | FetchAnswered | FetchFailed
 
 # ---- follower: effects --------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from replog.errors import InvalidRecordError
-from replog.records import Buffer, Codec, Columns, Record, decode_columns, decode_records, scan
+from replog.errors import InvalidRecordError, InvariantViolationError
+from replog.records import Buffer, Codec, Columns, decode_columns, scan
+from replog.records.arrow import fixed_array, headers_array, key_array, value_array
 from replog.spark.schema import HEADERS, Column
 
 DECODE_BYTES = 4 << 20
@@ -81,28 +82,23 @@ class ArrowConverter:
             data,
             start_offset=start_offset,
             end_offset=end_offset,
+            with_offsets="offset" in self._names,
+            with_timestamps="timestamp" in self._names or "timestampType" in self._names,
             with_keys="key" in self._names,
             with_values="value" in self._names,
+            with_headers=HEADERS in self._names,
         )
         if not columns.count:
             return None
         make: dict[str, Callable[[], Any]] = {
-            "key": lambda: _binary(
-                columns.count, columns.key_validity, columns.key_offsets, columns.key_data, columns.key_null_count
-            ),
-            "value": lambda: _binary(
-                columns.count,
-                columns.value_validity,
-                columns.value_offsets,
-                columns.value_data,
-                columns.value_null_count,
-            ),
+            "key": lambda: key_array(columns),
+            "value": lambda: value_array(columns),
             "topic": lambda: self._constant("topic", self._topic, columns.count),
             "partition": lambda: self._constant("partition", self._partition, columns.count),
-            "offset": lambda: _fixed(pa.int64(), columns.count, columns.offsets),
+            "offset": lambda: fixed_array(pa.int64(), columns.count, columns.offsets),
             "timestamp": lambda: _timestamps(columns),
-            "timestampType": lambda: _fixed(pa.int32(), columns.count, columns.timestamp_type),
-            HEADERS: lambda: _headers(decode_records(data, start_offset=start_offset, end_offset=end_offset)),
+            "timestampType": lambda: fixed_array(pa.int32(), columns.count, columns.timestamp_type),
+            HEADERS: lambda: _headers(columns),
         }
         return pa.RecordBatch.from_arrays([make[name]() for name in self._names], schema=self._schema)
 
@@ -138,19 +134,11 @@ def split_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from split_rows(batch.slice(half))
 
 
-def _binary(count: int, validity: Buffer | None, offsets: Buffer, data: Buffer, null_count: int) -> Any:
-    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers, null_count)
-
-
-def _fixed(kind: Any, count: int, data: Buffer) -> Any:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], 0)
-
-
 def _timestamps(columns: Columns) -> Any:
     """Milliseconds to microseconds.  -1, "none", stays one millisecond before 1970, as in Spark's Kafka source."""
     try:
-        return _fixed(pa.timestamp("ms", tz="UTC"), columns.count, columns.timestamps).cast(ARROW_TYPES["timestamp"])
+        milliseconds = fixed_array(pa.timestamp("ms", tz="UTC"), columns.count, columns.timestamps)
+        return milliseconds.cast(ARROW_TYPES["timestamp"])
     except pa.ArrowInvalid as error:
         raise InvalidRecordError(
             f"a timestamp is beyond what Spark can hold ({error}). Read without it: give a schema that leaves out "
@@ -158,18 +146,8 @@ def _timestamps(columns: Columns) -> Any:
         ) from None
 
 
-def _headers(records: Sequence[Record]) -> Any:
+def _headers(columns: Columns) -> Any:
     """One list per record, null where a record has none."""
-    offsets: list[int | None] = []
-    keys: list[str] = []
-    values: list[bytes | None] = []
-    for record in records:
-        offsets.append(len(keys) if record.headers else None)
-        for key, value in record.headers:
-            keys.append(key)
-            values.append(value)
-    offsets.append(len(keys))
-    headers = pa.StructArray.from_arrays(
-        [pa.array(keys, pa.string()), pa.array(values, pa.binary())], fields=list(_HEADER)
-    )
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), headers).cast(ARROW_TYPES[HEADERS])
+    if columns.headers is None:
+        raise InvariantViolationError("headers were not decoded")
+    return headers_array(columns.headers, columns.count, ARROW_TYPES[HEADERS], none_is_null=True)

@@ -7,10 +7,11 @@ changes both or neither.
 What a power cut leaves, as far as POSIX allows and ext4, XFS and their like do:
 
 - of each file, the durable bytes plus a random prefix of the later changes; the first change that is lost may be torn at
-  a sector boundary (512 bytes);
+  a sector boundary (512 bytes); writes behind it, up to the next change of size, may be there although it is not (the
+  kernel writes pages in any order): what is missing in front of them reads as it did before, or as zeros;
 - of each directory, the durable entries plus a random prefix of the later changes: fsync of a file does not save its name;
-- after a failed fsync the changes it covered are gone for good, although reads still show them and the next fsync
-  succeeds (what Linux does with dirty pages it could not write).
+- after a failed fsync the changes it covered are gone for good, and the next fsync succeeds (what Linux does with dirty
+  pages it could not write); reads show what the disk has, because `File.sync` drops the page cache then.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 SECTOR_BYTES = 512
+PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,15 @@ class _Truncate:
 class FileNode:
     """A file's content, whatever names it has."""
 
-    __slots__ = ("_pending", "durable", "modified_ms", "written")
+    __slots__ = ("_cold", "_dirty", "_pending", "durable", "modified_ms", "written")
 
     def __init__(self, modified_ms: int) -> None:
         self.written = bytearray()
         self.durable = bytearray()
         self.modified_ms = modified_ms
         self._pending: list[_Write | _Truncate] = []
+        self._cold: set[int] = set()  # numbers of pages that are not in the page cache
+        self._dirty: set[int] = set()  # and of those that must not leave it
 
     def write(self, position: int, data: bytes) -> None:
         if data:
@@ -74,12 +78,35 @@ class FileNode:
     def sync(self) -> None:
         """Makes every change so far durable."""
         pending, self._pending = self._pending, []
+        self._dirty.clear()
         for change in pending:
             change.apply(self.durable)
 
     def forget_pending(self) -> None:
-        """What a failed fsync does: the changes stay visible and are never written."""
+        """What a failed fsync does: the changes are never written, and are no longer read; the size in memory stays."""
         self._pending = []
+        size = len(self.written)
+        self.written = self.durable[:size] + bytes(max(0, size - len(self.durable)))
+
+    def drop_cache(self, position: int, length: int) -> None:
+        """Whole pages in the range leave the page cache, unless they are dirty."""
+        end = position + length
+        if end >= len(self.written):  # the last page goes although it is not full
+            end = -(-len(self.written) // PAGE_BYTES) * PAGE_BYTES
+        self._cold |= set(range(-(-position // PAGE_BYTES), end // PAGE_BYTES)) - self._dirty
+
+    def write_back(self, position: int, length: int) -> None:
+        """A range was handed to the disk, which promises nothing: only its pages may leave the page cache now."""
+        self._dirty -= _pages(position, min(length, len(self.written) - position))
+
+    def is_cached(self, position: int, length: int) -> bool:
+        """Whether reading a range does not wait for the disk."""
+        return self._cold.isdisjoint(_pages(position, length))
+
+    def warm(self, position: int, length: int) -> None:
+        """A range was read or written: it is in the page cache now."""
+        if self._cold:
+            self._cold -= _pages(position, length)
 
     def flip_bit(self, position: int, bit: int) -> None:
         """Bit rot: changes what is read now and, where it is already there, what is on the disk."""
@@ -95,10 +122,23 @@ class FileNode:
             lost = self._pending[kept]
             if isinstance(lost, _Write) and (torn := lost.torn(rng)).data:
                 torn.apply(self.durable)
+        if rng.random() < 0.25:
+            self._keep_some_of(self._pending[kept + 1 :], rng)
         self._pending = []
         self.written = bytearray(self.durable)
 
+    def _keep_some_of(self, later: list[_Write | _Truncate], rng: random.Random) -> None:
+        """Writes that reached the disk before an earlier one, which did not."""
+        for change in later:
+            if isinstance(change, _Truncate):
+                break
+            if rng.random() < 0.5:
+                change.apply(self.durable)
+
     def _change(self, change: _Write | _Truncate) -> None:
+        if isinstance(change, _Write):
+            self.warm(change.position, len(change.data))
+            self._dirty |= _pages(change.position, len(change.data))
         change.apply(self.written)
         self._pending.append(change)
 
@@ -180,6 +220,24 @@ class Disk:
                     directories.append(node)
                 else:
                     yield node
+
+    def contents(self) -> Iterator[tuple[str, bytes]]:
+        """(path, content) of everything in the written image; a directory's path ends with "/"."""
+        directories = [("", self.root)]
+        while directories:
+            folder, directory = directories.pop()
+            for name, node in directory.written.items():
+                path = f"{folder}/{name}"
+                if isinstance(node, DirectoryNode):
+                    directories.append((path, node))
+                    yield f"{path}/", b""
+                else:
+                    yield path, bytes(node.written)
+
+
+def _pages(position: int, length: int) -> set[int]:
+    """Numbers of the pages that a range touches."""
+    return set(range(position // PAGE_BYTES, -(-(position + length) // PAGE_BYTES)))
 
 
 def _make_durable(changes: tuple[EntryChange, ...]) -> None:

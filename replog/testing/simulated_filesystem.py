@@ -18,6 +18,7 @@ What a crash leaves is described in `simulated_disk`.  The same contract tests r
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import random
@@ -27,7 +28,10 @@ from pathlib import PurePosixPath
 
 from replog.testing.simulated_disk import DirectoryNode, Disk, EntryChange, FileNode, Node
 from replog.testing.simulated_faults import Faults, Operation
-from replog_checkpoints import Buffer, OpenMode
+from replog_checkpoints import Buffer, DiskUsage, OpenMode
+
+ENDLESS_BYTES = 1 << 50
+"""What a disk without a capacity says it has."""
 
 
 class SimulatedFileSystem:
@@ -70,6 +74,21 @@ class SimulatedFileSystem:
                 file.close()
             self._locks.clear()
 
+    def copied(self) -> SimulatedFileSystem:
+        """Another machine with the same disk, written and durable, so that several crashes can begin at one moment.
+
+        Open files, locks and faults stay with this one.
+        """
+        with self._mutex:
+            other = SimulatedFileSystem(capacity_bytes=self.capacity_bytes, now_ms=self._now_ms)
+            other._disk = copy.deepcopy(self._disk)
+            return other
+
+    def image(self) -> dict[str, bytes]:
+        """Path -> content of every file as reads see it; directories end with "/" and are empty."""
+        with self._mutex:
+            return dict(self._disk.contents())
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Bit rot in one byte of a file, unseen by whoever has it open."""
         self._file_node(path).flip_bit(position, bit)
@@ -110,12 +129,15 @@ class SimulatedFileSystem:
         return isinstance(self._find_or_none(path), DirectoryNode)
 
     def size(self, path: str) -> int:
+        self.faults.check(Operation.STAT, path)
         return len(self._file_node(path).written)
 
     def modified_ms(self, path: str) -> int:
+        self.faults.check(Operation.STAT, path)
         return self._file_node(path).modified_ms
 
     def list_dir(self, path: str) -> list[str]:
+        self.faults.check(Operation.LIST, path)
         return sorted(self._directory(path).written)
 
     def make_dirs(self, path: str) -> None:
@@ -160,6 +182,12 @@ class SimulatedFileSystem:
                     self._unlink(child)
             self._unlink(path)
 
+    def disk_usage(self, path: str) -> DiskUsage:
+        with self._mutex:
+            self._existing(path)
+            total = ENDLESS_BYTES if self.capacity_bytes is None else self.capacity_bytes
+            return DiskUsage(total, max(0, total - self.used_bytes()))
+
     def sync_dir(self, path: str) -> None:
         with self._mutex:
             directory = self._directory(path)
@@ -183,7 +211,26 @@ class SimulatedFileSystem:
     def read_file_bytes(self, file: _SimulatedFile, length: int, position: int) -> bytes:
         with self._mutex:
             self.faults.check(Operation.READ, file.path)
+            file.node.warm(position, length)
             return bytes(memoryview(file.node.written)[position : position + length])
+
+    def is_cached(self, file: _SimulatedFile, length: int, position: int) -> bool:
+        with self._mutex:
+            return position + length <= len(file.node.written) and file.node.is_cached(position, length)
+
+    def wait_write_back(self, file: _SimulatedFile, position: int, length: int) -> None:
+        """Nothing becomes durable, as nothing is promised; an error is that of a failed fsync."""
+        with self._mutex:
+            try:
+                self.faults.check(Operation.WRITE_BACK, file.path)
+            except OSError:
+                file.node.forget_pending()
+                raise
+            file.node.write_back(position, length)
+
+    def drop_cache(self, file: _SimulatedFile, position: int, length: int) -> None:
+        with self._mutex:
+            file.node.drop_cache(position, length)
 
     def write_file_bytes(self, file: _SimulatedFile, data: bytes, position: int) -> None:
         """Writes what fits; the rest of a full disk is an error, as on a real one."""
@@ -200,6 +247,14 @@ class SimulatedFileSystem:
             self.faults.check(Operation.TRUNCATE, file.path)
             file.node.truncate(size)
             file.node.modified_ms = self._now_ms()
+
+    def allocate_file_bytes(self, file: _SimulatedFile, size: int) -> None:
+        with self._mutex:
+            self.faults.check(Operation.WRITE, file.path)
+            missing = max(0, size - len(file.node.written))
+            if self._room_bytes(file.node, len(file.node.written), missing) < missing:
+                raise _error(errno.ENOSPC, file.path)
+            file.node.truncate(len(file.node.written) + missing)
 
     def sync_file(self, file: _SimulatedFile) -> None:
         with self._mutex:
@@ -296,11 +351,29 @@ class _SimulatedFile:
         self._check_open(self._open)
         return self._fs.read_file_bytes(self, length, position)
 
+    def pread_cached(self, length: int, position: int) -> bytes | None:
+        self._check_open(self._open)
+        return self.pread(length, position) if self._fs.is_cached(self, length, position) else None
+
+    def start_write_back(self, position: int, length: int) -> None:  # noqa: ARG002 -- nothing is seen of it
+        self._check_open(self._open)
+
+    def wait_write_back(self, position: int, length: int) -> None:
+        self._check_open(self._open)
+        self._fs.wait_write_back(self, position, length)
+
+    def drop_cache(self, position: int, length: int) -> None:
+        self._check_open(self._open)
+        self._fs.drop_cache(self, position, length)
+
     def pread_into(self, buffer: bytearray | memoryview, position: int) -> int:
         with memoryview(buffer) as whole, whole.cast("B") as view:
             data = self.pread(len(view), position)
             view[: len(data)] = data
         return len(data)
+
+    def map_read(self) -> memoryview:
+        return memoryview(self.pread(len(self.node.written), 0))
 
     def pwrite(self, buffers: Sequence[Buffer], position: int) -> int:
         self._check_open(self._open and self._writable)
@@ -313,6 +386,10 @@ class _SimulatedFile:
         if not self._writable:
             raise _error(errno.EINVAL, self._path)
         self._fs.truncate_file(self, size)
+
+    def allocate(self, size: int) -> None:
+        self._check_open(self._open and self._writable)
+        self._fs.allocate_file_bytes(self, size)
 
     def sync(self) -> None:
         self._check_open(self._open)

@@ -186,7 +186,6 @@ DAMAGED = [
     "replication-offset-checkpoint",
     "log-start-offset-checkpoint",
     "__cluster_metadata-0/quorum-state",
-    f"{TOPIC}-0/partition.metadata",
 ]
 
 
@@ -219,6 +218,37 @@ def check_unchanged(before: dict[str, bytes], after: dict[str, bytes]) -> None:
     changed = {name for name in before if before[name] != after.get(name)} - {".kafka_cleanshutdown"}
     for name in changed:
         assert sorted(before[name].splitlines()) == sorted(after.get(name, b"").splitlines()), name
+
+
+async def test_a_damaged_replica_is_offline_alone(start_cluster: StartCluster) -> None:
+    """The node starts, says which file is wrong, and changes nothing in it; once mended, everything is there."""
+    history = History()
+    cluster = await cluster_with_records(start_cluster, history)
+    await cluster.admin.create_topic("healthy", num_partitions=1, replication_factor=1)
+    await cluster.local.stop(1)
+    file = cluster.data_directory(1) / f"{TOPIC}-0" / "partition.metadata"
+    healthy = file.read_bytes()
+    file.write_bytes(b"\xff" + healthy[1:])
+    before = snapshot(file.parent)
+    cluster.local.start_node(1)
+
+    async def is_offline() -> bool:
+        status = await cluster.replica(1, TOPIC)
+        return status.state == "offline" and "partition.metadata" in status.reason
+
+    await until(is_offline, "the replica is reported offline, with the file")
+    await until(lambda: produce(cluster, "healthy"), "the other topic takes records")
+    await cluster.local.stop(1)
+    assert snapshot(file.parent) == before
+    file.write_bytes(healthy)
+    cluster.local.start_node(1)
+    await check_nothing_lost(cluster, history)
+
+
+async def produce(cluster: Cluster, topic: str) -> bool:
+    """One record, acknowledged."""
+    async with Producer(cluster.bootstrap_servers) as producer:
+        return (await (await producer.send(topic, value=b"x"))).offset >= 0
 
 
 async def test_damaged_leader_epochs(start_cluster: StartCluster) -> None:

@@ -153,6 +153,19 @@ def test_reads_end_at_the_end(place: Place) -> None:
     file.close()
 
 
+def test_a_map_shows_the_content_and_outlives_the_file(place: Place) -> None:
+    path = place.path("f")
+    file = place.fs.open(path, OpenMode.CREATE)
+    assert bytes(file.map_read()) == b""
+    file.pwrite([b"0123456789"], 0)
+    content = file.map_read()
+    file.close()
+    place.fs.remove(path)
+    assert bytes(content[3:5]) == b"34"
+    with pytest.raises(TypeError):
+        content[0] = 1
+
+
 def test_truncate_cuts_and_extends(place: Place) -> None:
     file = place.fs.open(place.put("file", b"abcdef"), OpenMode.WRITE)
     file.truncate(2)
@@ -183,6 +196,10 @@ def test_nothing_works_after_close_but_close(place: Place) -> None:
         lambda: file.pread_into(bytearray(1), 0),
         lambda: file.pwrite([b"x"], 0),
         lambda: file.truncate(0),
+        lambda: file.pread_cached(1, 0),
+        lambda: file.start_write_back(0, 1),
+        lambda: file.wait_write_back(0, 1),
+        lambda: file.drop_cache(0, 1),
     ]
     for use in uses:
         with pytest.raises(OSError) as caught:
@@ -197,6 +214,51 @@ def test_two_opens_see_each_others_writes(place: Place) -> None:
     assert (reader.size(), reader.pread(4, 0)) == (4, b"data")
     writer.close()
     reader.close()
+
+
+# The page cache
+
+
+def test_a_cached_read_gives_all_of_it_or_nothing(place: Place) -> None:
+    file = place.fs.open(place.put("file", b"0123456789" * 1000), OpenMode.READ)
+    file.pread(10_000, 0)
+    assert file.pread_cached(5, 3) in {b"34567", None}
+    assert file.pread_cached(10_000, 0) in {b"0123456789" * 1000, None}
+    assert file.pread_cached(1, 10_000) is None
+    assert file.pread_cached(20, 9990) is None  # the file ends before
+    assert file.pread_cached(0, 5) in {b"", None}
+    file.close()
+
+
+def test_what_was_just_written_is_cached(place: Place) -> None:
+    file = place.fs.open(place.path("file"), OpenMode.CREATE)
+    file.pwrite([b"x" * 300_000], 0)
+    assert file.pread_cached(300_000, 0) == b"x" * 300_000
+    file.close()
+
+
+def test_written_back_and_dropped_bytes_are_still_read(place: Place) -> None:
+    data = bytes(range(256)) * 256
+    file = place.fs.open(place.path("file"), OpenMode.CREATE)
+    file.pwrite([data], 0)
+    file.start_write_back(0, len(data))
+    file.wait_write_back(0, len(data))
+    file.drop_cache(0, len(data))
+    file.drop_cache(100, 0)
+    assert file.pread_cached(4096, 4096) in {data[4096:8192], None}
+    assert file.pread(len(data), 0) == data
+    file.pwrite([b"new"], 4096)  # dirty again: what is not written back is never dropped
+    file.drop_cache(0, len(data))
+    assert file.pread(8, 4094) == data[4094:4096] + b"new" + data[4099:4102]
+    file.close()
+
+
+def test_write_back_of_what_is_not_there_is_harmless(place: Place) -> None:
+    file = place.fs.open(place.put("file", b"data"), OpenMode.WRITE)
+    for use in (file.start_write_back, file.wait_write_back, file.drop_cache):
+        use(1 << 20, 1 << 20)
+    assert file.size() == 4
+    file.close()
 
 
 # Names
@@ -343,3 +405,26 @@ def test_locks_of_two_folders_are_two_locks(place: Place) -> None:
     first, second = place.fs.lock(place.path("a")), place.fs.lock(place.path("b"))
     first.release()
     second.release()
+
+
+# Room
+
+
+def test_allocated_bytes_are_zeros_and_what_was_there_stays(place: Place) -> None:
+    file = place.fs.open(place.path("a"), OpenMode.REPLACE)
+    file.pwrite([b"abc"], 0)
+    file.allocate(10_000)
+    assert file.size() == 10_000
+    assert file.pread(5, 0) == b"abc\0\0"
+    assert not any(file.pread(9_000, 1_000))
+    file.allocate(5)
+    file.allocate(0)
+    assert file.size() == 10_000
+    file.close()
+
+
+def test_disk_usage(place: Place) -> None:
+    usage = place.fs.disk_usage(place.folder)
+    assert 0 < usage.free_bytes <= usage.total_bytes
+    with pytest.raises(FileNotFoundError):
+        place.fs.disk_usage(place.path("nowhere"))

@@ -47,6 +47,7 @@ READERS: Final[dict[str, Callable[[FileSystem, str], Iterator[Row]]]] = {
     checkpoints.RECOVERY_POINT_FILE: _offsets,
     checkpoints.LOG_START_OFFSET_FILE: _offsets,
     checkpoints.REPLICATION_OFFSET_FILE: _offsets,
+    checkpoints.CLEANER_OFFSET_FILE: _offsets,
     checkpoints.LEADER_EPOCH_FILE: _leader_epochs,
     checkpoints.QUORUM_STATE_FILE: _quorum_state,
     checkpoints.META_PROPERTIES_FILE: _meta_properties,

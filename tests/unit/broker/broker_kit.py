@@ -15,7 +15,8 @@ from replog.broker.produce_path import ProducePath
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
 from replog.errors import StorageError
-from replog.log import LogDirectory
+from replog.log import LogManager
+from replog.log.disk_space import NO_LIMITS
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
@@ -109,17 +110,22 @@ class Rig:
         self.proposals: list[ProposeIsr] = []
         self.refused: str | None = None
         self.has_failed = False
-        self.directory = LogDirectory.open(
-            fs, DIRECTORY, cluster_id="c", node_id=config.node_id, now_ms=self.clock.wall_ms()
+        self.directory = LogManager.open(
+            fs, config.log_dirs, cluster_id="c", node_id=config.node_id, now_ms=self.clock.wall_ms(), limits=NO_LIMITS
         )
         self.executor = ThreadPoolExecutor(2)
-        self.flusher = LogFlusher(self.executor, self.failures.append)
+        self.flusher = LogFlusher(
+            self.executor,
+            self.failures.append,
+            lambda log, error: self.manager.driver.submit(lambda: self.manager.trouble.log_failed(log, error)),
+        )
         self.manager = ReplicaManager(
             config=config,
-            directory=self.directory,
+            logs=self.directory,
             clock=self.clock,
             flusher=self.flusher,
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
+            in_thread=self.executor.submit,
             on_failure=self.failures.append,
         )
         self.produce_path = ProducePath(self.manager, lambda: self.refused)

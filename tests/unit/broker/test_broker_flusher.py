@@ -40,7 +40,10 @@ class Flushing:
         self.directory = LogDirectory.open(self.fs, DIRECTORY, cluster_id="c", node_id=1, now_ms=0)
         self.executor = ThreadPoolExecutor(2)
         self.failures: list[BaseException] = []
-        self.flusher = LogFlusher(self.executor, self.failures.append)
+        self.failed_logs: list[tuple[Log, StorageError]] = []
+        self.flusher = LogFlusher(
+            self.executor, self.failures.append, lambda log, error: self.failed_logs.append((log, error))
+        )
         self.log = self.open("t")
 
     def open(self, topic: str) -> Log:
@@ -110,24 +113,26 @@ async def test_a_failed_fsync_is_told_once_and_never_tried_again() -> None:
         it.flusher.request(it.log, done.append)
         with pytest.raises(StorageError, match="an fsync failed before"):
             await it.flusher.flush(it.log)
-        (failure,) = it.failures
-        assert isinstance(failure, StorageError)
+        ((log, _),) = it.failed_logs
+        assert log is it.log
+        assert it.failures == []
         assert done == []
         assert len(it.fs.syncs) == syncs
         assert it.log.flushed_offset == 0
 
 
-async def test_a_failure_of_one_log_ends_the_flushing_of_all() -> None:
-    """They are on one disk: what it says about another file is not to be believed either."""
+async def test_a_failure_of_one_log_leaves_others_alone() -> None:
+    """Which other logs are on the same disk is for the log manager to know; it fails them."""
     async with flushing() as it:
         other = it.open("u")
         it.fs.faults.fail_next(Operation.SYNC, path_part="t-0/")
         it.flusher.request(it.log, lambda _: None)
-        await wait_until(lambda: it.failures)
-        done: list[int] = []
-        it.flusher.request(other, done.append)
-        await asyncio.sleep(0.01)
-        assert done == []
+        await wait_until(lambda: it.failed_logs)
+        assert await it.flusher.flush(other) == 1
+        other.append_as_leader(batch(), leader_epoch=0, now_ms=0)
+        it.directory.fail(StorageError("the disk"))
+        with pytest.raises(StorageError, match="was not flushed"):
+            await it.flusher.flush(other)
 
 
 async def test_a_bug_in_a_callback_is_not_swallowed() -> None:

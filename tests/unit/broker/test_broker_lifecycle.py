@@ -15,6 +15,7 @@ from replog.broker.lifecycle import BrokerLifecycle, BrokerState
 from replog.controller.messages import (
     Heartbeat,
     HeartbeatResponse,
+    OfflineReplica,
     RegisterBroker,
     RegisterBrokerResponse,
     ReplicaEnd,
@@ -77,13 +78,14 @@ class Life:
         self.failures: list[BaseException] = []
         self.applied = 0
         self.awaited: tuple[ReplicaEnd, ...] = ()
+        self.offline: tuple[OfflineReplica, ...] = ()
         self.lifecycle = BrokerLifecycle(
             config=server_config(
                 broker_session_timeout_ms=SESSION_MS, broker_heartbeat_interval_ms=2_000, broker_rack="r"
             ),
             cluster_id="c",
             incarnation_id=INCARNATION,
-            directory_id=DIRECTORY_ID,
+            log_dirs=(DIRECTORY_ID,),
             previous_broker_epoch=31,
             host="h",
             port=9,
@@ -92,6 +94,7 @@ class Life:
             metadata_offset=lambda: self.applied,
             applied_offset=lambda: self.applied,
             awaited_ends=lambda: self.awaited,
+            offline_replicas=lambda: self.offline,
             on_failure=self.failures.append,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 import pytest
-from broker_kit import KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic
+from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic
 
 from replog.broker import produce_path
 from replog.errors import ErrorCode, StorageError
@@ -249,17 +249,19 @@ async def test_the_waiting_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
         await asyncio.gather(*waiting)
 
 
-async def test_a_full_disk_stops_the_node_and_nobody_is_told_that_it_worked() -> None:
+async def test_a_full_disk_refuses_and_takes_appends_again_when_there_is_room() -> None:
     async with rig() as it:
         await one_replica(it)
         it.fs.capacity_bytes = it.fs.used_bytes()
-        waiting = it.produce(acks=1)
-        assert isinstance(await it.failure(), StorageError)
-        assert not waiting.done()
+        refused = await it.produce(acks=1)
+        assert refused.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert "is full" in refused.message
         it.fs.capacity_bytes = None
-        later = it.produce(acks=1)
-        await asyncio.sleep(0.01)
-        assert not later.done()
+        again = await it.produce(acks=1)
+        assert again.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "until somebody has looked at the disk"
+        assert f"{DIRECTORY} is read-only" in again.message
+        it.directory.check_disks()
+        assert (await it.produce(acks=1)).base_offset == 0
 
 
 async def test_min_insync_replicas_may_be_raised_while_it_leads() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, server_config, topic, wait_until
 
-from replog.broker.replica_manager import METADATA_TOPIC_ID
+from replog.broker.replica_logs import METADATA_TOPIC_ID
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
 from replog.errors import ErrorCode, StorageError
 from replog.metadata.records import (
@@ -259,9 +259,9 @@ async def test_replicas_that_are_no_longer_ours_are_deleted_at_the_start() -> No
     async with rig(fs) as it:
         it.submit(*BROKERS, *topic((1, 2), leader=2))
         image = it.image
-        await it.manager.driver.call(lambda: it.manager.set_strays_aside(image))
+        await it.manager.driver.call(lambda: it.manager.local_logs.set_strays_aside(image))
         assert sorted(it.directory.logs) == [("__cluster_metadata", 0), (TOPIC, 0)]
-        strays = [name for name in it.fs.list_dir(it.directory.path) if name.endswith("-stray")]
+        strays = [name for name in it.fs.list_dir(DIRECTORY) if name.endswith("-stray")]
         assert len(strays) == 1, "kept, in case it was the metadata that was lost"
 
 
@@ -296,7 +296,7 @@ async def restarted(fs: SimulatedFileSystem, *, isr: tuple[int, ...]) -> None:
     it = Rig(server_config(), fs)
     await it.apply(*BROKERS, *topic((1, 2), isr=isr, leader=2))
     await on_driver(it, stored(0, count=3), high_watermark=3)
-    await it.manager.driver.call(it.manager.checkpoint_high_watermarks)
+    it.directory.checkpoint_high_watermarks(it.manager.known_high_watermarks())
     assert it.replica.log.flushed_offset == 0
     await it.manager.driver.stop()
     it.executor.shutdown()
@@ -353,9 +353,9 @@ async def test_checkpoints_are_read_back() -> None:
     async with rig(fs) as it:
         await it.apply(*BROKERS, *topic())
         await it.committed(3)
-        it.manager.checkpoint_high_watermarks()
-        it.manager.checkpoint_recovery_points()
-        it.manager.checkpoint_log_start_offsets()
+        it.directory.checkpoint_high_watermarks(it.manager.known_high_watermarks())
+        it.directory.checkpoint_recovery_points()
+        it.directory.checkpoint_log_start_offsets()
         fs.kill()
         it.has_failed = True  # killed: nothing of it is closed in order
     async with rig(fs) as it:
@@ -371,11 +371,11 @@ async def test_retention_keeps_what_is_not_committed() -> None:
             it.produce(batch(bytes(15_000)))
         await it.settle()
         it.clock.wall_clock_ms += 10_000_000
-        await it.manager.driver.call(it.manager.delete_old_segments)
+        await it.manager.driver.call(lambda: it.manager.delete_old_segments(it.replica))
         assert it.replica.log.log_start_offset == 0
         it.fetch(2, replica_id=2)
         await it.settle()
-        await it.manager.driver.call(it.manager.delete_old_segments)
+        await it.manager.driver.call(lambda: it.manager.delete_old_segments(it.replica))
         assert it.replica.log.log_start_offset == 2
 
 

@@ -6,7 +6,16 @@ import pytest
 from broker_kit import TOPIC, server_config, topic
 
 from replog.broker.topic_settings import TopicSettings
-from replog.metadata.config_keys import CONFIG_KEYS, BooleanType, ChoiceType, ConfigKey, FlushPolicy, IntegerType
+from replog.metadata.config_keys import (
+    CONFIG_KEYS,
+    BooleanType,
+    ChoicesType,
+    ChoiceType,
+    ConfigKey,
+    FlushPolicy,
+    FractionType,
+    IntegerType,
+)
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import ConfigRecord, ResourceType
@@ -42,6 +51,10 @@ def extremes(key: ConfigKey) -> list[str]:
             texts = [str(key.type.minimum), str(key.type.maximum)]
         case ChoiceType():
             texts = list(key.type.choices)
+        case ChoicesType():
+            texts = [*key.type.choices, ", ".join(key.type.choices)]
+        case FractionType():
+            texts = ["0", "1.0"]
         case BooleanType():
             texts = ["true", "FALSE"]
     return [*texts, *(f" {text} " for text in texts)]

@@ -79,11 +79,20 @@ def test_typed_values_of_every_kind() -> None:
 def test_kafkas_lists_with_commas() -> None:
     values = {
         "process.roles": "broker, controller",
+        "log.dirs": "/disk1/data, /disk2/data",
         "listeners": "127.0.0.1:9001",
         "controller.quorum.voters": THREE_VOTERS,
     }
     config = ServerConfig.from_mapping(MINIMAL | values)
     assert len(config.controller_quorum_voters) == 3
+    assert config.log_dirs == ("/disk1/data", "/disk2/data")
+    assert config.log_dir == "/disk1/data", "the metadata log is there"
+
+
+def test_a_single_folder_may_be_called_log_dir() -> None:
+    assert ServerConfig.from_mapping({"node.id": 1, "log.dir": "/a,b"}).log_dirs == ("/a,b",)
+    with pytest.raises(ConfigError, match="unknown key"):
+        ServerConfig.from_mapping({"node.id": 1, "log.dir": "/a", "log.dirs": ["/b"]})
 
 
 def test_overrides_win_and_texts_are_read_as_on_a_command_line() -> None:
@@ -159,8 +168,8 @@ def test_nearest_name(written: str, nearest: str) -> None:
             {"flush.policy": "never"},
             'flush.policy = "never" is none of the choices ("auto", "always" or "os", default "auto")',
         ),
-        ({"log.dirs": []}, "log.dirs = [] is empty (one folder, required)"),
-        ({"log.dirs": ["a", "b"]}, 'log.dirs = ["a", "b"] has 2 entries where 1 is the most (one folder, required)'),
+        ({"log.dirs": []}, "log.dirs = [] is empty (list of folders, required)"),
+        ({"log.dirs": ["a", "a"]}, 'log.dirs = ["a", "a"] names something twice (list of folders, required)'),
         (
             {"broker.rack": 1},
             "broker.rack = 1 is not a string (1 to 255 printable characters, default not set)",

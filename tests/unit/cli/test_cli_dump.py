@@ -17,9 +17,9 @@ from replog.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
 from replog.records import encode_batch, encode_leader_change
 from replog.rpc.metadata_records import encode_metadata_record
 from replog_checkpoints import MetaProperties, OsFileSystem, PartitionMetadata, QuorumState
+from tests import kafka_fixtures
 
-KAFKA = Path(__file__).parents[2] / "data" / "kafka"
-EXPECTED = json.loads((KAFKA / "expected.json").read_text())["topics"]
+KAFKA = kafka_fixtures.ROOT / "clean"
 TOPIC_ID = UUID("01020304-0506-0708-1112-131415161718")
 SEGMENT = "00000000000000000000.log"
 
@@ -30,12 +30,15 @@ def dumped(replog: Replog, *arguments: object, status: int = 0) -> list[dict[str
     return [json.loads(line) for line in done.out.splitlines()]
 
 
-@pytest.mark.parametrize("topic", EXPECTED)
-def test_kafkas_segments_record_by_record(replog: Replog, topic: str) -> None:
-    rows = dumped(replog, KAFKA / f"{topic}-0", "--deep")
-    records = [row for row in rows if row["kind"] == "record" and "control" not in row]
-    assert [row["offset"] for row in records] == [record[0] for record in EXPECTED[topic]]
-    assert [row["timestamp"] for row in records] == [record[2] for record in EXPECTED[topic]]
+@pytest.mark.parametrize("directory", kafka_fixtures.DIRECTORIES)
+@pytest.mark.parametrize("topic", kafka_fixtures.TOPICS)
+def test_kafkas_segments_record_by_record(replog: Replog, directory: str, topic: str) -> None:
+    rows = dumped(replog, kafka_fixtures.ROOT / directory / f"{topic}-0", "--deep")
+    start = kafka_fixtures.log_start_offset(directory, topic)
+    records = [row for row in rows if row["kind"] == "record" and "control" not in row and row["offset"] >= start]
+    expected = kafka_fixtures.expected_rows(topic)
+    assert [row["offset"] for row in records] == [record[0] for record in expected]
+    assert [row["timestamp"] for row in records] == [record[2] for record in expected]
 
 
 def test_batches_of_a_segment(replog: Replog) -> None:
@@ -67,7 +70,7 @@ def test_transaction_markers(replog: Replog) -> None:
 
 
 def test_text_is_one_line_a_row(replog: Replog) -> None:
-    lines = replog("log", "dump", KAFKA / "txn-0", "--deep").out.splitlines()
+    lines = replog("log", "dump", KAFKA / "txn-0" / SEGMENT, "--deep").out.splitlines()
     assert lines[0].endswith("00000000000000000000.log  3,467 bytes")
     assert lines[1].startswith("  batch  base_offset=0  last_offset=11  records_count=12  position=0")
     assert lines[2] == "    record  offset=0  timestamp=1795249939258  key=tx0  value=0/0"

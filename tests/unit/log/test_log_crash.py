@@ -6,7 +6,7 @@ import random
 from collections import deque
 from uuid import UUID
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from log_test_kit import T0, batch, content, implied_epochs, stored, visible_epochs
 
@@ -195,6 +195,7 @@ class Machine:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(min_value=0, max_value=2**32))
+@example(seed=35613598)  # a log start above the recovery point, and another crash
 def test_a_crash_leaves_a_prefix_with_everything_flushed(seed: int) -> None:
     machine = Machine(seed)
     for _ in range(60):

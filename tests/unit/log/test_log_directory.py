@@ -205,6 +205,7 @@ def test_half_deleted_replicas_are_swept_and_their_lines_dropped() -> None:
 
 def test_log_starts_inside_a_segment_are_checkpointed() -> None:
     fs, directory = with_records()
+    directory.logs["t", 0].flush()
     directory.logs["t", 0].set_log_start_offset(9)
     directory.checkpoint_log_start_offsets()
     assert read_file(fs, "/data/log-start-offset-checkpoint") == b"0\n1\nt 0 9\n"
@@ -250,3 +251,33 @@ def test_a_power_cut_while_a_replica_starts_anew_leaves_it_usable() -> None:
         assert not directory.offline
         log = directory.logs["t", 0]
         assert (log.log_start_offset, log.log_end_offset) in {(16, 20), (50, 50)}
+
+
+def test_what_is_compacted_is_remembered_until_the_replica_or_its_tail_goes() -> None:
+    fs, directory = with_records()
+    log = directory.logs["t", 0]
+    log.flush()
+    log.restore_first_dirty_offset(15)  # as after a compaction
+    directory.checkpoint_cleaner_offsets()
+    path = "/data/cleaner-offset-checkpoint"
+    assert read_file(fs, path) == b"0\n1\nt 0 15\n"
+    fs.kill()
+    directory = open_directory(fs)
+    assert directory.logs["t", 0].first_dirty_offset == 15
+    directory.logs["t", 0].truncate_to(7)
+    assert read_file(fs, path) == b"0\n1\nt 0 7\n"
+    directory.delete_log("t", 0)
+    assert read_file(fs, path) == b"0\n0\n"
+
+
+def test_nothing_is_written_as_long_as_nothing_is_compacted() -> None:
+    fs, directory = with_records()
+    directory.checkpoint_recovery_points()
+    assert not fs.exists("/data/cleaner-offset-checkpoint")
+
+
+def test_a_damaged_memory_of_compaction_costs_a_pass_and_nothing_else() -> None:
+    fs, directory = with_records()
+    directory.close(now_ms=T0, broker_epoch=1)
+    write_file(fs, "/data/cleaner-offset-checkpoint", b"garbage")
+    assert open_directory(fs).logs["t", 0].first_dirty_offset == 0

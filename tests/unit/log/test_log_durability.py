@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import threading
 
 import pytest
 from log_test_kit import T0, TINY, append, batch, content, filled, offsets, open_log
 
-from replog.errors import InvariantViolationError, OffsetOutOfRangeError, StorageError
+from replog.errors import (
+    CorruptRecordError,
+    DiskFullError,
+    InvariantViolationError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 from replog.log import LogConfig
 from replog.testing.simulated_faults import Operation
 
@@ -72,7 +79,11 @@ def test_after_a_failed_fsync_nothing_is_appended_or_flushed_again(operation: Op
             call()
     assert log.failed
     assert log.recovery_point == 0
-    assert len(content(log)) == 20  # reading goes on
+    if operation is Operation.SYNC:  # what the kernel has forgotten is no longer read from its cache
+        with pytest.raises(CorruptRecordError):
+            content(log)
+    else:
+        assert len(content(log)) == 20
     log.close(T0)
     assert not any(name.endswith("20.snapshot") for name in fs.list_dir("/data/t-0"))
 
@@ -90,18 +101,28 @@ def test_a_failed_fsync_in_a_thread_stops_appends_before_the_owner_hears_of_it()
         log.complete_flush(job)
 
 
-def test_a_full_disk_fails_the_log_and_a_restart_cuts_the_torn_batch() -> None:
+def test_a_full_disk_leaves_nothing_of_a_batch_and_a_restart_finds_nothing_to_cut() -> None:
     fs, log = filled(3)
     before = content(log)
     fs.capacity_bytes = fs.used_bytes() + 30
-    with pytest.raises(StorageError, match=str(errno.ENOSPC)):
+    with pytest.raises(DiskFullError):
         append(log, 1)
-    assert log.failed
+    assert not log.failed
     assert log.log_end_offset == 3
     fs.kill()
     fs.capacity_bytes = None
     log = open_log(fs)
-    assert (content(log), log.recovery.bytes_cut) == (before, 30)
+    assert (content(log), log.recovery.bytes_cut) == (before, 0)
+
+
+@pytest.mark.parametrize("error_number", [errno.EIO, errno.EROFS])
+def test_a_write_that_fails_for_any_other_reason_fails_the_log(error_number: int) -> None:
+    fs, log = filled(3)
+    fs.faults.fail_next(Operation.WRITE, error_number=error_number)
+    with pytest.raises(StorageError, match=os.strerror(error_number)):
+        append(log, 1)
+    assert log.failed
+    assert log.log_end_offset == 3
 
 
 @pytest.mark.parametrize("operation", [Operation.CREATE, Operation.SYNC, Operation.RENAME, Operation.SYNC_DIR])

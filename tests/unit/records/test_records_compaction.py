@@ -138,7 +138,7 @@ def test_the_compiled_hash_is_siphash_2_4_128() -> None:
 def test_filling_stops_at_the_first_record_that_does_not_fit(module: Any) -> None:
     data = batch(10, (b"a", b"1"), (b"b", b"1")) + batch(12, (b"a", b"2"), (b"c", b"1"), (b"b", b"2"))
     offset_map, progress = map_of(module, data, size_bytes=24 * 3)  # two keys
-    assert progress == FillProgress(len(batch(10, (b"a", b"1"), (b"b", b"1"))), 3, 13, True)  # noqa: FBT003 - a NamedTuple as the codec returns it
+    assert progress == FillProgress(len(batch(10, (b"a", b"1"), (b"b", b"1"))), 3, 13, is_full=True)
     assert [offset_map.get(key) for key in (b"a", b"b", b"c")] == [12, 11, -1]
 
 
@@ -146,7 +146,7 @@ def test_filling_stops_at_the_first_record_that_does_not_fit(module: Any) -> Non
 def test_filling_leaves_out_what_is_below_the_start_and_a_torn_end(module: Any) -> None:
     whole = batch(0, (b"a", b"1"), (b"b", b"1"), (None, b"1"))
     offset_map, progress = map_of(module, whole + whole[:70], start_offset=1)
-    assert progress == FillProgress(len(whole), 3, 3, False)  # noqa: FBT003 - a NamedTuple as the codec returns it
+    assert progress == FillProgress(len(whole), 3, 3, is_full=False)
     assert [offset_map.get(key) for key in (b"a", b"b")] == [-1, 1]
 
 

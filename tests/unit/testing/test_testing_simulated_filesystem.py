@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -35,7 +36,7 @@ def content(disk: SimulatedFileSystem, name: str = "file") -> bytes:
 
 @given(st.lists(st.integers(1, 1500), max_size=6), st.integers(0, 6), st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None)
-def test_of_an_appended_file_a_crash_leaves_a_prefix_that_holds_all_that_was_synced(
+def test_of_an_appended_file_a_crash_leaves_a_part_that_holds_all_that_was_synced(
     lengths: list[int], synced_count: int, rng: random.Random
 ) -> None:
     disk = disk_with()
@@ -49,7 +50,8 @@ def test_of_an_appended_file_a_crash_leaves_a_prefix_that_holds_all_that_was_syn
             synced = written
     disk.crash(rng)
     found = content(disk)
-    assert written.startswith(found)
+    assert len(found) <= len(written)
+    assert all(byte in (0, written[position]) for position, byte in enumerate(found))  # 0: a hole
     assert found.startswith(synced)
 
 
@@ -62,9 +64,14 @@ def test_crashes_differ_and_a_seed_repeats_one() -> None:
         disk.crash(random.Random(seed))
         return content(disk)
 
-    outcomes = Counter(len(crash(seed)) for seed in range(200))
+    def has_holes(data: bytes) -> bool:
+        return any(data[7 + 1024 * index :][:1024] not in (bytes([index]) * 1024, b"") for index in range(4))
+
+    found = [crash(seed) for seed in range(200)]
+    outcomes = Counter(len(data) for data in found)
     assert outcomes[7] > 0  # nothing of it
     assert outcomes[7 + 4096] > 0  # all of it
+    assert any(has_holes(data) for data in found)  # a later write is there, an earlier one is not
     torn = [length for length in outcomes if (length - 7) % 1024]
     assert torn
     assert all(length % 512 == 0 for length in torn)
@@ -126,7 +133,7 @@ def test_after_a_failed_sync_the_bytes_are_lost_although_the_next_one_succeeds()
     with pytest.raises(OSError) as caught:
         file.sync()
     assert caught.value.errno == errno.EIO
-    assert content(disk) == b"durablelost"
+    assert content(disk) == b"durable\0\0\0\0"  # the cache is dropped, the size in memory stays
     file.pwrite([b"kept"], 11)
     file.sync()
     disk.crash(random.Random(1))
@@ -193,6 +200,12 @@ def test_the_nth_operation_fails_once(operation: Operation) -> None:
             case Operation.REMOVE:
                 disk.open(path, OpenMode.CREATE)
                 disk.remove(path)
+            case Operation.WRITE_BACK:
+                disk.open("file-a", OpenMode.WRITE).wait_write_back(0, 4)
+            case Operation.LIST:
+                disk.list_dir("/")
+            case Operation.STAT:
+                disk.size("file-a")
 
     act("file-1")
     with pytest.raises(OSError) as caught:
@@ -239,3 +252,46 @@ def test_removing_a_tree_is_one_step_per_name() -> None:
     disk.remove_tree("/a")
     assert disk.faults.operation_count - before == 3
     assert disk.list_dir("/") == []
+
+
+def test_every_change_and_every_look_can_be_made_to_fail() -> None:
+    disk = disk_with("file", b"data")
+
+    def change_twice_and_look() -> None:
+        with closing(disk.open("file", OpenMode.WRITE)) as file:
+            file.pwrite([b"more"], 4)
+            file.truncate(5)
+            file.pread(9, 0)
+
+    changes, looks = disk.faults.operation_count, disk.faults.read_count
+    change_twice_and_look()
+    assert (disk.faults.operation_count - changes, disk.faults.read_count - looks) == (2, 2)
+    for fail in (disk.faults.fail_change_after, disk.faults.fail_read_after):
+        for count in range(2):
+            fail(count)
+            with pytest.raises(OSError, match="simulated"):
+                change_twice_and_look()
+            change_twice_and_look()
+
+
+def test_a_part_of_the_disk_can_be_dead_until_it_is_repaired() -> None:
+    disk = disk_with("file", b"data")
+    disk.faults.fail_always(Operation.OPEN, path_part="file")
+    for _ in range(3):
+        with pytest.raises(OSError, match="simulated"):
+            disk.open("file", OpenMode.READ)
+    disk.faults.clear()
+    disk.open("file", OpenMode.READ).close()
+
+
+def test_a_copied_disk_crashes_alone() -> None:
+    disk = disk_with("file", b"data")
+    with closing(disk.open("file", OpenMode.WRITE)) as file:
+        file.pwrite([b"more"], 4)
+        other = disk.copied()
+        assert other.image() == {"/file": b"datamore"}
+        for seed in range(20):
+            other.crash(random.Random(seed))
+        assert (file.pread(9, 0), other.image()["/file"][:4]) == (b"datamore", b"data")
+        file.sync()
+    assert disk.image() == {"/file": b"datamore"}

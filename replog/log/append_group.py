@@ -1,0 +1,135 @@
+"""Batches that are written together, and what is undone when they cannot be.
+
+Why: one `pwritev` costs about as much as what is done for a batch around it, and many small batches wait while one is
+appended.  Nothing of a group is seen before its bytes are written, except by the batches behind it in the same group: a
+producer's next batch must find the one before it, and a repeated one its original.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from replog.errors import ReplogError
+from replog.log.producer_files import apply_batch
+from replog.log.producer_state import ProducerEntry, ProducerStateManager
+from replog.log.segment import LogSegment
+from replog.log.transaction_index import AbortedTransaction
+from replog.records import BatchHeader, Buffer, restamped_prefix
+
+GROUP_BATCHES_MAX: Final = 512  # two buffers each: what one system call takes
+_STAMPED_BYTES: Final = 16  # base offset, length, leader epoch: what the leader writes anew
+
+
+@dataclass(frozen=True, slots=True)
+class AppendInfo:
+    """What an append did.
+
+    Attributes:
+        base_offset: of the first record.
+        last_offset: of the last one, inclusive.
+        max_timestamp: largest record timestamp, ms; -1 none.
+        duplicate: nothing was written; the offsets are those of the batch that this one repeats.
+        log_start_offset: of the log.
+        size_bytes: written to the log; 0 for a duplicate.
+    """
+
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    duplicate: bool
+    log_start_offset: int
+    size_bytes: int
+
+
+AppendOutcome: TypeAlias = AppendInfo | ReplogError
+"""What became of one batch of several: where it is, or why it was refused."""
+
+
+class _Staged(NamedTuple):
+    """A batch that has its offsets."""
+
+    header: BatchHeader
+    batch: Buffer
+    base_offset: int
+
+
+class AppendGroup:
+    """Batches with offsets, checked, not written yet.
+
+    Attributes:
+        first_number: in the caller's batches, of the first one whose outcome depends on this group.
+        next_offset: of the next batch.
+        size_bytes: of all.
+        buffers: what is written, in order.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_batches",
+        "_noted",
+        "_now_ms",
+        "_producers",
+        "_saved",
+        "buffers",
+        "first_number",
+        "next_offset",
+        "size_bytes",
+    )
+
+    def __init__(self, producers: ProducerStateManager, next_offset: int, now_ms: int) -> None:
+        self._producers = producers
+        self._now_ms = now_ms
+        self._batches: list[_Staged] = []
+        self._noted = 0  # how many of them their producers know of
+        self._saved: dict[int, ProducerEntry | None] = {}
+        self._aborted: list[AbortedTransaction] = []  # by markers among them
+        self.buffers: list[Buffer] = []
+        self.size_bytes = 0
+        self.next_offset = next_offset
+        self.first_number = 0
+
+    @property
+    def is_full(self) -> bool:
+        """It fills one system call."""
+        return len(self._batches) >= GROUP_BATCHES_MAX
+
+    def add(self, header: BatchHeader, batch: Buffer, leader_epoch: int) -> None:
+        """Gives a batch the next offsets.  Its producer hears of it with the next one, or when it is written."""
+        base_offset = self.next_offset
+        self._batches.append(_Staged(header, batch, base_offset))
+        self.buffers += (restamped_prefix(batch, 0, base_offset, leader_epoch), memoryview(batch)[_STAMPED_BYTES:])
+        self.size_bytes += header.size_bytes
+        self.next_offset = base_offset + header.last_offset_delta + 1
+
+    def note_staged(self) -> None:
+        """Another batch follows: its checks must see the producers of those before it."""
+        for staged in self._batches[self._noted :]:
+            producer_id = staged.header.producer_id
+            if producer_id >= 0 and producer_id not in self._saved:
+                self._saved[producer_id] = self._producers.saved(producer_id)
+            self._note(staged)
+
+    def note_written(self, segment: LogSegment, next_number: int) -> None:
+        """The bytes are in the segment: indexes and producers follow; an empty group begins."""
+        for staged in self._batches:
+            header = staged.header
+            segment.note_batch(header.size_bytes, staged.base_offset + header.last_offset_delta, header.max_timestamp)
+        for staged in self._batches[self._noted :]:
+            self._note(staged)
+        for transaction in self._aborted:
+            segment.note_aborted(transaction)
+        self._batches, self.buffers, self._saved, self._aborted = [], [], {}, []
+        self._noted = self.size_bytes = 0
+        self.first_number = next_number
+
+    def undo(self) -> None:
+        """The bytes were not written: producers are what they were."""
+        self._producers.restore(self._saved)
+
+    def _note(self, staged: _Staged) -> None:
+        self._noted += 1
+        if staged.header.producer_id >= 0:
+            aborted = apply_batch(self._producers, staged.header, staged.batch, staged.base_offset, self._now_ms)
+            if aborted is not None:
+                self._aborted.append(aborted)

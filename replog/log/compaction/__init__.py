@@ -1,0 +1,25 @@
+"""Log compaction: of every key the newest record stays, with its offset; what it superseded goes.
+
+| module         | idea                                                                       |
+|----------------|----------------------------------------------------------------------------|
+| `planning`     | which logs are dirty enough, which segments become one                      |
+| `job`          | one pass: fill the offset map, rewrite the segments, in any thread          |
+| `transactions` | aborted data, and markers that still decide something                       |
+| `output`       | the new segments, under `.cleaned` names                                    |
+| `swap`         | their place in the log; what a crash at any step leaves                     |
+| `throttle`     | bytes a second                                                              |
+
+What happens to the bytes of a batch is `replog.records.compaction`.  `Log.prepare_compaction` makes a job,
+`Log.complete_compaction` puts its result in place.
+
+Differs from Kafka on purpose: the last batch of every compacted segment stays, as a header of 61 bytes if need be, so that
+each segment ends where the next one begins.  A gap between two segments is then always damage, never compaction.
+"""
+
+from replog.log.compaction.job import CompactionJob
+from replog.log.compaction.planning import Dirtiness
+from replog.log.compaction.settings import CompactionSettings
+from replog.log.compaction.statistics import CompactionStats
+from replog.log.compaction.throttle import Throttle
+
+__all__ = ["CompactionJob", "CompactionSettings", "CompactionStats", "Dirtiness", "Throttle"]

@@ -1,0 +1,261 @@
+"""One pass over one log, for a thread of its own.
+
+Why a job: a pass reads and writes gigabytes, and the owner of a log must not wait.  The owner prepares it
+(`Log.prepare_compaction`), any thread runs it while the owner goes on appending, rolling, deleting, cutting; the owner
+takes the result (`Log.complete_compaction`), and only then anything in the log changes.
+
+    1  sweep       `.cleaned` files that an earlier pass left
+    2  fill        the offset map from the dirty segments, until they end or the map is full
+    3  rewrite     every segment from the oldest to the end of 2, group by group, to `.cleaned` files; fsync each
+    4  fsync       the directory
+
+Step 3 begins at the oldest segment, because what the dirty part supersedes may be anywhere before it.
+
+A crash leaves `.cleaned` files, which the next start sweeps.  What the owner does meanwhile is judged when the job is
+completed; until then the job reads files that may be gone or cut, and takes any error quietly.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from replog.log.compaction.output import CleanedSegments
+from replog.log.compaction.planning import SourceSegment, group_sources
+from replog.log.compaction.settings import CompactionSettings
+from replog.log.compaction.source import walk_source
+from replog.log.compaction.statistics import CompactionStats
+from replog.log.compaction.throttle import Throttle
+from replog.log.compaction.transactions import CleanedTransactions
+from replog.log.config import LogConfig
+from replog.log.file_names import CLEANED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_path
+from replog.log.segment import LogSegment
+from replog.log.transaction_index import AbortedTransaction
+from replog.records.compaction import (
+    SLOT_BYTES,
+    FillProgress,
+    OffsetMap,
+    RewriteRules,
+    Rewritten,
+    fill_offset_map,
+    rewrite_batches,
+)
+from replog_checkpoints import FileSystem
+
+_SEED_BYTES: Final = 16
+
+
+class _CancelledError(Exception):
+    """The owner does not want the result any more."""
+
+
+class CompactionJob:
+    """One pass.  Made by `Log.prepare_compaction`; run once; handed to `Log.complete_compaction` whether it ran or not.
+
+    Attributes:
+        sources: the segments to read, from the oldest of the log.
+        generation: of the log when it was prepared; a truncation in between makes the result worthless.
+        stats: filled while it runs.
+        segments: that take the place of the first `stats.segments_before` sources; durable, under `.cleaned` names.
+        finished: `run` has returned.
+        error: what it met; judged when the job is completed.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        config: LogConfig,
+        settings: CompactionSettings,
+        sources: Sequence[SourceSegment],
+        aborted: Sequence[AbortedTransaction],
+        *,
+        first_dirty_offset: int,
+        last_data_offsets: frozenset[int],
+        marker_epochs: dict[int, int],
+        generation: int,
+        now_ms: int,
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._config = config
+        self._settings = settings
+        self._aborted = aborted
+        self._last_data_offsets = last_data_offsets
+        self._marker_epochs = marker_epochs
+        self._now_ms = now_ms
+        self._throttle: Throttle | None = None
+        self._cancelled = False
+        self.sources = sources
+        self.generation = generation
+        self.stats = CompactionStats(first_dirty_offset=first_dirty_offset)
+        self.segments: list[LogSegment] = []
+        self.finished = False
+        self.error: Exception | None = None
+
+    def cancel(self) -> None:
+        """Makes `run` stop soon.  Any thread."""
+        self._cancelled = True
+
+    @property
+    def is_cancelled(self) -> bool:
+        """`cancel` was called."""
+        return self._cancelled
+
+    def run(self, throttle: Throttle | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Does the pass.  Any thread; once; raises nothing.
+
+        Args:
+            throttle: slows reading and writing down; it may be shared with other jobs.
+            clock: monotonic seconds, for the statistics.
+        """
+        self._throttle = throttle
+        slept_before = throttle.slept_seconds if throttle else 0.0
+        try:
+            self._sweep()
+            started = clock()
+            offset_map = self._fill()
+            filled = clock()
+            self.stats.map_seconds = filled - started
+            self._rewrite(offset_map)
+            self.stats.rewrite_seconds = clock() - filled
+        except _CancelledError:
+            self.discard()
+        except Exception as error:  # noqa: BLE001 -- the log may have been cut or deleted under it; the owner judges
+            self.error = error
+            self.discard()
+        self.stats.throttle_seconds = throttle.slept_seconds - slept_before if throttle else 0.0
+        self.finished = True
+
+    def discard(self) -> None:
+        """Removes what was written; what cannot be removed is swept later."""
+        for segment in self.segments:
+            for path in segment.file_names:
+                try:
+                    self._fs.remove(path)
+                except OSError:
+                    continue
+        self.segments = []
+
+    # Steps
+
+    def _sweep(self) -> None:
+        """A file left by an earlier pass would make the next start drop a finished swap (see `swap`)."""
+        names = [name for name in self._fs.list_dir(self._directory) if name.endswith(CLEANED_SUFFIX)]
+        for name in names:
+            self._fs.remove(f"{self._directory}/{name}")
+        if names:
+            self._fs.sync_dir(self._directory)
+
+    def _fill(self) -> OffsetMap:
+        settings, stats = self._settings, self.stats
+        load_factor = settings.dedupe_buffer_load_factor
+        offsets_count = self.sources[-1].end_offset - stats.first_dirty_offset  # there cannot be more keys
+        enough_bytes = SLOT_BYTES * (int(offsets_count / load_factor) + 2)
+        size_bytes = min(settings.dedupe_buffer_bytes, enough_bytes)
+        offset_map = OffsetMap(size_bytes, load_factor, secrets.token_bytes(_SEED_BYTES))
+        transactions = CleanedTransactions(
+            [one for one in self._aborted if one.last_offset >= stats.first_dirty_offset]
+        )
+
+        def fill(buffer: bytes, _is_end: bool) -> FillProgress:
+            return fill_offset_map(
+                offset_map,
+                buffer,
+                start_offset=stats.first_dirty_offset,
+                transactions=transactions,
+                max_decompressed_bytes=settings.max_decompressed_bytes,
+            )
+
+        for source in self.sources:
+            if source.end_offset <= stats.first_dirty_offset:
+                continue
+            stats.clean_end_offset = source.end_offset
+            for progress in walk_source(self._fs, source, settings.io_buffer_bytes, fill, self._account):
+                stats.map_bytes_read += progress.size_bytes
+                if progress.is_full:
+                    stats.map_is_full, stats.clean_end_offset = True, progress.end_offset
+                    break
+            if stats.map_is_full:
+                break
+        stats.keys_count = offset_map.count
+        return offset_map
+
+    def _rewrite(self, offset_map: OffsetMap) -> None:
+        stats = self.stats
+        sources = [source for source in self.sources if source.base_offset < stats.clean_end_offset]
+        groups = group_sources(sources, [self._index_bytes(source) for source in sources], self._config)
+        rules = RewriteRules(
+            stats.clean_end_offset,
+            self._now_ms,
+            self._config.delete_retention_ms,
+            self._last_data_offsets,
+            self._marker_epochs,
+        )
+        transactions = CleanedTransactions(self._aborted)
+        for group in groups:
+            self._rewrite_group(group, offset_map, rules, transactions)
+        self._fs.sync_dir(self._directory)
+        stats.segments_before, stats.segments_after = len(sources), len(self.segments)
+
+    def _rewrite_group(
+        self,
+        group: Sequence[SourceSegment],
+        offset_map: OffsetMap,
+        rules: RewriteRules,
+        transactions: CleanedTransactions,
+    ) -> None:
+        output = CleanedSegments(self._fs, self._directory, group[0].base_offset, self._config, self._now_ms)
+        try:
+            for source in group:
+                self._rewrite_source(source, source is group[-1], output, offset_map, rules, transactions)
+            output.finish(transactions.take_kept())
+        except BaseException:
+            output.discard()
+            raise
+        self.segments += output.segments
+        self.stats.bytes_written += output.size_bytes
+
+    def _rewrite_source(
+        self,
+        source: SourceSegment,
+        is_last: bool,
+        output: CleanedSegments,
+        offset_map: OffsetMap,
+        rules: RewriteRules,
+        transactions: CleanedTransactions,
+    ) -> None:
+        def rewrite(buffer: bytes, is_end: bool) -> Rewritten:
+            return rewrite_batches(
+                buffer,
+                offset_map,
+                rules,
+                transactions=transactions,
+                keeps_last=is_last and is_end,
+                max_decompressed_bytes=self._settings.max_decompressed_bytes,
+            )
+
+        for rewritten in walk_source(self._fs, source, self._settings.io_buffer_bytes, rewrite, self._account):
+            output.append(rewritten)
+            self._account(len(rewritten.data))
+            self.stats.bytes_read += rewritten.size_bytes
+            self.stats.records_read += rewritten.records_read
+            self.stats.records_kept += rewritten.records_kept
+
+    # Parts
+
+    def _account(self, size_bytes: int) -> None:
+        if self._cancelled:
+            raise _CancelledError
+        if self._throttle is not None:
+            self._throttle.take(size_bytes)
+
+    def _index_bytes(self, source: SourceSegment) -> int:
+        sizes = [0]
+        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            path = file_path(self._directory, source.base_offset, kind)
+            if self._fs.exists(path):
+                sizes.append(self._fs.size(path))
+        return max(sizes)

@@ -1,0 +1,154 @@
+"""Segments that left a log: their files wait under `.deleted` names until nobody can still be reading them.
+
+Why not at once: a reader in another thread may be between finding a segment and opening its file, and freeing a gigabyte
+takes the file system long enough to be noticed (kafka-reference 1.5).
+
+    00000000000000001024.log  ->  00000000000000001024.log.deleted  ->  gone after `file_delete_delay_ms`
+
+| crash                                  | what the next start finds                                                |
+|----------------------------------------|--------------------------------------------------------------------------|
+| between two renames of one segment     | an index without a log: swept, like the `.deleted` files                  |
+| after the renames, before the removal  | `.deleted` files: swept                                                   |
+| after the renames, before the fsync of the directory | the segment may be back: retention decides again              |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from uuid import UUID
+
+from replog.errors import StorageError
+from replog.log.file_names import DELETED_SUFFIX, deleted_dir_name
+from replog.log.flush import FileCloser
+from replog.log.segment import LogSegment
+from replog_checkpoints import FileSystem, parent_of
+
+
+@dataclass(frozen=True, slots=True)
+class FileDeletionJob:
+    """Removes files that are no part of any log any more.  `run` in any thread; nothing has to be completed.
+
+    Attributes:
+        paths: of the files, some of which may not exist.
+        segment_count: how many segments they were.
+    """
+
+    fs: FileSystem
+    paths: tuple[str, ...]
+    segment_count: int
+
+    def run(self) -> None:
+        """Removes them.
+
+        Raises:
+            OSError: some are left; the next start sweeps them.
+        """
+        for path in self.paths:
+            try:
+                self.fs.remove(path)
+            except FileNotFoundError:
+                continue
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryDeletionJob:
+    """Removes a directory that `retire_directory` renamed.  `run` in any thread; nothing has to be completed.
+
+    Attributes:
+        path: of the directory, under its new name.
+    """
+
+    fs: FileSystem
+    path: str
+
+    def run(self) -> None:
+        """Removes it with everything in it.
+
+        Raises:
+            StorageError: some of it is left; the next start sweeps it.
+        """
+        try:
+            self.fs.remove_tree(self.path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be deleted: {error}. Check the disk") from error
+
+
+def retire_directory(fs: FileSystem, directory: str, unique_id: UUID) -> DirectoryDeletionJob:
+    """Renames a replica's directory to a `-delete` one, durably, so that half a replica is never opened.
+
+    Args:
+        fs: the disk.
+        directory: of a replica; nothing in it is used any more.
+        unique_id: a replica of the same name may be created and deleted again before this one is gone.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    parent = parent_of(directory)
+    target = f"{parent}/{deleted_dir_name(PurePosixPath(directory).name, unique_id)}"
+    try:
+        fs.rename(directory, target)
+        fs.sync_dir(parent)
+    except OSError as error:
+        raise StorageError(f"{directory} cannot be deleted: {error}. Check the disk") from error
+    return DirectoryDeletionJob(fs, target)
+
+
+class DeletedSegments:
+    """The segments of one log that wait for their removal, oldest first.
+
+    Invariants:
+        - at most one with a given base offset: their files would have the same names.
+    """
+
+    __slots__ = ("_closer", "_fs", "_waiting")
+
+    def __init__(self, fs: FileSystem, closer: FileCloser) -> None:
+        self._fs = fs
+        self._closer = closer
+        self._waiting: list[tuple[int, LogSegment]] | None = None  # (due, segment): most logs have none
+
+    @property
+    def next_deletion_ms(self) -> int | None:
+        """Wall time at which the next one is due; None: none waits."""
+        return min(due_ms for due_ms, _ in self._waiting) if self._waiting else None
+
+    def add(self, segments: Iterable[LogSegment], due_ms: int) -> None:
+        """Renames the files of segments that are in no list any more.  The directory needs an fsync afterwards.
+
+        Raises:
+            OSError: some keep their names; after a restart they are part of the log again.
+        """
+        waiting = self._waiting if self._waiting is not None else []
+        self._waiting = waiting
+        for segment in segments:
+            for item in waiting:  # compacted twice within the delay: the earlier files are replaced by the rename
+                if item[1].base_offset == segment.base_offset:
+                    item[1].release(self._closer)
+                    item[1].drop_maps()
+                    waiting.remove(item)
+                    break
+            segment.change_suffix(DELETED_SUFFIX)
+            waiting.append((due_ms, segment))
+
+    def take_due(self, now_ms: int) -> FileDeletionJob | None:
+        """What is due, as a job; those segments are forgotten and their descriptors closed."""
+        due = [segment for due_ms, segment in self._waiting or () if due_ms <= now_ms]
+        if not due:
+            return None
+        self._waiting = [item for item in self._waiting or () if item[0] > now_ms] or None
+        for segment in due:
+            segment.release(self._closer)
+            segment.drop_maps()
+        return FileDeletionJob(self._fs, tuple(path for segment in due for path in segment.file_names), len(due))
+
+    def release_all(self) -> None:
+        """Closes the descriptors and forgets everything; the next start sweeps the files."""
+        for _, segment in self._waiting or ():
+            segment.release(self._closer)
+            segment.drop_maps()
+        self._waiting = None

@@ -1,0 +1,135 @@
+"""Whose log directory this is: `meta.properties`, the lock, and what is refused before anything is changed.
+
+A directory that belongs to another node or cluster, that Kafka formatted, or that holds replicas without saying whose,
+must not be touched: two clusters that write into one directory destroy both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID
+
+import replog_checkpoints as checkpoints
+from replog.errors import (
+    ConfigError,
+    CorruptCheckpointError,
+    DirectoryLockedError,
+    ForeignDirectoryError,
+    InconsistentClusterIdError,
+    StorageError,
+)
+from replog.log.disk_space import disk_full, is_disk_full
+from replog.log.file_names import parse_file_name, parse_partition_dir_name
+from replog_checkpoints import FileSystem, Lock, MetaProperties
+
+FORMAT_KEY: Final = "replog.format"
+FORMAT: Final = "1"
+LOCK_FILE: Final = ".lock"
+_TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line
+
+
+def read_identity(fs: FileSystem, path: str, cluster_id: str | None, node_id: int) -> MetaProperties | None:
+    """The identity of a formatted directory, checked; None for a new one.  Changes nothing.
+
+    Args:
+        fs: the disk.
+        path: of the directory, which may not exist.
+        cluster_id: it must belong to; None: any.
+        node_id: it must belong to.
+
+    Raises:
+        InconsistentClusterIdError: it belongs to another cluster or node.
+        ForeignDirectoryError: Kafka formatted it, or its identity is missing.
+        CorruptCheckpointError: of the leaf library: its identity cannot be read.
+        OSError: the disk failed.
+    """
+    meta = checkpoints.read_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}")
+    if meta is None:
+        _refuse_anonymous_data(fs, path)
+        return None
+    found_format = meta.extra.get(FORMAT_KEY)
+    if found_format != FORMAT:
+        writer = "Apache Kafka" if found_format is None else f"another version of replog ({FORMAT_KEY}={found_format})"
+        raise ForeignDirectoryError(
+            f"{path} was formatted by {writer}; this version needs {FORMAT_KEY}={FORMAT}. Nothing was changed: "
+            "use another directory"
+        )
+    if cluster_id is not None and meta.cluster_id != cluster_id:
+        raise InconsistentClusterIdError(
+            f"{path} belongs to cluster {meta.cluster_id}, this node to {cluster_id}. Nothing was changed: "
+            "correct cluster.id, or use another directory"
+        )
+    if meta.node_id != node_id:
+        raise InconsistentClusterIdError(
+            f"{path} belongs to node {meta.node_id}, this is node {node_id}. Nothing was changed: "
+            "correct node.id, or use another directory"
+        )
+    return meta
+
+
+def require_cluster_id(path: str, cluster_id: str | None) -> str:
+    """The id a new directory is formatted with.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if cluster_id is None:
+        raise ConfigError("cluster.id", None, f"{path} is new: it needs a cluster id to be formatted with")
+    return cluster_id
+
+
+def write_identity(
+    fs: FileSystem, path: str, cluster_id: str, node_id: int, new_directory_id: Callable[[], UUID]
+) -> MetaProperties:
+    """Formats a new directory, durably."""
+    directory_id = new_directory_id()
+    while checkpoints.uuid_to_text(directory_id).startswith(_TEXT_PREFIX_REFUSED):
+        directory_id = new_directory_id()
+    meta = MetaProperties(cluster_id, node_id, directory_id, {FORMAT_KEY: FORMAT})
+    checkpoints.write_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}", meta)
+    return meta
+
+
+def take_lock(fs: FileSystem, path: str) -> Lock:
+    """The lock of a directory, until it is released or the process ends.
+
+    Raises:
+        DirectoryLockedError: another process has it.
+    """
+    try:
+        return fs.lock(f"{path}/{LOCK_FILE}")
+    except BlockingIOError as error:
+        raise DirectoryLockedError(
+            f"{path} is in use by another process: stop it (see `fuser {path}/{LOCK_FILE}`), or use another directory"
+        ) from error
+
+
+@contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """The leaf library's errors and the disk's, as ours."""
+    try:
+        yield
+    except checkpoints.CorruptCheckpointError as error:
+        reason = f"{error.reason}. Nothing was changed: restore the file, or remove the directory and copy it anew"
+        raise CorruptCheckpointError(error.path, error.line, reason) from error
+    except OSError as error:
+        if is_disk_full(error):
+            raise disk_full("a file cannot be written", path, error) from error
+        raise StorageError(f"{path}: {error}. Check the disk, then start again") from error
+
+
+def _refuse_anonymous_data(fs: FileSystem, path: str) -> None:
+    """Replicas without an identity beside them: formatting over them could mix two clusters."""
+    if not fs.is_dir(path):
+        return
+    for name in fs.list_dir(path):
+        child = f"{path}/{name}"
+        if parse_partition_dir_name(name) is None or not fs.is_dir(child):
+            continue
+        if any(parse_file_name(file) is not None for file in fs.list_dir(child)):
+            raise ForeignDirectoryError(
+                f"{path} holds replicas ({name}) but no {checkpoints.META_PROPERTIES_FILE}. Nothing was changed: "
+                "restore that file, or use another directory"
+            )

@@ -1,0 +1,88 @@
+"""Opens the replicas of all log directories in threads; each directory has its own, since each is a disk of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+
+from replog.errors import DiskFullError, StorageError
+from replog.log.config import LogConfig
+from replog.log.directory_survey import Survey
+from replog.log.log_directory import LoadedReplica, LogDirectory
+from replog.log.recovery_plan import scan_size
+from replog.log.recovery_progress import RecoveryMeter, RecoveryProgress, ScanSize
+from replog_checkpoints import FileSystem, TopicPartition
+
+
+class Loader:
+    """Opens the replicas of all directories in threads."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        config_for: Callable[[str], LogConfig],
+        now_ms: int,
+        threads: int,
+        on_progress: Callable[[RecoveryProgress], None] | None,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._fs = fs
+        self._config_for = config_for
+        self._now_ms = now_ms
+        self._threads = threads
+        self._tell = on_progress or (lambda _: None)
+        self._monotonic_ms = monotonic_ms
+
+    def load(self, directories: Sequence[LogDirectory], survey: Survey) -> list[LogDirectory]:
+        """Loads them all; one that fails as a whole is set aside while others work."""
+        opened: list[LogDirectory] = []
+        with ExitStack() as pools:
+            begun = [(directory, self._begin(directory, pools, survey)) for directory in directories]
+            for directory, futures in begun:
+                if futures is None:
+                    continue
+                for future in as_completed(futures):
+                    directory.add(future.result())
+                try:
+                    directory.end_load()
+                except StorageError as error:
+                    self._give_up(directory, error, survey)
+                else:
+                    opened.append(directory)
+        return opened
+
+    def _begin(self, directory: LogDirectory, pools: ExitStack, survey: Survey) -> list[Future[LoadedReplica]] | None:
+        """The loads that are under way; None: the directory is offline."""
+        executor = ThreadPoolExecutor(self._threads, thread_name_prefix="replog-recovery")
+        pools.callback(executor.shutdown, cancel_futures=True)
+        meter = RecoveryMeter(directory.path, self._monotonic_ms, self._tell)
+        try:
+            keys = directory.begin_load()
+        except StorageError as error:
+            self._give_up(directory, error, survey)
+            return None
+        meter.begin(len(keys), self._sizes(directory, keys, executor))
+        return [executor.submit(self._load, directory, key, meter) for key in keys]
+
+    def _sizes(self, directory: LogDirectory, keys: Sequence[TopicPartition], executor: Executor) -> ScanSize:
+        if directory.was_clean:
+            return ScanSize(0, 0)
+        points = directory.recovery_points
+        sizes = list(executor.map(lambda key: scan_size(self._fs, directory.path_of(key), points.get(key, 0)), keys))
+        return ScanSize(sum(size.segment_count for size in sizes), sum(size.size_bytes for size in sizes))
+
+    def _load(self, directory: LogDirectory, key: TopicPartition, meter: RecoveryMeter) -> LoadedReplica:
+        loaded = directory.load(key, self._config_for(key[0]), self._now_ms)
+        if isinstance(loaded.error, DiskFullError) and directory.space.release_reserve():
+            loaded = directory.load(key, self._config_for(key[0]), self._now_ms)
+        report = None if loaded.log is None else loaded.log.recovery
+        meter.scanned(0 if report is None else report.bytes_scanned)
+        meter.log_opened(0 if report is None else report.segments_scanned)
+        return loaded
+
+    @staticmethod
+    def _give_up(directory: LogDirectory, error: StorageError, survey: Survey) -> None:
+        survey.set_aside(directory.path, error)
+        survey.require_one()
+        directory.release()

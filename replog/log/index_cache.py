@@ -1,0 +1,75 @@
+"""Contents of sealed segments' index files, for all logs of the process, the longest unused one dropped first.
+
+Small files are copied, larger ones mapped.  Why bounds: a map costs address space, page tables and, before Python 3.13, a
+descriptor; a broker has tens of thousands of index files.  Why for the process: what is bounded is the process's.
+
+Why a map cannot end the process with SIGBUS: an index file is mapped only when its segment is sealed, and such a file is
+never written, cut or emptied again.  One that is made anew comes as another file by a rename, and whoever has the old one
+mapped reads on in it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from typing import Final
+
+COPY_BYTES_MAX: Final = 4096
+"""Up to here a copy is cheaper than a map."""
+
+COPIES_MAX: Final = 8192
+MAPS_MAX: Final = 4096 if sys.version_info >= (3, 13) else 256  # before, each costs a descriptor
+
+
+class IndexCache:
+    """(owner, kind) -> the content of an index file.  May be used by several threads.
+
+    Args:
+        maps_max: bound, from 1.
+        copies_max: the same for small ones.
+    """
+
+    __slots__ = ("_copies", "_copies_max", "_lock", "_maps", "_maps_max")
+
+    def __init__(self, maps_max: int = MAPS_MAX, copies_max: int = COPIES_MAX) -> None:
+        self._maps: OrderedDict[tuple[object, str], memoryview] = OrderedDict()
+        self._copies: OrderedDict[tuple[object, str], memoryview] = OrderedDict()
+        self._maps_max = maps_max
+        self._copies_max = copies_max
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._maps) + len(self._copies)
+
+    def get(self, owner: object, kind: str) -> memoryview | None:
+        """The content, which is the latest used one now; None: it is not here."""
+        key = owner, kind
+        with self._lock:
+            for contents in (self._copies, self._maps):
+                found = contents.get(key)
+                if found is not None:
+                    contents.move_to_end(key)
+                    return found
+        return None
+
+    def put(self, owner: object, kind: str, content: memoryview) -> memoryview:
+        """Keeps a map, or a copy of it; returns what is kept.  What is dropped stays valid for whoever still has it."""
+        is_small = len(content) <= COPY_BYTES_MAX
+        contents, count_max = (self._copies, self._copies_max) if is_small else (self._maps, self._maps_max)
+        kept = memoryview(bytes(content)) if is_small else content
+        with self._lock:
+            contents[owner, kind] = kept
+            if len(contents) > count_max:
+                contents.popitem(last=False)
+        return kept
+
+    def drop(self, owner: object, kind: str) -> None:
+        """Forgets a content, if it is here."""
+        with self._lock:
+            self._maps.pop((owner, kind), None)
+            self._copies.pop((owner, kind), None)
+
+
+INDEX_CACHE: Final = IndexCache()
+"""The one of this process."""

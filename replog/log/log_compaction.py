@@ -1,0 +1,185 @@
+"""Compaction: the part that the owner of a log does, before and after a pass in another thread.
+
+What a pass may touch is decided when it is prepared, and whether its result still fits when it is completed:
+
+| meanwhile the owner                | completing the pass                                                           |
+|------------------------------------|-------------------------------------------------------------------------------|
+| appends, rolls, flushes            | exchanges the segments                                                         |
+| truncates                          | throws the result away: what it read may be gone                              |
+| deletes segments that it read      | throws the result away: it would bring deleted records back                   |
+| closes or deletes the log          | throws the result away; the pass stops early                                   |
+"""
+
+from __future__ import annotations
+
+from replog.errors import BrokerClosedError, CorruptRecordError, InvariantViolationError, StorageError
+from replog.log.compaction.job import CompactionJob
+from replog.log.compaction.planning import Dirtiness, SourceSegment, measure
+from replog.log.compaction.settings import CompactionSettings
+from replog.log.compaction.statistics import CompactionStats
+from replog.log.compaction.swap import rename_to_swap, strip_swap
+from replog.log.disk_space import disk_full, is_disk_full
+from replog.log.log_state import LogState
+from replog.log.producer_files import remove_snapshot
+from replog.log.segment import LogSegment
+
+
+class LogCompaction(LogState):
+    """The part of a log that is compacted."""
+
+    __slots__ = ()
+
+    @property
+    def first_dirty_offset(self) -> int:
+        """Everything below it was compacted; what a `cleaner-offset-checkpoint` keeps (kafka-reference 1.10)."""
+        return self._first_dirty_offset
+
+    def restore_first_dirty_offset(self, offset: int) -> None:
+        """Takes over what a checkpoint says; 0 when it says nothing: everything is dirty."""
+        self._first_dirty_offset = min(offset, self._log_end_offset)
+
+    def dirtiness(self, now_ms: int, high_watermark: int) -> Dirtiness:
+        """How much there is to compact.
+
+        Args:
+            now_ms: wall time.
+            high_watermark: exclusive; nothing that reaches above it is looked at.
+
+        Raises:
+            StorageError: a file cannot be read.
+        """
+        try:
+            return measure(
+                self._segments,
+                self._config,
+                first_dirty_offset=max(self._first_dirty_offset, self._log_start_offset),
+                ceiling=min(self.last_stable_offset(high_watermark), self._recovery_point),
+                now_ms=now_ms,
+            )
+        except OSError as error:
+            raise StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk") from error
+
+    def prepare_compaction(
+        self, now_ms: int, high_watermark: int, settings: CompactionSettings | None = None
+    ) -> CompactionJob | None:
+        """One pass over the log.  Every job must be handed to `complete_compaction`, whether it ran or not.
+
+        Args:
+            now_ms: wall time.
+            high_watermark: exclusive; nothing that reaches above it is touched, nor what is not on stable storage, nor
+                what an open transaction or the active segment holds.
+            settings: of the broker; None: Kafka's defaults.
+
+        Returns:
+            None: the log is not compacted by its `cleanup_policy`, not dirty enough, or a pass is under way.
+
+        Raises:
+            StorageError: a file cannot be read, or the log has failed.
+        """
+        self._check_available()
+        if not self._config.compacts or self._compaction is not None:
+            return None
+        dirtiness = self.dirtiness(now_ms, high_watermark)
+        if not dirtiness.is_due(self._config):
+            return None
+        try:
+            aborted = self.aborted_transactions(self._segments[0].base_offset, dirtiness.end_offset)
+        except OSError as error:
+            raise StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk") from error
+        producers = self._producers.producers
+        self._compaction = CompactionJob(
+            self._fs,
+            self._directory,
+            self._config,
+            settings or CompactionSettings(),
+            [self._source(number) for number in range(dirtiness.segments_count)],
+            aborted,
+            first_dirty_offset=dirtiness.first_dirty_offset,
+            last_data_offsets=frozenset(one.batches[-1].last_offset for one in producers.values() if one.batches),
+            marker_epochs={pid: one.producer_epoch for pid, one in producers.items() if not one.batches},
+            generation=self._generation,
+            now_ms=now_ms,
+        )
+        return self._compaction
+
+    def complete_compaction(self, job: CompactionJob, now_ms: int) -> CompactionStats | None:
+        """Takes the result of a pass: the compacted segments take the place of those it read.
+
+        Args:
+            job: of this log; finished, or cancelled before it ran.
+            now_ms: wall time; the old files go `file_delete_delay_ms` later.
+
+        Returns:
+            What it did; None: the log changed meanwhile or the job was cancelled, nothing was changed.
+
+        Raises:
+            CorruptRecordError: a batch is damaged; the log is untouched and not failed.
+            DiskFullError: no room for the new segments; the log is untouched, the same may work later.
+            UnsupportedCompressionError: a library is not installed; the log is untouched.
+            StorageError: the disk failed.  `failed` tells whether the log did as well.
+        """
+        if self._compaction is not job:
+            raise InvariantViolationError(
+                f"{self._topic_partition}: a compaction was completed that it did not prepare"
+            )
+        self._compaction = None
+        if isinstance(self._unavailable, BrokerClosedError) or job.is_cancelled or not self._still_has(job):
+            job.discard()
+            return None
+        if job.error is not None:
+            self._refuse_compaction(job.error)
+        if not job.finished:
+            raise InvariantViolationError(f"{self._topic_partition}: a compaction was completed that never ran")
+        if self._unavailable is not None:
+            job.discard()
+        self._check_available()
+        try:
+            self._swap(job, now_ms)
+        except OSError as error:
+            self._fail("exchanging compacted segments failed", error)
+        self._first_dirty_offset = max(self._first_dirty_offset, job.stats.clean_end_offset)
+        return job.stats
+
+    # Parts
+
+    def _source(self, number: int) -> SourceSegment:
+        segment = self._segments[number]
+        end_offset = self._segments[number + 1].base_offset
+        return SourceSegment(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)
+
+    def _still_has(self, job: CompactionJob) -> bool:
+        """Whether the log holds what the job read."""
+        first = self._segments.number_for(job.sources[0].base_offset)
+        if job.generation != self._generation or first + len(job.sources) >= len(self._segments):
+            return False
+        return all(self._segments[first + i] is source.segment for i, source in enumerate(job.sources))
+
+    def _refuse_compaction(self, error: Exception) -> None:
+        """Raises what the job met; the log fails with it only when an fsync did."""
+        if isinstance(error, OSError):
+            if is_disk_full(error):
+                raise disk_full("compacted segments cannot be written", self._directory, error) from error
+            raise StorageError(f"{self._topic_partition} cannot be compacted: {error}. Check the disk") from error
+        if isinstance(error, StorageError) and not isinstance(error, CorruptRecordError):
+            self._fail("a compaction failed", error)
+        raise error
+
+    def _swap(self, job: CompactionJob, now_ms: int) -> None:
+        """Exchanges the segments; see `compaction.swap` for the steps and what a crash leaves."""
+        count = job.stats.segments_before
+        first = self._segments.number_for(job.sources[0].base_offset)
+        rename_to_swap(self._fs, self._directory, job.segments)
+        self._touched = True
+        self._reader.forget_places()
+        replaced = self._segments.replace(first, count, job.segments)
+        self._deleted.add(replaced, now_ms + self._config.file_delete_delay_ms)
+        self._fs.sync_dir(self._directory)
+        strip_swap(self._fs, self._directory, job.segments)
+        self._remove_snapshots_without_segment(replaced, job.segments)
+
+    def _remove_snapshots_without_segment(self, gone: list[LogSegment], new: list[LogSegment]) -> None:
+        """Producer snapshots stand at segment bases; the next open would remove the others."""
+        bases = {segment.base_offset for segment in new}
+        for segment in gone:
+            if segment.base_offset not in bases:
+                remove_snapshot(self._fs, self._directory, segment.base_offset)

@@ -1,0 +1,125 @@
+"""How far the start has come: after a crash it may read gigabytes, and whoever waits wants to know how long.
+
+The rate is measured in this very run; the time left is what is left at that rate.  Sizes are known before anything is
+scanned: the segments at and above each recovery point.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+INTERVAL_MS: Final = 100
+"""Least time between two events of a directory, except for the first and the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryProgress:
+    """How far the recovery of one directory has come.
+
+    Attributes:
+        directory: which.
+        logs_done: replicas that are open.
+        logs_total: replicas in the directory.
+        segments_done: segments that were scanned.
+        segments_total: to scan; an estimate, damage can add to it.
+        bytes_done: log bytes that were scanned.
+        bytes_total: to scan; an estimate like the segments.
+        elapsed_ms: since the directory was begun.
+        eta_ms: time left at the rate so far; None: not known yet.
+    """
+
+    directory: str
+    logs_done: int
+    logs_total: int
+    segments_done: int
+    segments_total: int
+    bytes_done: int
+    bytes_total: int
+    elapsed_ms: int
+    eta_ms: int | None
+
+    def describe(self) -> str:
+        """One line for people."""
+        scanned = ""
+        if self.bytes_total:
+            scanned = f", {self.bytes_done / 1e6:,.0f} of {self.bytes_total / 1e6:,.0f} MB checked"
+        left = "" if self.eta_ms is None else f", about {self.eta_ms / 1000:,.0f} s left"
+        return f"recovering {self.directory}: {self.logs_done:,} of {self.logs_total:,} logs open{scanned}{left}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSize:
+    """What opening one log has to scan."""
+
+    segment_count: int
+    size_bytes: int
+
+
+class RecoveryMeter:
+    """Counts for one directory; its methods may be called by several threads at once.
+
+    Args:
+        directory: for the events.
+        now_ms: monotonic clock.
+        tell: gets the events, one at a time, in the thread that made the progress.
+    """
+
+    def __init__(self, directory: str, now_ms: Callable[[], int], tell: Callable[[RecoveryProgress], None]) -> None:
+        self._directory = directory
+        self._now_ms = now_ms
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._started_ms = now_ms()
+        self._told_ms: int | None = None
+        self._logs = [0, 0]  # done, total
+        self._segments = [0, 0]
+        self._bytes = [0, 0]
+
+    def begin(self, log_count: int, sizes: ScanSize) -> None:
+        """What there is to do."""
+        with self._lock:
+            self._logs[1], self._segments[1], self._bytes[1] = log_count, sizes.segment_count, sizes.size_bytes
+            self._maybe_tell()
+
+    def scanned(self, size_bytes: int) -> None:
+        """So many more bytes."""
+        with self._lock:
+            self._bytes[0] += size_bytes
+            self._maybe_tell()
+
+    def log_opened(self, segments_scanned: int) -> None:
+        """One more log is open (or was found to be unusable)."""
+        with self._lock:
+            self._segments[0] += segments_scanned
+            self._logs[0] += 1
+            self._maybe_tell()
+
+    def _maybe_tell(self) -> None:
+        now_ms = self._now_ms()
+        is_done = self._logs[0] >= self._logs[1]
+        if self._told_ms is not None and now_ms - self._told_ms < INTERVAL_MS and not is_done:
+            return
+        self._told_ms = now_ms
+        elapsed_ms = now_ms - self._started_ms
+        self._tell(
+            RecoveryProgress(
+                directory=self._directory,
+                logs_done=self._logs[0],
+                logs_total=self._logs[1],
+                segments_done=self._segments[0],
+                segments_total=self._segments[1],
+                bytes_done=self._bytes[0],
+                bytes_total=self._bytes[1],
+                elapsed_ms=elapsed_ms,
+                eta_ms=self._eta(elapsed_ms),
+            )
+        )
+
+    def _eta(self, elapsed_ms: int) -> int | None:
+        done, total = self._bytes if self._bytes[1] else self._logs
+        if not (done and elapsed_ms):
+            return None
+        return max(0, total - done) * elapsed_ms // done

@@ -1,0 +1,96 @@
+"""Transaction index: the aborted transactions that ended in one segment (kafka-reference 1.8).
+
+Why: a consumer that reads committed records only has to skip those of aborted transactions, and is told which they are
+with the records, before it sees the marker.
+
+**Shapes** of `00000000000000000000.txnindex`: 34 bytes an entry, big-endian, no header: version int16 = 0, producer id,
+first offset, last offset (of the abort marker), last stable offset (all int64).  Producer 4242, offsets 100 to 110::
+
+    0000 0000000000001092 0000000000000064 000000000000006e 000000000000006f
+
+The last stable offset of an entry is where the earliest transaction that was still open began, or the offset after the
+marker.  A reader that has it at or above its range can stop: no later entry concerns that range.
+
+There is no file as long as no transaction was aborted.  It is written when the segment is sealed; after a crash it is
+made again from the log, like the other indexes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from replog.errors import CorruptIndexError
+
+TRANSACTION_ENTRY_BYTES: Final = 34
+_ENTRY: Final = struct.Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction; `last_offset` is its marker's, `last_stable_offset` the one after that (see above)."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The entries of one segment.
+
+    Args:
+        base_offset: of the segment.
+        data: entries so far, as in the file.
+
+    Invariants:
+        - last offsets strictly rise and lie at or above the base offset.
+
+    Raises:
+        CorruptIndexError: `data` cannot be a transaction index.
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, base_offset: int, data: bytes = b"") -> None:
+        if len(data) % TRANSACTION_ENTRY_BYTES:
+            raise CorruptIndexError(f"transaction index of {len(data)} bytes has half an entry")
+        self._data = bytearray(data)
+        end = base_offset - 1
+        for version, _, first_offset, last_offset, last_stable_offset in _ENTRY.iter_unpack(data):
+            rises = end < last_offset and 0 <= first_offset < last_offset  # its data comes before its marker
+            if version != _VERSION or not rises or last_stable_offset > last_offset + 1:
+                raise CorruptIndexError(
+                    f"transaction index of segment {base_offset}: version {version}, offsets {first_offset} to "
+                    f"{last_offset} behind offset {end}"
+                )
+            end = last_offset
+
+    def __len__(self) -> int:
+        return len(self._data) // TRANSACTION_ENTRY_BYTES
+
+    def __iter__(self) -> Iterator[AbortedTransaction]:
+        return (AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(self._data))
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Adds the transaction that the latest marker aborted."""
+        self._data += _ENTRY.pack(_VERSION, *transaction)
+
+    def truncate_to(self, offset: int) -> None:
+        """Keeps the entries whose marker lies below `offset`."""
+        kept = sum(transaction.last_offset < offset for transaction in self)
+        del self._data[kept * TRANSACTION_ENTRY_BYTES :]
+
+    def collect(self, start_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
+        """Adds what concerns [start, end) to `found`; True: no later entry can concern it."""
+        for transaction in self:
+            if transaction.last_offset >= start_offset and transaction.first_offset < end_offset:
+                found.append(transaction)
+            if transaction.last_stable_offset >= end_offset:
+                return True
+        return False
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return bytes(self._data)

@@ -1,0 +1,199 @@
+"""Fetches of records that are not in the page cache: read in threads, checked again when they are there."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from broker_kit import KEY, Rig, batch, registered, rig, topic, wait_until
+
+from replog.broker import cold_reads
+from replog.errors import ErrorCode
+from replog.log import Log
+from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from replog.records import scan
+from replog.testing import Operation, SimulatedFileSystem
+from replog_checkpoints import OpenMode
+
+
+class SlowDisk(SimulatedFileSystem):
+    """Reads of record files outside the loop's thread wait for the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = 0
+        self.waiting_max = 0
+        self.loop_thread = threading.get_ident()
+        self.loop_reads = 0
+
+    def read_file_bytes(self, file: object, length: int, position: int) -> bytes:
+        if ".log" in file.path:  # type: ignore[attr-defined]
+            if threading.get_ident() == self.loop_thread:
+                self.loop_reads += 1
+            else:
+                self.waiting += 1
+                self.waiting_max = max(self.waiting_max, self.waiting)
+                self.gate.wait(5)
+                self.waiting -= 1
+        return super().read_file_bytes(file, length, position)  # type: ignore[arg-type]
+
+
+def make_cold(fs: SimulatedFileSystem, log: Log) -> None:
+    log.flush()
+    for name in fs.list_dir(log.directory):
+        if name.endswith(".log"):
+            file = fs.open(f"{log.directory}/{name}", OpenMode.READ)
+            file.drop_cache(0, 1 << 30)
+            file.close()
+
+
+async def lead(it: Rig, count: int) -> SlowDisk:
+    """Leads a partition with `count` committed records, none of them in the page cache."""
+    fs = it.fs
+    assert isinstance(fs, SlowDisk)
+    await it.apply(registered(1), registered(2), *topic((1,)))
+    await it.committed(count)
+    make_cold(fs, it.replica.log)
+    fs.loop_reads = 0
+    return fs
+
+
+def bases(data: bytes | bytearray | memoryview) -> list[int]:
+    return [header.base_offset for header in scan(bytes(data))]
+
+
+async def test_a_cold_fetch_does_not_hold_up_the_driver() -> None:
+    async with rig(SlowDisk()) as it:
+        fs = await lead(it, 5)
+        fs.gate.clear()
+        fetched = it.fetch(1)
+        await wait_until(lambda: fs.waiting)
+        await it.settle()
+        assert fetched.is_parked
+        produced = await it.produce()  # goes on meanwhile
+        assert produced.base_offset == 5
+        fs.gate.set()
+        await wait_until(lambda: not fetched.is_parked)
+        assert bases(fetched.response.batches[0]) == [1, 2, 3, 4]
+        assert fs.loop_reads == 0
+
+
+async def test_what_was_read_once_is_read_at_once() -> None:
+    async with rig(SlowDisk()) as it:
+        fs = await lead(it, 3)
+        first = it.fetch(0)
+        await wait_until(lambda: not first.is_parked)
+        fs.gate.clear()
+        second = it.fetch(0)
+        await it.settle()
+        assert bases(second.response.batches[0]) == [0, 1, 2]
+
+
+async def test_only_a_few_reads_wait_for_the_disk_at_a_time() -> None:
+    async with rig(SlowDisk()) as it:
+        fs = await lead(it, 3)
+        fs.gate.clear()
+        fetches = [it.fetch(0) for _ in range(12)]
+        await wait_until(lambda: fs.waiting == cold_reads.COLD_READS_MAX)
+        await it.settle()
+        fs.gate.set()
+        await wait_until(lambda: not any(fetched.is_parked for fetched in fetches))
+        assert fs.waiting_max == cold_reads.COLD_READS_MAX
+        assert all(bases(fetched.response.batches[0]) == [0, 1, 2] for fetched in fetches)
+
+
+async def test_more_than_may_wait_are_answered_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cold_reads, "COLD_READS_WAITING_MAX", 1)
+    async with rig(SlowDisk()) as it:
+        fs = await lead(it, 3)
+        fs.gate.clear()
+        fetches = [it.fetch(0, max_wait_ms=0) for _ in range(cold_reads.COLD_READS_MAX + 3)]
+        await it.settle()
+        answered = [fetched for fetched in fetches if not fetched.is_parked]
+        assert [fetched.size for fetched in answered] == [0, 0]
+        assert all(fetched.result.error is ErrorCode.NONE for fetched in answered)
+        fs.gate.set()
+        await wait_until(lambda: not any(fetched.is_parked for fetched in fetches))
+
+
+async def test_leadership_that_is_lost_meanwhile() -> None:
+    async with rig(SlowDisk()) as it:
+        fs = await lead(it, 3)
+        fs.gate.clear()
+        fetched = it.fetch(0)
+        await wait_until(lambda: fs.waiting)
+        await it.apply(PartitionChangeRecord(0, KEY[0], replicas=(1, 2), isr=(2,), leader=2))
+        fs.gate.set()
+        await wait_until(lambda: not fetched.is_parked)
+        assert fetched.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert fetched.size == 0
+
+
+async def test_a_topic_that_is_deleted_meanwhile() -> None:
+    fs = SlowDisk()
+    async with rig(fs) as it:
+        await lead(it, 3)
+        fs.gate.clear()
+        fetched = it.fetch(0)
+        await wait_until(lambda: fs.waiting)
+        await it.apply(RemoveTopicRecord(KEY[0]))
+        fs.gate.set()
+        await wait_until(lambda: not fetched.is_parked)
+        assert fetched.result.error is ErrorCode.UNKNOWN_TOPIC_ID
+        assert fetched.size == 0
+    assert not fs._files
+
+
+async def test_a_log_that_is_cut_meanwhile_is_read_again() -> None:
+    async with rig(SlowDisk()) as it:
+        fs = await lead(it, 6)
+        fs.gate.clear()
+        fetched = it.fetch(1)
+        await wait_until(lambda: fs.waiting)
+        epoch = it.replica.registration.leader_epoch
+        await it.apply(PartitionChangeRecord(0, KEY[0], replicas=(1, 2), isr=(1, 2), leader=2))
+        it.replica.log.truncate_to(3)
+        await it.apply(PartitionChangeRecord(0, KEY[0], leader=1))
+        assert it.replica.registration.leader_epoch > epoch
+        it.replica.log.append_as_leader(batch(b"other"), leader_epoch=it.replica.registration.leader_epoch, now_ms=1)
+        fs.gate.set()
+        await wait_until(lambda: not fetched.is_parked)
+        assert fetched.result.error is ErrorCode.NONE
+        assert all(base < it.replica.high_watermark for base in bases(fetched.response.batches[0]))
+        assert bases(fetched.response.batches[0]) == [1, 2]
+
+
+async def test_a_lease_that_ends_meanwhile() -> None:
+    async with rig(SlowDisk()) as it:
+        fs = await lead(it, 3)
+        fs.gate.clear()
+        fetched = it.fetch(0)
+        await wait_until(lambda: fs.waiting)
+        it.refused = "cut off"
+        fs.gate.set()
+        await wait_until(lambda: not fetched.is_parked)
+        assert (fetched.result.error, fetched.size) == (ErrorCode.BROKER_NOT_AVAILABLE, 0)
+
+
+async def test_a_disk_that_does_not_answer_takes_the_replica_away() -> None:
+    async with rig(SlowDisk()) as it:
+        fs = await lead(it, 3)
+        fs.faults.fail_next(Operation.READ, path_part=".log")
+        it.fetch(0)
+        error = await it.failure()
+        assert "cannot be read" in str(error)
+
+
+async def test_stopping_waits_for_the_disk_and_leaves_nothing_open() -> None:
+    fs = SlowDisk()
+    async with rig(fs) as it:
+        await lead(it, 3)
+        fs.gate.clear()
+        for _ in range(cold_reads.COLD_READS_MAX + 2):
+            it.fetch(0)
+        await wait_until(lambda: fs.waiting == cold_reads.COLD_READS_MAX)
+        asyncio.get_running_loop().call_later(0.01, fs.gate.set)
+    assert not fs._files

@@ -1,0 +1,315 @@
+"""Disks that fail or are full under a broker: what goes offline, what goes on, and what clients and the controller hear."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from contextlib import AbstractAsyncContextManager
+from uuid import UUID
+
+import pytest
+from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
+
+from replog.broker import log_keeper
+from replog.broker.image_queue import ImageQueue
+from replog.broker.log_keeper import LogKeeper
+from replog.controller.messages import OfflineReplica
+from replog.errors import ErrorCode, StorageError
+from replog.log import DiskState
+from replog.metadata.delta import MetadataDelta
+from replog.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from replog.replication.follower import Follower
+from replog.replication.leader import Leader
+from replog.rpc.messages import EARLIEST_TIMESTAMP, ListOffsetsPartition
+from replog.testing import Operation, SimulatedFileSystem
+
+BROKERS = (registered(1), registered(2), registered(3))
+OTHER = UUID(int=101)
+OTHER_KEY = (OTHER, 0)
+BOTH = (DIRECTORY, "/other")
+
+
+def two_disks(fs: SimulatedFileSystem | None = None, **config: object) -> AbstractAsyncContextManager[Rig]:
+    return rig(fs, log_dirs=list(BOTH), **config)
+
+
+async def two_topics(it: Rig) -> None:
+    """`flights` on the first disk, `other` on the second, both led here."""
+    await it.apply(*BROKERS, *topic((1, 2)), *topic((1, 2), name="other", topic_id=OTHER))
+    homes = [it.directory.home_of(name, 0) for name in (TOPIC, "other")]
+    assert [home.path for home in homes if home is not None] == list(BOTH)
+
+
+def keeper(it: Rig) -> LogKeeper:
+    return LogKeeper(it.config, it.directory, it.manager, it.executor, it.failures.append)
+
+
+async def test_a_failed_append_takes_its_disk_offline_and_no_other() -> None:
+    async with two_disks() as it:
+        await two_topics(it)
+        told: list[bool] = []
+        it.manager.trouble.on_offline = lambda: told.append(True)
+        waiting = it.produce()
+        await it.settle()
+        it.fs.faults.fail_next(Operation.WRITE, path_part=f"{TOPIC}-0/")
+        assert (await it.produce(acks=1)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await waiting).error is ErrorCode.NOT_LEADER_OR_FOLLOWER, "who resigned acknowledges nothing any more"
+        again = await it.produce(acks=1)
+        assert again.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert "flights-0 is offline here" in again.message
+        fetched = it.fetch(0)
+        await it.settle()
+        assert fetched.result.error is ErrorCode.KAFKA_STORAGE_ERROR
+        asked = ListOffsetsPartition(TOPIC_ID, 0, EARLIEST_TIMESTAMP)
+        listed = await it.manager.driver.call(lambda: it.fetch_path.list_offset(asked))
+        assert listed.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert isinstance(it.manager.replicas[OTHER_KEY].role, Leader)
+        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0),)
+        assert told
+        status = next(status for status in it.manager.statuses() if status.topic == TOPIC)
+        assert (status.state, status.is_leader) == ("offline", False)
+        it.has_failed = True  # its directory is not closed in order
+
+
+async def test_a_failed_fsync_takes_its_disk_offline() -> None:
+    async with two_disks(flush_policy="always") as it:
+        await two_topics(it)
+        it.fs.faults.fail_next(Operation.SYNC, path_part=f"{TOPIC}-0/")
+        waiting = it.produce()
+        await wait_until(lambda: KEY in it.manager.trouble.offline)
+        assert (await waiting).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert list(it.manager.replicas) == [OTHER_KEY]
+        it.has_failed = True
+
+
+async def test_a_follower_of_a_failed_disk_fetches_no_more() -> None:
+    async with two_disks() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2), *topic((1, 2), leader=2, name="other", topic_id=OTHER))
+        assert isinstance(it.replica.role, Follower)
+        await it.manager.driver.call(lambda: it.manager.trouble.directory_failed(DIRECTORY, StorageError("gone")))
+        assert list(it.manager.replicas) == [OTHER_KEY]
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        assert list(it.manager.replicas) == [OTHER_KEY], "nor does it lead when the controller does not know yet"
+        it.has_failed = True
+
+
+async def test_without_its_last_disk_a_node_stops() -> None:
+    async with two_disks() as it:
+        await two_topics(it)
+        it.fs.faults.fail_always(Operation.WRITE, path_part="-0/")
+        assert (await it.produce(acks=1)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(StorageError, match="the second"):
+            await it.manager.driver.call(
+                lambda: it.manager.trouble.storage_failed(it.manager.replicas[OTHER_KEY], StorageError("the second"))
+            )
+        assert isinstance(await it.failure(), StorageError)
+        it.fs.faults.clear()
+
+
+async def test_bytes_that_rot_take_one_replica_offline() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
+        await it.committed(3)
+        await it.flushed()
+        it.fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 8, 7)  # the length of the first batch
+        fetched = it.fetch(1, max_wait_ms=0)
+        await it.settle()
+        assert fetched.result.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert list(it.manager.replicas) == [OTHER_KEY]
+        assert list(it.directory.offline) == [(TOPIC, 0)]
+
+
+async def test_a_replica_that_cannot_be_opened_does_not_keep_the_broker_from_starting() -> None:
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
+        await it.committed(3)
+        await it.flushed()
+        it.directory.checkpoint_recovery_points()
+        fs.kill()
+        it.has_failed = True
+    fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 90)
+    before = {path: data for path, data in fs.image().items() if f"/{TOPIC}-0" in path}
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
+        assert list(it.manager.replicas) == [OTHER_KEY]
+        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0),)
+        assert "Nothing was cut or deleted" in it.manager.trouble.offline[KEY].reason
+        assert (await it.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert {path: data for path, data in fs.image().items() if f"/{TOPIC}-0" in path} == before
+        await it.apply(RemoveTopicRecord(TOPIC_ID))
+        await wait_until(lambda: not fs.is_dir(f"{DIRECTORY}/{TOPIC}-0"))
+        assert it.manager.trouble.reported() == ()
+        await it.apply(*topic())
+        assert (await it.produce()).base_offset == 0
+
+
+async def test_a_replica_of_a_disk_that_could_not_be_opened_is_not_created_elsewhere() -> None:
+    fs = SimulatedFileSystem()
+    async with two_disks(fs) as it:
+        await two_topics(it)
+        await it.produce(acks=1)
+    fs.faults.fail_always(Operation.OPEN, path_part=f"{DIRECTORY}/meta.properties")
+    async with two_disks(fs) as it:
+        await it.apply(*BROKERS, *topic((1, 2)), *topic((1, 2), name="other", topic_id=OTHER))
+        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0),)
+        await it.apply(*topic(name="new", topic_id=UUID(int=102)))
+        assert (UUID(int=102), 0) in it.manager.replicas, "what is new now cannot be on the other disk"
+        assert not fs.is_dir(f"/other/{TOPIC}-0")
+
+
+# ---- full disks ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_follower_waits_for_room_and_goes_on() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        home = it.directory.directories[DIRECTORY]
+        home.space.refuse()
+        from test_broker_replica_manager import on_driver, stored
+
+        await on_driver(it, stored(0), high_watermark=1)
+        assert it.replica.log.log_end_offset == 0
+        assert "backing_off" in it.replica.status().state
+        await keeper(it).check_disks()
+        await it.advance(1_000)
+        await on_driver(it, stored(0), high_watermark=1)
+        assert it.replica.log.log_end_offset == 1
+
+
+async def test_a_leader_without_room_for_its_epoch_leads_when_there_is_some() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        it.fs.faults.fail_always(Operation.WRITE, path_part="leader-epoch", error_number=errno.ENOSPC)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        assert it.replica.role is None
+        refused = await it.produce()
+        assert refused.error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert "waits for room" in refused.message
+        upkeep = keeper(it)
+        await upkeep.check_disks()
+        assert it.replica.role is None
+        it.fs.faults.clear()
+        await upkeep.check_disks()
+        assert isinstance(it.replica.role, Leader)
+        assert (await it.produce(acks=1)).base_offset == 0
+
+
+async def test_states_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic())
+        upkeep = keeper(it)
+        space = it.directory.directories[DIRECTORY].space
+        await upkeep.check_disks()
+        assert "free" not in caplog.text
+        space._configured = type(space.limits)(read_only_free_bytes=1 << 60)
+        it.fs.capacity_bytes = it.fs.used_bytes()
+        for _ in range(3):
+            await upkeep.check_disks()
+        assert space.state is DiskState.READ_ONLY
+        assert caplog.text.count(f"{DIRECTORY} is read-only") == 1
+        it.fs.capacity_bytes = None
+        space._configured = type(space.limits)(0, 0, 0)
+        await upkeep.check_disks()
+        assert caplog.text.count("bytes free") == 2
+
+
+# ---- upkeep --------------------------------------------------------------------------------------------------------------
+
+
+async def test_upkeep_writes_every_checkpoint_beside_the_loop() -> None:
+    async with two_disks() as it:
+        await two_topics(it)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1,)))
+        await it.committed(4)
+        await it.flushed()
+        upkeep = keeper(it)
+        await upkeep.checkpoint_high_watermarks()
+        await upkeep.checkpoint_recovery_points()
+        await upkeep.checkpoint_log_start_offsets()
+        image = it.fs.image()
+        assert image[f"{DIRECTORY}/replication-offset-checkpoint"] == b"0\n1\nflights 0 4\n"
+        assert image["/other/replication-offset-checkpoint"] == b"0\n1\nother 0 0\n"
+        assert image[f"{DIRECTORY}/recovery-point-offset-checkpoint"] == b"0\n1\nflights 0 4\n"
+        await upkeep.expire_producers()
+        await upkeep.apply_retention()
+        await upkeep.remove_deleted_files()
+
+
+async def test_descriptors_are_bounded_and_no_unflushed_file_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
+        await it.committed(2)
+        await it.flushed()
+        await it.produce(acks=1)
+        log = it.replica.log
+        upkeep = keeper(it)
+        opened = len(it.fs._files)
+        monkeypatch.setattr(log_keeper, "open_descriptors", lambda: 10**6)
+        assert not log.release_files()
+        await upkeep.bound_descriptors()
+        await it.flushed()
+        assert log.flushed_offset == 3, "flushed first"
+        await upkeep.bound_descriptors()
+        assert len(it.fs._files) < opened
+        assert (await it.produce(acks=1)).base_offset == 3
+        opened = len(it.fs._files)
+        monkeypatch.setattr(log_keeper, "open_descriptors", lambda: 3)
+        await upkeep.bound_descriptors()
+        assert len(it.fs._files) == opened
+
+
+async def test_a_checkpoint_that_fails_takes_its_directory_offline() -> None:
+    async with two_disks() as it:
+        await two_topics(it)
+        it.fs.faults.fail_next(Operation.CREATE, path_part=f"{DIRECTORY}/replication-offset")
+        await keeper(it).checkpoint_high_watermarks()
+        assert list(it.manager.replicas) == [OTHER_KEY]
+        assert it.fs.exists("/other/replication-offset-checkpoint")
+        it.has_failed = True
+
+
+async def test_a_disk_that_is_unmounted_goes_offline() -> None:
+    async with two_disks() as it:
+        await two_topics(it)
+        it.fs.rename(DIRECTORY, "/elsewhere")
+        it.fs.make_dirs(DIRECTORY)
+        await keeper(it).check_disks()
+        assert list(it.manager.replicas) == [OTHER_KEY]
+        it.has_failed = True
+
+
+async def test_a_deleted_topic_leaves_no_line_in_any_checkpoint() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
+        await it.committed(1)
+        await it.flushed()
+        upkeep = keeper(it)
+        await upkeep.checkpoint_high_watermarks()
+        await upkeep.checkpoint_recovery_points()
+        await it.apply(RemoveTopicRecord(TOPIC_ID))
+        for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+            assert b"flights" not in it.fs.image()[f"{DIRECTORY}/{name}"]
+            assert b"other" in it.fs.image()[f"{DIRECTORY}/{name}"]
+
+
+async def test_images_are_applied_in_order_while_logs_are_created_in_threads() -> None:
+    async with rig() as it:
+        applied: list[int] = []
+        images = ImageQueue(
+            it.manager, it.executor, lambda: applied.append(it.manager.image.end_offset), it.failures.append
+        )
+        image = it.image
+        many = [PartitionRecord(number, TOPIC_ID, (1,), (1,), 1, 0, 0) for number in range(20)]
+        for records in (BROKERS, (TopicRecord(TOPIC, TOPIC_ID), *many), topic(name="other", topic_id=OTHER)):
+            delta = MetadataDelta(image)
+            for record in records:
+                delta.replay(record)
+            image = delta.apply(image.end_offset + len(records), 1)
+            images.submit(image, delta.local_changes(1), tuple(delta.changed_brokers))
+        async with asyncio.timeout(5):
+            while len(applied) < 3:
+                await asyncio.sleep(0.001)
+        assert applied == [3, 24, 26]
+        assert len(it.manager.replicas) == 21
+        await images.stop()

@@ -1,0 +1,79 @@
+"""Replicas that their brokers cannot use: they leave ISR and ELR, lead nothing, and come back by proof only."""
+
+from __future__ import annotations
+
+import pytest
+from controller_kit import Quorum
+
+from replog.controller.config import ControllerConfig
+from replog.controller.messages import Heartbeat, HeartbeatResponse, OfflineReplica
+
+
+@pytest.fixture
+def quorum() -> Quorum:
+    quorum = Quorum(1, config=ControllerConfig(min_insync_replicas=2))
+    quorum.claim(1)
+    quorum.commit()
+    quorum.start(1, 2, 3)
+    return quorum
+
+
+def tell(quorum: Quorum, broker_id: int, *names: str) -> HeartbeatResponse:
+    """A heartbeat that says which replicas of this broker are offline."""
+    offline = tuple(OfflineReplica(quorum.image.topics_by_name[name].topic_id, 0) for name in names)
+    epoch = quorum.broker_epoch(broker_id)
+    answer = quorum.ask(Heartbeat(broker_id, epoch, quorum.end_offset, offline_replicas=offline))
+    assert isinstance(answer, HeartbeatResponse)
+    return answer
+
+
+def test_an_offline_leader_is_replaced_and_its_other_replicas_stay(quorum: Quorum) -> None:
+    quorum.create("flights", 1, 2, 3)
+    quorum.create("other", 1, 2, 3)
+    answer = tell(quorum, 1, "flights")
+    assert not answer.is_fenced
+    flights, other = quorum.partition("flights"), quorum.partition("other")
+    assert (flights.leader, flights.isr, flights.elr) == (2, (2, 3), ())
+    assert (other.leader, other.isr) == (1, (1, 2, 3))
+    end_offset = quorum.end_offset
+    tell(quorum, 1, "flights")
+    assert quorum.end_offset == end_offset, "told again, nothing changes"
+
+
+def test_it_does_not_stay_eligible(quorum: Quorum) -> None:
+    """What a failed disk had acknowledged may be lost: a member of the ELR must have everything."""
+    quorum.create("flights", 1, 2)
+    tell(quorum, 1, "flights")
+    flights = quorum.partition("flights")
+    assert (flights.leader, flights.isr, flights.elr, flights.last_known_elr) == (2, (2,), (), (1,))
+
+
+def test_a_sole_replica_leads_nothing_until_it_proves_what_it_has(quorum: Quorum) -> None:
+    quorum.create("flights", 1)
+    tell(quorum, 1, "flights")
+    flights = quorum.partition("flights")
+    assert (flights.leader, flights.isr, flights.elr, flights.last_known_elr) == (-1, (), (), (1,))
+    tell(quorum, 1, "flights")
+    assert quorum.partition("flights").leader == -1
+    quorum.register(1, incarnation=2)
+    tell(quorum, 1)
+    quorum.report(1, "flights", 0, 7)
+    assert quorum.partition("flights").leader == 1, "started again with a disk that works"
+
+
+def test_an_election_passes_over_it(quorum: Quorum) -> None:
+    """Also when it is told before it is in anybody's way: unclean elections take any active replica."""
+    quorum.create("flights", 1, 2, 3, **{"unclean.leader.election.enable": "true"})
+    for broker_id in (2, 1):
+        tell(quorum, broker_id, "flights")
+    assert quorum.partition("flights").leader == 3
+    tell(quorum, 3, "flights")
+    assert quorum.partition("flights").leader == -1
+
+
+def test_a_broker_that_starts_with_an_offline_replica_is_unfenced_for_the_others(quorum: Quorum) -> None:
+    quorum.create("flights", 1, 2, 3)
+    quorum.register(1, incarnation=2)
+    tell(quorum, 1, "flights")
+    assert not tell(quorum, 1, "flights").is_fenced
+    assert 1 not in quorum.partition("flights").isr

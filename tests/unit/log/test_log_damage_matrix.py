@@ -1,0 +1,82 @@
+"""Every damaged file of every kind: what the next start makes of it, as docs/RECOVERY.md says.
+
+Write the table of that page anew: `PYTHONPATH=.:checkpoints python tests/unit/log/test_log_damage_matrix.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from log_damage_kit import CONTENT_DAMAGES, DAMAGES, Outcome, machine, outcomes
+from log_damage_table import ROWS, Row, as_markdown
+
+from replog.testing.simulated_filesystem import SimulatedFileSystem
+from replog_checkpoints import (
+    CorruptCheckpointError,
+    OpenMode,
+    QuorumState,
+    read_quorum_state,
+    write_quorum_state,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "RECOVERY.md"
+BEGIN, END = "<!-- table: generated -->\n", "\n<!-- end of table -->"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.stop} {row.title}")
+def test_a_damaged_file_has_the_stated_outcome(row: Row) -> None:
+    stopped = machine(row.is_clean)
+    found = {damage: outcomes(stopped, row.path, damage) for damage in DAMAGES}
+    assert found == {damage: row.expected(damage) for damage in DAMAGES}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_no_kind_of_file_is_missing_from_the_table(is_clean: bool) -> None:
+    files = {path for path in machine(is_clean).disk.image() if not path.endswith(("/", ".lock", ".reserve"))}
+    assert files == {row.path for row in ROWS if row.is_clean is is_clean}
+
+
+def test_what_cannot_be_noticed_is_known_and_short() -> None:
+    """A flip that gives another valid value where nothing else says the same; the page explains each."""
+    believed = {
+        (row.title.partition(",")[0], damage)
+        for row in ROWS
+        for damage in DAMAGES
+        if Outcome.BELIEVED in row.expected(damage)
+    }
+    assert believed == {
+        (".log", "bit flipped"),
+        (".txnindex", "bit flipped"),
+        (".txnindex", "missing"),
+        ("log-start-offset-checkpoint", "bit flipped"),
+    }
+
+
+def test_the_page_is_current() -> None:
+    assert as_markdown() == PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+
+
+@pytest.mark.parametrize("damage", CONTENT_DAMAGES)
+def test_a_damaged_quorum_state_is_refused_or_another_valid_state(damage: str) -> None:
+    """Never absent: a voter that forgot its vote could vote twice."""
+    disk, path = SimulatedFileSystem(), "/quorum-state"
+    write_quorum_state(disk, path, QuorumState(1, 5, None, None, (1, 2, 3), 0))
+    data = disk.image()[path]
+    for changed in CONTENT_DAMAGES[damage](data, 2):
+        file = disk.open(path, OpenMode.REPLACE)
+        file.pwrite([changed], 0)
+        file.close()
+        try:
+            state = read_quorum_state(disk, path)
+        except CorruptCheckpointError as error:
+            named = path in str(error)
+            assert named
+        else:
+            assert state is not None
+            assert damage in {"bit flipped", "garbage appended"}
+
+
+if __name__ == "__main__":
+    head, _, rest = PAGE.read_text().partition(BEGIN)
+    PAGE.write_text(head + BEGIN + as_markdown() + END + rest.partition(END)[2])

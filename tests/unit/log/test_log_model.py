@@ -1,0 +1,165 @@
+"""Any order of appends, cuts, flushes, crashes and restarts, against a list; and proof that it would notice.
+
+A long campaign: `REPLOG_MODEL_EXAMPLES=20000 make test TEST_ARGS=tests/unit/log/test_log_model.py` (new examples every time).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from log_model import LogModel
+
+from replog.log import Log
+from replog.log.epoch_cache import LeaderEpochCache
+from replog.log.flush import FlushJob
+from replog.log.segment import LogSegment
+from replog.testing.simulated_filesystem import SimulatedFileSystem
+
+CAMPAIGN = int(os.environ.get("REPLOG_MODEL_EXAMPLES", "0"))
+
+TestLogModel = LogModel.TestCase
+TestLogModel.settings = settings(
+    max_examples=CAMPAIGN or 40,
+    stateful_step_count=40,
+    derandomize=not CAMPAIGN,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+# Ablations: one safeguard is taken out, and the model must notice
+
+
+class NoDirectorySync(SimulatedFileSystem):
+    """Names in replica directories are never fsynced."""
+
+    def sync_dir(self, path: str) -> None:
+        if not path.endswith("/t-0"):
+            super().sync_dir(path)
+
+
+class NoLogSync(SimulatedFileSystem):
+    """Segments are never fsynced."""
+
+    def sync_file(self, file: Any) -> None:
+        if not file.path.endswith(".log"):
+            super().sync_file(file)
+
+
+class NoCheckpointSync(SimulatedFileSystem):
+    """Checkpoints are renamed before they are on the disk."""
+
+    def sync_file(self, file: Any) -> None:
+        if not file.path.endswith(".tmp"):
+            super().sync_file(file)
+
+
+def promise_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A truncation does not lower the recovery point on disk."""
+    truncate_to = Log.truncate_to
+
+    def truncate(log: Log, offset: int) -> bool:
+        checkpoint, log._checkpoint = log._checkpoint, None
+        try:
+            return truncate_to(log, offset)
+        finally:
+            log._checkpoint = checkpoint
+
+    monkeypatch.setattr(Log, "truncate_to", truncate)
+
+
+def keep_cut_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epochs above a cut stay in the cache."""
+    monkeypatch.setattr(LeaderEpochCache, "truncate_from_end", lambda cache, end_offset: None)
+
+
+def forget_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a log does not restore who has written what."""
+    monkeypatch.setattr("replog.log.loader.rebuild_producers", lambda *args, **kwargs: None)
+
+
+def acknowledge_before_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append returns while its bytes wait for the next one."""
+    write = LogSegment.write
+    waiting: dict[int, list[tuple[LogSegment, int, bytes]]] = {}
+
+    def later(segment: LogSegment, buffers: Sequence[Any]) -> None:
+        for owner, position, data in waiting.pop(id(segment), []):
+            owner.file.pwrite([data], position)
+        if segment.size_bytes % 5 == 0:
+            waiting[id(segment)] = [(segment, segment.size_bytes, b"".join(buffers))]
+        else:
+            write(segment, buffers)
+
+    monkeypatch.setattr(LogSegment, "write", later)
+
+
+def count_a_flush_from_before_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flush that a truncation has overtaken moves the recovery point all the same."""
+    complete_flush = Log.complete_flush
+
+    def complete(log: Log, job: FlushJob) -> None:
+        job.generation = log._generation
+        complete_flush(log, job)
+
+    monkeypatch.setattr(Log, "complete_flush", complete)
+
+
+def believe_every_stop_was_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is checked after a crash."""
+    opened: Callable[..., Log] = Log.open.__func__  # type: ignore[attr-defined]  # the function behind the classmethod
+
+    def trusting(cls: type[Log], *args: Any, **kwargs: Any) -> Log:
+        return opened(cls, *args, **{**kwargs, "clean": True})
+
+    monkeypatch.setattr(Log, "open", classmethod(trusting))
+
+
+BROKEN_DISKS = (NoDirectorySync, NoLogSync, NoCheckpointSync)
+BROKEN_ENGINES = (
+    promise_too_much,
+    keep_cut_epochs,
+    forget_producers,
+    acknowledge_before_writing,
+    count_a_flush_from_before_a_cut,
+    believe_every_stop_was_clean,
+)
+
+
+def find_fault(machine: type[LogModel]) -> None:
+    """Runs until something is wrong; nothing is shrunk or stored."""
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # Hypothesis has no types for it
+        machine,
+        settings=settings(
+            max_examples=400,
+            stateful_step_count=50,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            print_blob=False,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.parametrize("disk_type", BROKEN_DISKS)
+def test_a_missing_fsync_is_found(disk_type: type[SimulatedFileSystem]) -> None:
+    machine = type("Ablated", (LogModel,), {"disk_type": disk_type})
+    with pytest.raises(Exception):  # noqa: B017  whatever is noticed first
+        find_fault(machine)
+
+
+@pytest.mark.parametrize("break_engine", BROKEN_ENGINES)
+def test_a_missing_safeguard_is_found(
+    break_engine: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_engine(monkeypatch)
+    with pytest.raises(Exception):  # noqa: B017  whatever is noticed first
+        find_fault(type("Ablated", (LogModel,), {}))

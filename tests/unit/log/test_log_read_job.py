@@ -1,0 +1,237 @@
+"""Reads from the page cache alone, and reads in another thread while the owner goes on."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+from log_test_kit import T0, TINY, append, batch, content, filled, offsets
+
+from replog.errors import BrokerClosedError, CorruptRecordError, OffsetOutOfRangeError, StorageError
+from replog.log import Log, LogConfig, ReadJob
+from replog.records import scan
+from replog.testing.simulated_faults import Operation
+from replog.testing.simulated_filesystem import SimulatedFileSystem
+from replog_checkpoints import OpenMode
+
+BIG = batch(b"x" * 5000)
+
+
+def make_cold(fs: SimulatedFileSystem, log: Log) -> None:
+    """Everything is on the disk, nothing in the page cache."""
+    log.flush()
+    for name in fs.list_dir(log.directory):
+        if name.endswith(".log"):
+            file = fs.open(f"{log.directory}/{name}", OpenMode.READ)
+            file.drop_cache(0, 1 << 30)
+            file.close()
+
+
+def cold(count: int = 20, config: LogConfig = TINY) -> tuple[SimulatedFileSystem, Log]:
+    fs, log = filled(count, config=config)
+    make_cold(fs, log)
+    return fs, log
+
+
+def prepared(log: Log, offset: int, *, max_bytes: int = 1 << 20, end_offset: int = 1 << 40) -> ReadJob:
+    return log.prepare_read(offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True)
+
+
+def run(job: ReadJob) -> None:
+    thread = threading.Thread(target=job.run)
+    thread.start()
+    thread.join()
+
+
+def bases(data: bytes | None) -> list[int]:
+    assert data is not None
+    return [header.base_offset for header in scan(data)]
+
+
+def test_a_cached_read_is_a_read_or_none() -> None:
+    fs, log = filled(20)
+    for offset in range(21):
+        for max_bytes in (0, 100, 300, 1 << 20):
+            for end_offset in (offset, offset + 2, 100):
+                wanted = log.read(offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True)
+                found = log.read_cached(offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True)
+                assert found == wanted
+    make_cold(fs, log)
+    assert log.read_cached(3, max_bytes=100, end_offset=20, min_one_batch=True) is None
+    assert log.read_cached(20, max_bytes=100, end_offset=20, min_one_batch=True) == b""
+    assert log.read_cached(3, max_bytes=100, end_offset=3, min_one_batch=True) == b""
+    log.read(3, max_bytes=100, end_offset=20, min_one_batch=True)
+    assert bases(log.read_cached(3, max_bytes=100, end_offset=20, min_one_batch=True)) == [3]
+
+
+def test_a_cached_read_that_misses_keeps_its_place() -> None:
+    fs, log = filled(5, config=LogConfig())
+    log.append_as_leader(BIG, leader_epoch=0, now_ms=T0)
+    log.append_as_leader(BIG, leader_epoch=0, now_ms=T0)
+    log.read(4, max_bytes=1, end_offset=5, min_one_batch=True)
+    before = list(log._reader.places)
+    assert len(before) == 1
+    make_cold(fs, log)
+    assert log.read_cached(5, max_bytes=1 << 20, end_offset=7, min_one_batch=True) is None
+    assert list(log._reader.places) == before
+
+
+@pytest.mark.parametrize("max_bytes", [0, 100, 300, 1 << 20])
+def test_a_job_reads_what_a_read_would(max_bytes: int) -> None:
+    fs, log = cold(30)
+    for offset in range(31):
+        for end_offset in (offset + 1, offset + 3, 100):
+            make_cold(fs, log)
+            job = prepared(log, offset, max_bytes=max_bytes, end_offset=end_offset)
+            run(job)
+            found = log.complete_read(job)
+            assert found == log.read(offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True)
+
+
+def test_a_job_sees_the_log_as_it_was_prepared() -> None:
+    _, log = cold(4, LogConfig())
+    job = prepared(log, 1)
+    append(log, 3)
+    log.roll(T0)
+    append(log, 3)
+    run(job)
+    assert bases(log.complete_read(job)) == [1, 2, 3]
+    assert bases(log.read(4, max_bytes=1 << 20, end_offset=100, min_one_batch=True)) == [4, 5, 6]
+
+
+def test_what_a_job_reads_is_kept_open_through_a_deletion() -> None:
+    fs, log = cold(30, LogConfig(segment_bytes=600, retention_ms=-1, retention_bytes=0, file_delete_delay_ms=0))
+    job = prepared(log, 3)
+    assert log.delete_old_segments(T0, high_watermark=30) > 0
+    log.remove_deleted_files(T0 + 1)
+    run(job)
+    assert bases(job.outcome.found.data if job.outcome else b"")[0] == 3
+    with pytest.raises(OffsetOutOfRangeError):
+        log.complete_read(job)
+    log.close(T0)
+    assert not fs._files
+
+
+def test_many_jobs_hold_only_what_they_read() -> None:
+    """A file is closed when the last job that reads it has ended, whatever other jobs there are."""
+    fs, log = cold(40)
+    jobs = [prepared(log, offset) for offset in range(0, 40, 4)]
+    log.close(T0)
+    for job in jobs:
+        open_before = len(fs._files)
+        run(job)
+        with pytest.raises(BrokerClosedError):
+            log.complete_read(job)
+        assert len(fs._files) <= open_before
+    assert not fs._files
+
+
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_truncation_makes_a_job_worthless(ran: bool) -> None:
+    _, log = cold()
+    job = prepared(log, 2)
+    if ran:
+        run(job)
+    log.truncate_to(5)
+    append(log, 4, leader_epoch=1)
+    if not ran:
+        run(job)
+    assert log.complete_read(job) is None
+    assert bases(log.read(2, max_bytes=1, end_offset=100, min_one_batch=True)) == [2]
+
+
+def test_an_error_met_because_of_a_truncation_is_nobodys() -> None:
+    fs, log = cold()
+    job = prepared(log, 18)
+    log.truncate_to(17)
+    fs.faults.fail_next(Operation.READ)
+    run(job)
+    assert job.error is not None
+    assert log.complete_read(job) is None
+
+
+def test_a_disk_that_does_not_give_the_bytes() -> None:
+    fs, log = cold()
+    for read in (
+        lambda: log.read(3, max_bytes=1, end_offset=20, min_one_batch=True),
+        lambda: log.offset_for_timestamp(T0 + 3, end_offset=20),
+    ):
+        fs.faults.fail_next(Operation.READ)
+        with pytest.raises(StorageError, match="cannot be read"):
+            read()
+    job = prepared(log, 3)
+    fs.faults.fail_next(Operation.READ)
+    run(job)
+    with pytest.raises(StorageError, match="cannot be read"):
+        log.complete_read(job)
+    assert not log.failed, "what was written is still known"
+    assert len(offsets(log)) == 20
+
+
+def test_damage_is_told_by_a_job_as_by_a_read() -> None:
+    fs, log = cold(4, LogConfig())
+    fs.flip_bit(f"{log.directory}/{0:020d}.log", 8, 7)  # the length of the first batch
+    job = prepared(log, 1)
+    run(job)
+    with pytest.raises(CorruptRecordError):
+        log.complete_read(job)
+
+
+def test_a_job_that_never_ran_says_nothing_and_lets_go() -> None:
+    fs, log = cold()
+    job = prepared(log, 3)
+    assert log.complete_read(job) is None
+    log.close(T0)
+    assert not fs._files
+
+
+def test_a_job_for_nothing() -> None:
+    _, log = cold()
+    job = prepared(log, 20)
+    run(job)
+    assert log.complete_read(job) == b""
+    with pytest.raises(OffsetOutOfRangeError):
+        prepared(log, 21)
+
+
+def test_a_reader_goes_on_where_a_job_ended() -> None:
+    _, log = cold(20, LogConfig())
+    job = prepared(log, 0, end_offset=7)
+    run(job)
+    log.complete_read(job)
+    assert 7 in log._reader._places
+
+
+CHANGES: list[Callable[[Log], object]] = [
+    lambda log: append(log, 3, leader_epoch=9),
+    lambda log: log.roll(T0),
+    lambda log: log.truncate_to(max(log.log_start_offset, log.log_end_offset - 4)),
+    lambda log: log.delete_old_segments(T0 + 10**6, high_watermark=log.log_end_offset),
+    lambda log: log.flush(),
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_jobs_beside_an_owner_that_goes_on(seed: int) -> None:
+    """Whatever happens meanwhile, a job answers with records that were in the log when it was prepared, or not at all."""
+    rng = random.Random(seed)
+    fs, log = filled(30, config=LogConfig(segment_bytes=600, retention_ms=1000), leader_epoch=9)
+    for _ in range(30):
+        make_cold(fs, log)
+        before = dict(zip(offsets(log), content(log), strict=True))
+        offset = rng.randint(log.log_start_offset, log.log_end_offset)
+        job = prepared(log, offset, max_bytes=rng.choice([0, 200, 1 << 20]))
+        thread = threading.Thread(target=job.run)
+        thread.start()
+        for change in rng.sample(CHANGES, 2):
+            change(log)
+        thread.join()
+        try:
+            found = log.complete_read(job)
+        except OffsetOutOfRangeError:
+            assert offset < log.log_start_offset
+            continue
+        for header in scan(found or b""):
+            assert before[header.base_offset] == (found or b"")[header.position : header.end_position]

@@ -1,0 +1,193 @@
+"""Transactions in a log: open ones, aborted ones, the last stable offset (kafka-reference 1.8, 4.1)."""
+
+from __future__ import annotations
+
+import pytest
+from log_test_kit import T0, TINY, batch, open_log, read_file, write_file
+
+from replog.errors import CorruptIndexError
+from replog.log import Log, LogConfig
+from replog.log.producer_state import _ENDED_MAX, ProducerStateManager, TransactionMarker
+from replog.log.transaction_index import AbortedTransaction, TransactionIndex
+from replog.records import encode_batch, encode_end_transaction_marker
+from replog.testing.simulated_filesystem import SimulatedFileSystem
+
+PATH = f"/data/t-0/{0:020d}.txnindex"
+BIG = LogConfig()
+GOLDEN = bytes.fromhex("000000000000000010920000000000000064000000000000006e000000000000006f")
+
+
+def data(producer_id: int, sequence: int) -> bytes:
+    records = [(T0, None, b"v" * 50, ())]
+    return encode_batch(
+        records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True
+    )
+
+
+def marker(producer_id: int, *, commit: bool) -> bytes:
+    return encode_end_transaction_marker(
+        base_offset=0,
+        leader_epoch=-1,
+        timestamp_ms=T0,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=9,
+        is_commit=commit,
+    )
+
+
+def write(log: Log, *batches: bytes) -> None:
+    for one in batches:
+        log.append_as_leader(one, leader_epoch=0, now_ms=T0)
+
+
+def story(log: Log) -> None:
+    """1 from 0 aborts at 3; 2 from 1 commits at 5; 3 from 4 stays open; 1 from 6 aborts at 7."""
+    write(log, data(1, 0), data(2, 0), batch(b"plain"), marker(1, commit=False))
+    write(log, data(3, 0), marker(2, commit=True), data(1, 1), marker(1, commit=False))
+
+
+ABORTED = [AbortedTransaction(1, 0, 3, 1), AbortedTransaction(1, 6, 7, 4)]
+
+
+def check(log: Log) -> None:
+    end = log.log_end_offset
+    assert log.aborted_transactions(0, end) == ABORTED
+    assert log.aborted_transactions(4, end) == ABORTED[1:]
+    assert log.aborted_transactions(0, 6) == ABORTED[:1]
+    assert log.aborted_transactions(4, 6) == []
+    assert log.last_stable_offset(end) == 4
+
+
+def test_index_bytes_are_kafkas() -> None:
+    index = TransactionIndex(100)
+    index.append(AbortedTransaction(4242, 100, 110, 111))
+    assert index.to_bytes() == GOLDEN
+    assert list(TransactionIndex(100, GOLDEN)) == [AbortedTransaction(4242, 100, 110, 111)]
+
+
+@pytest.mark.parametrize("wrong", [GOLDEN[:-1], b"\0\1" + GOLDEN[2:], GOLDEN + GOLDEN, bytes(34)])
+def test_what_cannot_be_an_index(wrong: bytes) -> None:
+    with pytest.raises(CorruptIndexError):
+        TransactionIndex(100, wrong)
+    with pytest.raises(CorruptIndexError):
+        TransactionIndex(111, GOLDEN)
+
+
+@pytest.mark.parametrize("config", [BIG, TINY], ids=["one-segment", "many-segments"])
+def test_a_leader_knows_what_was_aborted(config: LogConfig) -> None:
+    log = open_log(SimulatedFileSystem(), config=config)
+    story(log)
+    check(log)
+
+
+@pytest.mark.parametrize("config", [BIG, TINY], ids=["one-segment", "many-segments"])
+def test_a_follower_knows_it_too(config: LogConfig) -> None:
+    leader = open_log(SimulatedFileSystem())
+    story(leader)
+    follower = open_log(SimulatedFileSystem(), config=config)
+    offset = 0
+    while offset < leader.log_end_offset:
+        follower.append_as_follower(leader.read(offset, max_bytes=400, end_offset=99, min_one_batch=True), now_ms=T0)
+        offset = follower.log_end_offset
+    check(follower)
+
+
+@pytest.mark.parametrize("config", [BIG, TINY], ids=["one-segment", "many-segments"])
+@pytest.mark.parametrize("flushed", [0, 4, 8])
+def test_a_crash_forgets_none(config: LogConfig, flushed: int) -> None:
+    fs = SimulatedFileSystem()
+    story(open_log(fs, config=config))
+    fs.kill()
+    check(open_log(fs, config=config, recovery_point=flushed))
+    fs.kill()
+    for name in fs.list_dir("/data/t-0"):
+        if not name.endswith(".log"):
+            fs.remove(f"/data/t-0/{name}")
+    check(open_log(fs, config=config))
+
+
+@pytest.mark.parametrize("config", [BIG, TINY], ids=["one-segment", "many-segments"])
+def test_a_clean_stop_forgets_none(config: LogConfig) -> None:
+    fs = SimulatedFileSystem()
+    log = open_log(fs, config=config)
+    story(log)
+    log.close(T0)
+    log = open_log(fs, config=config, recovery_point=8, clean=True)
+    check(log)
+    assert log.recovery.segments_scanned == 0
+    write(log, marker(3, commit=False))
+    assert log.aborted_transactions(0, 9)[-1] == AbortedTransaction(3, 4, 8, 9)
+    assert log.last_stable_offset(9) == 9
+
+
+def test_no_file_as_long_as_nothing_was_aborted() -> None:
+    fs = SimulatedFileSystem()
+    log = open_log(fs, config=BIG)
+    write(log, data(1, 0), marker(1, commit=True))
+    log.close(T0)
+    assert not fs.exists(PATH)
+
+
+def test_truncation_cuts_the_index_and_opens_the_transaction_again() -> None:
+    fs = SimulatedFileSystem()
+    log = open_log(fs, config=BIG)
+    story(log)
+    log.close(T0)
+    log = open_log(fs, config=BIG, recovery_point=8, clean=True)
+    log.truncate_to(3)
+    assert log.aborted_transactions(0, 3) == []
+    assert log.last_stable_offset(3) == 0
+    log.close(T0)
+    assert not fs.exists(PATH)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", [b"", b"half an entry", bytes(34), None])
+def test_a_wrong_or_missing_index_is_made_again(clean: bool, damage: bytes | None) -> None:
+    """A `.txnindex` that is gone without a trace is noticed only when the segment is scanned: then it is no reason to."""
+    fs = SimulatedFileSystem()
+    log = open_log(fs, config=TINY)
+    story(log)
+    log.roll(T0)
+    write(log, batch(b"more"))
+    log.close(T0)
+    if damage is not None and (damage or not clean):
+        write_file(fs, PATH, damage)
+    elif not clean:
+        fs.remove(PATH)
+    log = open_log(fs, config=TINY, recovery_point=9 if clean else 0, clean=clean)
+    assert log.aborted_transactions(0, 9) == ABORTED
+
+
+def test_an_index_that_goes_wrong_later_is_noticed_when_it_is_used() -> None:
+    fs = SimulatedFileSystem()
+    log = open_log(fs, config=BIG)
+    story(log)
+    log.roll(T0)
+    good = read_file(fs, PATH)
+    for wrong in (good[:-1], bytes(68)):
+        write_file(fs, PATH, wrong)
+        assert log.aborted_transactions(0, 8) == ABORTED
+    fs.remove(PATH)
+    assert log.aborted_transactions(0, 8) == ABORTED
+
+
+def test_an_ended_transaction_is_unstable_until_its_end_is_replicated() -> None:
+    log = open_log(SimulatedFileSystem(), config=BIG)
+    write(log, batch(b"plain"), data(1, 0), marker(1, commit=True), batch(b"plain"))
+    assert [log.last_stable_offset(high_watermark) for high_watermark in range(5)] == [0, 1, 1, 3, 4]
+    write(log, data(1, 1))
+    log.set_log_start_offset(3)
+    assert log.last_stable_offset(5) == 4
+
+
+def test_what_nobody_asks_about_stays_bounded_and_on_the_safe_side() -> None:
+    producers = ProducerStateManager()
+    end = 2 * _ENDED_MAX
+    for offset in range(0, end, 1):
+        producers._open[7] = 10 * offset
+        producers.update_marker(TransactionMarker(7, 0, 0, T0, 10 * offset + 5, is_commit=True), T0)
+    assert len(producers._ended) == _ENDED_MAX
+    assert producers.first_unstable_offset(10 * (end - 1)) == 10 * (end - 1)
+    assert producers.first_unstable_offset(10 * end) is None
