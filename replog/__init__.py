@@ -12,8 +12,20 @@ from replog._version import __version__
 if TYPE_CHECKING:
     from replog.client import Admin, Consumer, Producer
     from replog.cluster import LocalCluster
+    from replog.local import AsyncLocalLog, LocalLog, ReadOnlyLog, open_log, open_log_async
 
-__all__ = ["Admin", "Consumer", "LocalCluster", "Producer", "__version__"]
+__all__ = [
+    "Admin",
+    "AsyncLocalLog",
+    "Consumer",
+    "LocalCluster",
+    "LocalLog",
+    "Producer",
+    "ReadOnlyLog",
+    "__version__",
+    "open_log",
+    "open_log_async",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,4 +37,8 @@ def __getattr__(name: str) -> Any:
         from replog.cluster import LocalCluster
 
         return LocalCluster
+    if name in {"AsyncLocalLog", "LocalLog", "ReadOnlyLog", "open_log", "open_log_async"}:
+        import replog.local
+
+        return getattr(replog.local, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

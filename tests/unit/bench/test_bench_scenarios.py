@@ -10,11 +10,13 @@ import pytest
 from bench import cli, harness
 from bench.model import Scenario, WrongResultError
 from bench.scenarios.codec import CodecScenario
+from bench.scenarios.compaction import CompactionScenario
 from bench.scenarios.log_append import LogAppendScenario
 from bench.scenarios.log_lookup import LogLookupScenario
 from bench.scenarios.log_partitions import LogPartitionsScenario
 from bench.scenarios.log_recovery import LogRecoveryScenario
 from bench.scenarios.log_scan import LogScanScenario
+from bench.scenarios.open_log import OpenLogScenario
 from bench.systems.codecs import ReplogCodec
 from bench.systems.logs import PlainFile
 
@@ -23,7 +25,12 @@ SMALL_BYTES = 256 * 1024
 
 @pytest.mark.parametrize(
     "scenario",
-    [CodecScenario(at_least_s=0), LogAppendScenario(SMALL_BYTES), LogScanScenario(SMALL_BYTES)],
+    [
+        CodecScenario(at_least_s=0),
+        LogAppendScenario(SMALL_BYTES),
+        LogScanScenario(SMALL_BYTES),
+        OpenLogScenario(scale=0.001),
+    ],
     ids=lambda scenario: scenario.name,
 )
 def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
@@ -40,6 +47,7 @@ def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
     ("scenario", "metrics"),
     [
         (LogRecoveryScenario(SMALL_BYTES), {"mb_per_s", "cpu_s_per_gb"}),
+        (CompactionScenario(SMALL_BYTES), {"mb_per_s", "cpu_s_per_gb", "peak_memory_mib"}),
         (LogLookupScenario(segments=4, lookups=10), {"lookup_us", "cpu_us"}),
         (LogPartitionsScenario(partitions=3), {"open_ms", "memory_kib_per_partition", "descriptors"}),
     ],

@@ -1,0 +1,42 @@
+"""A durable log in your process and nothing else: `replog.open_log`.
+
+The storage engine of a replica behind a surface for people who have no cluster: one folder, one log, any number of threads
+and tasks.  The files are Kafka's; see `replog.local.folder` for what lies where, and `docs/OPEN_LOG.md` for the guide.
+
+gRPC, protobuf, asyncio and pyarrow are not imported until something needs them (asyncio: `LocalLog.aio`,
+`open_log_async`; pyarrow: `arrow_batches`, `to_arrow`); the first two never are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replog.local.config import LocalLogConfig
+from replog.local.encoding import NewRecord
+from replog.local.local_log import LocalLog
+from replog.local.opening import open_log
+from replog.local.reading import ReadOnlyLog
+from replog.records import Codec, Record
+
+if TYPE_CHECKING:
+    from replog.local.aio import AsyncLocalLog, open_log_async
+
+__all__ = [
+    "AsyncLocalLog",
+    "Codec",
+    "LocalLog",
+    "LocalLogConfig",
+    "NewRecord",
+    "ReadOnlyLog",
+    "Record",
+    "open_log",
+    "open_log_async",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"AsyncLocalLog", "open_log_async"}:
+        import replog.local.aio
+
+        return getattr(replog.local.aio, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,44 @@
+"""Where damage is: readers decode bytes in memory, people need a file and a position in it."""
+
+from __future__ import annotations
+
+from replog.errors import CorruptRecordError
+from replog.log import Log
+from replog.log.file_names import LOG_SUFFIX, file_path
+from replog.log.segment_scan import scan_headers
+from replog.records import parse_header
+from replog_checkpoints import FileSystem, OpenMode
+
+
+def located(fs: FileSystem, log: Log, data: bytes, error: CorruptRecordError) -> CorruptRecordError:
+    """The same error with the segment file and the position in it.
+
+    Args:
+        fs: the disk.
+        log: that was read.
+        data: batches read from it.
+        error: found in them; its position counts in `data`.
+    """
+    if error.path:
+        return error
+    try:
+        base_offset = parse_header(data, error.position).base_offset
+        bases = [base for base in log.segment_base_offsets if base <= base_offset]
+        path = file_path(log.directory, bases[-1], LOG_SUFFIX)
+        position = _position(fs, path, base_offset)
+    except (CorruptRecordError, IndexError, OSError):
+        return CorruptRecordError(log.directory, error.position, f"in {len(data)} bytes read from it: {error.reason}")
+    reason = f"{error.reason} (offset {base_offset}). Nothing was changed: restore the file from a copy"
+    return CorruptRecordError(path, position, reason)
+
+
+def _position(fs: FileSystem, path: str, base_offset: int) -> int:
+    """Byte at which the batch with this base offset begins.  Walks the file's headers: only damage comes here."""
+    file = fs.open(path, OpenMode.READ)
+    try:
+        for position, header in scan_headers(file, 0, file.size()):
+            if header.base_offset >= base_offset:
+                return position
+    finally:
+        file.close()
+    raise CorruptRecordError(path, 0, f"offset {base_offset} is gone")

@@ -1,0 +1,169 @@
+"""Maintenance: what a log needs now and then, and the thread that sees to it.
+
+| what                                            | when                                                     |
+|-------------------------------------------------|----------------------------------------------------------|
+| fsync with flush="os"                           | every `flush_interval_ms`; a closed segment at once       |
+| recovery point checkpoint                       | every minute, and when it has reached another segment     |
+| dirty window                                    | when an append has filled it                              |
+| retention, and removal of deleted files         | every time                                               |
+
+All of it is optional for correctness: a log that is never maintained loses nothing, it grows and takes longer to recover.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from replog.errors import ReplogError, StorageError
+from replog.local.config import LocalLogConfig
+from replog.local.folder import LogFolder
+from replog.local.group_flush import GroupFlush
+from replog.log import Log
+
+if TYPE_CHECKING:
+    from replog.local.local_log import LocalLog
+
+RECOVERY_POINT_INTERVAL_MS: Final = 60_000  # Kafka's log.flush.offset.checkpoint.interval.ms
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Decides what is due and does it.  One call at a time.
+
+    Args:
+        folder: of the log.
+        config: of the log.
+        mutex: guards the log; taken here for short moments.
+        flushes: of the log.
+    """
+
+    def __init__(self, folder: LogFolder, config: LocalLogConfig, mutex: threading.Lock, flushes: GroupFlush) -> None:
+        self._folder = folder
+        self._log: Log = folder.log
+        self._config = config
+        self._mutex = mutex
+        self._flushes = flushes
+        self._flushed_ms = self._checkpointed_ms = _monotonic_ms()
+        self._checkpointed_segment = self._segment_of_recovery_point()
+
+    def run_due(self, now_ms: int, high_watermark: int) -> None:
+        """Does what is due.
+
+        Args:
+            now_ms: wall time.
+            high_watermark: of the log; nothing that reaches above it is deleted.
+
+        Raises:
+            StorageError: the disk failed.
+            DiskFullError: no room for a checkpoint; the next time may find some.
+        """
+        self._maybe_flush()
+        self.delete_old_segments(now_ms, high_watermark)
+        self._folder.has_room_again()
+        self._maybe_checkpoint()
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> None:
+        """Retention, and what lies below the log start.  Freeing large files takes a while: not under the mutex.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        with self._mutex:
+            self._log.delete_old_segments(now_ms, high_watermark)
+            deletion = self._log.prepare_file_deletion(now_ms)
+        if deletion is not None:
+            try:
+                deletion.run()
+            except OSError as error:
+                raise StorageError(
+                    f"{self._folder.path}: a deleted file cannot be removed: {error}. Check the disk"
+                ) from error
+
+    def _maybe_flush(self) -> None:
+        """Closed segments at once: what recovery scans after a crash stays bounded (kafka-reference 3.6)."""
+        now = _monotonic_ms()
+        interval_ms = self._config.flush_interval_ms
+        is_due = self._config.flush == "os" and 0 < interval_ms <= now - self._flushed_ms
+        if is_due or self._log.has_unflushed_segment:
+            self._flushed_ms = now
+            self._flushes.flush_to(self._log.log_end_offset)
+
+    def _maybe_checkpoint(self) -> None:
+        now = _monotonic_ms()
+        segment = self._segment_of_recovery_point()
+        if segment == self._checkpointed_segment and now - self._checkpointed_ms < RECOVERY_POINT_INTERVAL_MS:
+            return
+        self._folder.write_recovery_point()
+        self._checkpointed_ms, self._checkpointed_segment = now, segment
+
+    def _segment_of_recovery_point(self) -> int:
+        with self._mutex:
+            point = self._log.recovery_point
+            return max((base for base in self._log.segment_base_offsets if base <= point), default=0)
+
+
+class KeeperThread:
+    """Calls `LocalLog.maintain` until it is stopped, or until nobody holds the log any more.
+
+    Args:
+        log: kept weakly, so that a forgotten log can go.
+        interval_ms: between two calls.
+    """
+
+    def __init__(self, log: LocalLog, interval_ms: int) -> None:
+        self._orders = _Orders()
+        arguments = (weakref.ref(log), self._orders, interval_ms / 1000)
+        self._thread = threading.Thread(target=_keep, args=arguments, name="replog-log-keeper", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Makes it write back the dirty window now."""
+        self._orders.changed.set()
+
+    def stop(self) -> None:
+        """Waits for the end of a call that is under way."""
+        self._orders.stop = True
+        self._orders.changed.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+class _Orders:
+    """What the thread is told."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Event()
+        self.stop = False
+
+
+def _keep(reference: weakref.ref[LocalLog], orders: _Orders, interval_s: float) -> None:
+    due = time.monotonic() + interval_s
+    while True:
+        orders.changed.wait(max(0.0, due - time.monotonic()))
+        orders.changed.clear()
+        log = reference()
+        if orders.stop or log is None or log.closed:
+            return
+        log.write_back()
+        if time.monotonic() >= due:
+            due = time.monotonic() + interval_s
+            if not _maintain(log):
+                return
+        del log
+
+
+def _maintain(log: LocalLog) -> bool:
+    """Whether to go on."""
+    try:
+        log.maintain()
+    except ReplogError as error:  # a failed log tells every caller itself; a full disk may have room next time
+        _log.warning("maintenance of %s: %s", log.path, error)
+    return not log.failed
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,66 @@
+"""The dirty window of a local log: bytes go to the disk in a steady stream while appends go on (`replog.log.log_write_back`).
+
+The maintenance thread does the work when an append wakes it; without that thread whoever filled the window does it.  When
+the disk is slower than the writers, appends wait until the window is smaller.  It never acknowledges anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+from replog.errors import BrokerClosedError, StorageError
+from replog.log import Log
+
+
+class WriteBehind:
+    """Writes the dirty window of one log back.
+
+    Args:
+        log: of which; a `dirty_window_bytes` of 0 switches all of this off.
+        mutex: guards it.
+        on_progress: called with the mutex held after every job: the log may have failed.
+        wake: makes another thread call `run`; None: there is none.
+    """
+
+    def __init__(
+        self, log: Log, mutex: threading.Lock, on_progress: Callable[[], None], wake: Callable[[], None] | None
+    ) -> None:
+        self._log = log
+        self._mutex = mutex
+        self._on_progress = on_progress
+        self._wake = wake
+        self._window_bytes = log.config.dirty_window_bytes
+        self._progressed = threading.Condition(mutex)
+
+    def wait_for_room(self) -> None:
+        """Before an append, with the mutex held (it is given up meanwhile): waits while the disk is far behind."""
+        while self._wake is not None and self._log.is_behind_write_back and not self._log.failed:
+            self._wake()
+            self._progressed.wait(1.0)
+
+    def note_append(self) -> None:
+        """After an append, without the mutex."""
+        if self._log.dirty_bytes >= self._window_bytes:
+            if self._wake is not None:
+                self._wake()
+            else:
+                self.run()
+
+    def run(self) -> None:
+        """Writes back until less than a window is dirty.  An error is kept by the log: the next append raises it."""
+        while True:
+            with self._mutex:
+                job = self._log.prepare_write_back()
+            if job is None:
+                return
+            try:
+                with contextlib.suppress(OSError):  # the log has noted it
+                    job.run()
+            finally:
+                with self._mutex:
+                    with contextlib.suppress(StorageError, BrokerClosedError):
+                        self._log.complete_write_back(job)
+                    self._progressed.notify_all()
+                    self._on_progress()

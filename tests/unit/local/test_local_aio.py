@@ -1,0 +1,199 @@
+"""A local log from asyncio: natural groups, cancelled tasks, tails."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_kit import CountingFileSystem, abandon, open_simulated
+
+import replog
+from replog.errors import BrokerClosedError, DirectoryLockedError, DiskFullError, StorageError
+from replog.local import LocalLog, NewRecord
+from replog.records import scan
+from replog.testing import Operation, SimulatedFileSystem
+
+TASKS = 64
+
+
+def _batches_count(log: LocalLog) -> int:
+    data = log._log.read(0, max_bytes=1 << 30, end_offset=log.high_watermark, min_one_batch=True)
+    return sum(1 for _ in scan(data))
+
+
+async def test_tasks_share_a_batch_and_an_fsync(tmp_path: Path) -> None:
+    fs = CountingFileSystem()
+    async with replog.open_log_async(tmp_path / "log", file_system=fs, maintenance_interval_ms=0) as log:
+        before = fs.syncs_count
+        offsets = await asyncio.gather(*(log.append(b"%d" % number) for number in range(TASKS)))
+        assert offsets == list(range(TASKS))
+        assert (fs.syncs_count - before, _batches_count(log.log)) == (1, 1)
+        assert [record.value async for record in log] == [b"%d" % number for number in range(TASKS)]
+
+
+async def test_who_comes_during_an_fsync_is_the_next_group(tmp_path: Path) -> None:
+    fs = CountingFileSystem()
+    async with (
+        replog.open_log_async(tmp_path / "log", file_system=fs, maintenance_interval_ms=0) as log,
+        AsyncExitStack() as stack,
+    ):
+        stack.enter_context(fs.held())
+        first = asyncio.create_task(log.append(b"first"))
+        await asyncio.to_thread(fs.entered.acquire, timeout=20)
+        others = [asyncio.create_task(log.append(b"other")) for _ in range(10)]
+        await asyncio.sleep(0)
+        fs.gate.set()
+        assert await asyncio.gather(first, *others) == list(range(11))
+        assert _batches_count(log.log) == 2
+
+
+async def test_many_and_single_records_in_one_group_keep_their_order(tmp_path: Path) -> None:
+    async with replog.open_log_async(tmp_path / "log") as log:
+        found = await asyncio.gather(
+            log.append(b"0"),
+            log.append_many([b"1", (b"2", b"k")]),
+            log.append(b"3", b"key", headers=[("h", b"v")], timestamp_ms=7),
+            log.append_many([]),
+            log.append_many([NewRecord(b"4")]),
+        )
+        assert found == [0, range(1, 3), 3, range(0), range(4, 5)]
+        assert [record.value for record in await log.read(0)] == [b"0", b"1", b"2", b"3", b"4"]
+        assert [record.offset for record in await log.read_from(8)] == [0, 1, 2, 4] or await log.offset_for_timestamp(
+            8
+        ) == 0
+        assert (await log.flush(), log.flushed_offset, log.log_end_offset, log.high_watermark) == (5, 5, 5, 5)
+
+
+async def test_a_wrong_record_fails_its_own_task_only(tmp_path: Path) -> None:
+    async with replog.open_log_async(tmp_path / "log") as log:
+        text: Any = "text"
+        found = await asyncio.gather(log.append(b"0"), log.append(text), log.append(b"1"), return_exceptions=True)
+        assert [found[0], found[2]] == [0, 1]
+        assert isinstance(found[1], TypeError)
+
+
+async def test_a_cancelled_append_that_has_not_begun_is_not_written(tmp_path: Path) -> None:
+    fs = CountingFileSystem()
+    async with (
+        replog.open_log_async(tmp_path / "log", file_system=fs, maintenance_interval_ms=0) as log,
+        AsyncExitStack() as stack,
+    ):
+        stack.enter_context(fs.held())
+        first = asyncio.create_task(log.append(b"first"))
+        await asyncio.to_thread(fs.entered.acquire, timeout=20)
+        second, third = asyncio.create_task(log.append(b"second")), asyncio.create_task(log.append(b"third"))
+        await asyncio.sleep(0)
+        second.cancel()
+        fs.gate.set()
+        assert [await first, await third] == [0, 1]
+        assert [record.value async for record in log] == [b"first", b"third"]
+
+
+async def test_a_failed_fsync_fails_the_whole_group_and_what_follows() -> None:
+    disk = SimulatedFileSystem()
+    log = open_simulated(disk)
+    view = log.aio()
+    await view.append(b"safe")
+    disk.faults.fail_next(Operation.SYNC, path_part=".log")
+    found = await asyncio.gather(*(view.append(b"x") for _ in range(10)), return_exceptions=True)
+    assert all(isinstance(error, StorageError) for error in found)
+    with pytest.raises(StorageError):
+        await view.append(b"y")
+    with pytest.raises(StorageError):
+        await view.wait_for(5)
+    await view.close()
+    abandon(log)
+
+
+async def test_a_full_disk_fails_those_without_room_only() -> None:
+    disk = SimulatedFileSystem(capacity_bytes=4 << 20)
+    log = open_simulated(disk, max_batch_bytes=100_000, segment_bytes=200_000)
+    async with log.aio() as view:
+        found = await asyncio.gather(*(view.append(b"x" * 90_000) for _ in range(100)), return_exceptions=True)
+        offsets = [offset for offset in found if isinstance(offset, int)]
+        assert offsets == list(range(len(offsets)))
+        assert 0 < len(offsets) < 100
+        assert all(isinstance(error, DiskFullError) for error in found[len(offsets) :])
+        disk.capacity_bytes = 64 << 20
+        assert await view.append(b"goes on") == len(offsets)
+    log.close()
+
+
+async def test_tail_waits_without_a_thread(tmp_path: Path) -> None:
+    async with replog.open_log_async(tmp_path / "log") as log:
+        await log.append_many([b"0", b"1"])
+        seen: list[bytes | None] = []
+
+        async def follow() -> None:
+            async for record in log.tail(1):
+                seen.append(record.value)
+                if record.value == b"end":
+                    return
+
+        follower = asyncio.create_task(follow())
+        for value in (b"2", b"3"):
+            await log.append(value)
+        await asyncio.to_thread(log.log.append, b"end")  # from another thread
+        await asyncio.wait_for(follower, 20)
+        assert seen == [b"1", b"2", b"3", b"end"]
+        assert [record.value async for record in log.tail(4, timeout_s=0.01)] == [b"end"]
+        assert not await log.wait_for(99, timeout_s=0.01)
+        assert await log.wait_for(4, timeout_s=0)
+
+
+@pytest.mark.parametrize("how", ["view", "log"])
+async def test_closing_ends_a_tail(tmp_path: Path, how: str) -> None:
+    log = replog.open_log(tmp_path / "log")
+    view = log.aio()
+    await view.append(b"0")
+    first = asyncio.Event()
+    seen: list[bytes | None] = []
+
+    async def follow() -> None:
+        async for record in view.tail(0):
+            seen.append(record.value)
+            first.set()
+
+    follower = asyncio.create_task(follow())
+    await asyncio.wait_for(first.wait(), 20)
+    if how == "view":
+        await view.close()
+    else:
+        await asyncio.to_thread(log.close)
+    await asyncio.wait_for(follower, 20)
+    assert seen == [b"0"]
+    await view.close()
+    log.close()
+
+
+async def test_a_view_leaves_the_log_open_and_close_waits_for_appends(tmp_path: Path) -> None:
+    with replog.open_log(tmp_path / "log") as log:
+        view = log.aio()
+        appends = [asyncio.create_task(view.append(b"x")) for _ in range(10)]
+        await asyncio.sleep(0)
+        await view.close()
+        assert await asyncio.gather(*appends) == list(range(10))
+        with pytest.raises(BrokerClosedError):
+            await view.append(b"y")
+        assert log.append(b"z") == 10
+
+
+async def test_opening(tmp_path: Path) -> None:
+    log = await replog.open_log_async(tmp_path / "log", codec="gzip")
+    with pytest.raises(DirectoryLockedError):
+        await replog.open_log_async(tmp_path / "log")
+    await log.append(b"a")
+    assert await log.truncate_before(1) == 1
+    await log.maintain()
+    assert (log.log_start_offset, log.path) == (1, str(tmp_path / "log"))
+    await log.close()
+    await log.close()
+    assert log.log.closed
+    with pytest.raises(TypeError, match="read_only=True"):
+        replog.open_log_async(tmp_path / "log", read_only=True)
+    with pytest.raises(StorageError):
+        async with replog.open_log_async(tmp_path / "log/meta.properties"):
+            pass

@@ -1,0 +1,171 @@
+"""Nothing acknowledged is lost: kill -9 of a real process, and power cuts at every step on a simulated disk."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_kit import PATH, abandon, child_environment, open_simulated
+
+import replog
+from replog.testing import PowerCutError, SimulatedFileSystem
+
+CHILD = """
+import random, sys, threading, replog
+path, flush, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+log = replog.open_log(path, flush=flush, segment_bytes=16_384, maintenance_interval_ms=5)
+write_lock = threading.Lock()
+def write(thread):
+    rng = random.Random(seed * 10 + thread)
+    for number in range(1_000_000):
+        value = b"%d-%d-" % (thread, number) + rng.randbytes(rng.randint(0, 300))
+        count = rng.choice((1, 1, 1, 5))
+        offsets = log.append_many([value] * count) if count > 1 else range(o := log.append(value), o + 1)
+        with write_lock:
+            for offset in offsets:
+                sys.stdout.write(f"{offset} {value.hex()}\\n")
+            sys.stdout.flush()
+threads = [threading.Thread(target=write, args=(n,)) for n in range(3)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+"""
+
+
+@pytest.mark.parametrize("flush", ["always", "os"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_kill_9_in_the_middle_of_appends(tmp_path: Path, flush: str, seed: int) -> None:
+    path = str(tmp_path / "log")
+    command = [sys.executable, "-c", CHILD, path, flush, str(seed)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
+    assert child.stdout is not None
+    lines = [child.stdout.readline() for _ in range(100 + 100 * seed)]
+    child.kill()
+    lines += child.stdout.read().splitlines(keepends=True)
+    child.wait()
+    child.stdout.close()
+    acknowledged = dict(line.split() for line in lines if line.endswith("\n"))
+    assert len(acknowledged) >= 100
+    with replog.open_log(path, segment_bytes=16_384) as log:
+        found = {str(record.offset): (record.value or b"").hex() for record in log}
+        assert [int(offset) for offset in found] == list(range(log.log_end_offset))
+        wrong = {offset for offset, value in acknowledged.items() if found.get(offset) != value}
+        assert not wrong, f"seed {seed}: {len(wrong)} acknowledged records are lost or changed"
+        assert log.append(b"goes on") == len(found)
+        assert log.flushed_offset == log.log_end_offset
+
+
+def _story(disk: SimulatedFileSystem, acknowledged: dict[int, bytes], starts: list[int], flush: str) -> None:
+    """Appends, rolls, truncations, maintenance, close, reopen; notes what was acknowledged."""
+    for part in range(2):
+        log = open_simulated(disk, segment_bytes=1024, flush=flush)
+        try:
+            for number in range(4):
+                value = b"%d-%d" % (part, number) + b"x" * 250
+                acknowledged[log.append(value)] = value
+                if number == 1:
+                    many = [b"%d-many-%d" % (part, n) for n in range(4)]
+                    acknowledged.update(zip(log.append_many(many), many, strict=True))
+                if number == 2:
+                    log.maintain()
+                if number == 3:
+                    starts.append(log.log_start_offset + 5)
+                    log.truncate_before(starts[-1])
+                    starts.append(-starts[-1])  # returned: the start is there for good
+            log.close()
+        except BaseException:
+            abandon(log)
+            raise
+
+
+def _check(disk: SimulatedFileSystem, acknowledged: dict[int, bytes], starts: list[int], step: int) -> None:
+    with open_simulated(disk, segment_bytes=1024) as log:
+        found = {record.offset: record.value for record in log}
+        asked = max((start for start in starts if start > 0), default=0)
+        promised = max((-start for start in starts if start < 0), default=0)
+        assert promised <= log.log_start_offset <= asked, f"step {step}: starts at {log.log_start_offset}"
+        lost = [o for o, value in acknowledged.items() if o >= log.log_start_offset and found.get(o) != value]
+        assert not lost, f"step {step}: lost {lost}"
+        assert log.append(b"goes on") == log.log_end_offset - 1
+
+
+def test_a_power_cut_at_every_step() -> None:
+    step = 0
+    while True:
+        disk = SimulatedFileSystem()
+        acknowledged: dict[int, bytes] = {}
+        starts: list[int] = []
+        disk.faults.cut_power_after(step)
+        try:
+            _story(disk, acknowledged, starts, "always")
+        except PowerCutError:
+            disk.crash(random.Random(step))
+            _check(disk, acknowledged, starts, step)
+            step += 1
+            continue
+        break
+    assert step > 80
+
+
+def test_a_kill_at_every_step_loses_nothing_with_flush_os_either() -> None:
+    step = 0
+    while True:
+        disk = SimulatedFileSystem()
+        acknowledged: dict[int, bytes] = {}
+        starts: list[int] = []
+        disk.faults.cut_power_after(step)
+        try:
+            _story(disk, acknowledged, starts, "os")
+        except PowerCutError:
+            disk.kill()
+            disk.faults.clear()
+            _check(disk, acknowledged, starts, step)
+            step += 1
+            continue
+        break
+    assert step > 50
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_power_cut_with_flush_os_takes_only_what_was_not_flushed(seed: int) -> None:
+    disk = SimulatedFileSystem()
+    log = open_simulated(disk, flush="os")
+    log.append_many([b"flushed"] * 10)
+    log.flush()
+    log.append_many([b"not yet"] * 10)
+    disk.crash(random.Random(seed))
+    abandon(log)
+    with open_simulated(disk, flush="os") as log:
+        assert log.log_end_offset in {10, 20}  # one batch: all of it or nothing
+        assert log.flushed_offset == log.log_end_offset
+
+
+def test_what_nobody_acknowledged_is_not_seen_until_it_is_flushed() -> None:
+    """A reader must not see a record that a power cut takes away again."""
+    disk = SimulatedFileSystem()
+    log = open_simulated(disk)
+    log.append(b"acknowledged")
+    seen: list[Any] = []
+    original = log._flushes.flush_to
+    log._flushes.flush_to = lambda end: (
+        seen.append((log.log_end_offset, log.high_watermark, list(log))),
+        original(end),
+    )  # type: ignore[assignment,func-returns-value]
+    log.append(b"on its way")
+    assert seen[0][:2] == (2, 1)
+    assert [record.value for record in seen[0][2]] == [b"acknowledged"]
+    assert log.high_watermark == 2
+    log.close()
+
+
+def test_a_kept_lock_file_does_not_matter_after_a_crash() -> None:
+    disk = SimulatedFileSystem()
+    log = open_simulated(disk)
+    log.append(b"a")
+    disk.kill()
+    assert disk.exists(f"{PATH}/.lock")
+    abandon(log)
+    open_simulated(disk).close()
