@@ -1,0 +1,40 @@
+"""Apache Kafka for the tests of this folder: resolved once, started once, ended with the session.
+
+Without Java, Maven or (the first time) the network the tests skip and say why; with REPLOG_REQUIRE_KAFKA=1 they fail.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from kafka_install import KafkaInstall, KafkaUnavailableError, install
+from kafka_run import KafkaRun, run_kafka
+
+REQUIRE = "REPLOG_REQUIRE_KAFKA"
+
+
+@pytest.fixture(scope="session")
+def kafka() -> KafkaInstall:
+    """Kafka's classes and a Java to run them."""
+    pytest.importorskip("cramjam", reason="Kafka's codecs need the extra replog[compression]")
+    try:
+        return install()
+    except KafkaUnavailableError as error:
+        if os.environ.get(REQUIRE) == "1":
+            pytest.fail(f"{REQUIRE}=1, but Apache Kafka cannot be had: {error}")
+        pytest.skip(f"Apache Kafka cannot be had: {error}")
+
+
+@pytest.fixture(scope="session")
+def kafka_run(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> KafkaRun:
+    """What a real node wrote, and what it made of our folders (see `kafka_run.py`)."""
+    return run_kafka(kafka, tmp_path_factory.mktemp("kafka"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here is a test with Kafka."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.kafka)

@@ -1,0 +1,258 @@
+"""One Kafka node (broker and controller in one process) on ports of its own, and Kafka's clients beside it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from kafka_install import UTF_8, KafkaInstall
+
+from replog.records import Record
+from replog_checkpoints import uuid_from_text
+from tests.kafka_fixtures import shown
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
+ANSWER_TIMEOUT_S = 90
+BROKER_JVM = ("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", *UTF_8)
+
+Input: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
+"""Timestamp in ms, key, value, headers."""
+
+CONFIG = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable=false
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=200
+log.index.size.max.bytes=65536
+log.retention.ms=-1
+log.message.timestamp.after.max.ms=9223372036854775807
+log.cleaner.dedupe.buffer.size=4194304
+num.network.threads=2
+num.io.threads=2
+"""
+
+
+@dataclass(slots=True)
+class KafkaNode:
+    """One node; at most one process at a time."""
+
+    kafka: KafkaInstall
+    folder: Path
+    port: int = field(init=False)
+    _process: subprocess.Popen[bytes] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.port, controller = _free_ports(2)
+        self.folder.mkdir()
+        text = CONFIG.format(broker=self.port, controller=controller, data=self.data)
+        self._config.write_text(text)
+        self.kafka.run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config))
+
+    @property
+    def data(self) -> Path:
+        """Its log directory."""
+        return self.folder / "data"
+
+    def partition(self, topic: str, number: int) -> Path:
+        """The folder of a partition."""
+        return self.data / f"{topic}-{number}"
+
+    def start(self) -> None:
+        """Starts the process and waits until it answers."""
+        with (self.folder / "server.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                _dying_with_us(self.kafka.command("kafka.Kafka", str(self._config), options=BROKER_JVM)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        _wait_until_listening(self._process, self.port, self.folder / "server.log")
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            finally:
+                self._process.kill()
+                self._process.wait()
+                self._process = None
+
+    @property
+    def _config(self) -> Path:
+        return self.folder / "server.properties"
+
+
+class KafkaClients:
+    """Kafka's Java clients in one JVM (`java/KafkaDriver.java`)."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+        self._process = process
+        self._folder = folder
+        self._count = 0
+
+    def create(self, topic: str, *, partitions: int = 1, **settings: object) -> UUID:
+        """Creates a topic; returns its id."""
+        (line,) = self._ask("create", topic, partitions, *_pairs(settings))
+        return uuid_from_text(line)
+
+    def produce(self, topic: str, partition: int, records: Sequence[Input], **settings: object) -> None:
+        """Sends records; settings are the producer's, with underscores for dots."""
+        self._ask("produce", topic, partition, self._file(records), *_pairs(settings))
+
+    def transact(
+        self, topic: str, partition: int, records: Sequence[Input], *, transactional_id: str, end: str
+    ) -> None:
+        """Sends records in one transaction; `end` is "commit", "abort" or "open"."""
+        self._ask("transact", topic, partition, self._file(records), transactional_id, end)
+
+    def consume(self, topic: str, partition: int, isolation: str = "read_uncommitted") -> list[list[Any]]:
+        """Every record, in the shape of `tests.kafka_fixtures.Row`."""
+        return [_row(line) for line in self._ask("consume", topic, partition, isolation)]
+
+    def offsets_for_times(self, topic: str, partition: int, times_ms: Sequence[int]) -> list[tuple[int, int] | None]:
+        """(offset, timestamp) for each time, or None."""
+        found = [line.split("\t") for line in self._ask("offsets-for-times", topic, partition, *times_ms)]
+        return [(int(words[0]), int(words[1])) if len(words) > 1 else None for words in found]
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> None:
+        """Moves the log start up."""
+        self._ask("delete-records", topic, partition, offset)
+
+    def _file(self, records: Sequence[Input]) -> Path:
+        self._count += 1
+        path = self._folder / f"records-{self._count}.txt"
+        path.write_text("".join(_line(record) for record in records))
+        return path
+
+    def _ask(self, *words: object) -> list[str]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        alarm = threading.Timer(ANSWER_TIMEOUT_S, self._process.kill)
+        alarm.start()
+        try:
+            stdin.write("\t".join(str(word) for word in words) + "\n")
+            stdin.flush()
+            lines: list[str] = []
+            for line in stdout:
+                match line[:2]:
+                    case ".\n":
+                        return lines
+                    case "! ":
+                        raise AssertionError(f"{words}: {line[2:].strip()}")
+                    case _:
+                        lines.append(line[:-1])
+            raise AssertionError(f"{words}: the clients' process ended (after {ANSWER_TIMEOUT_S} s it is killed)")
+        finally:
+            alarm.cancel()
+
+
+@contextmanager
+def clients_of(node: KafkaNode) -> Iterator[KafkaClients]:
+    """Kafka's clients, until the block ends."""
+    command = node.kafka.command("KafkaDriver", f"127.0.0.1:{node.port}")
+    with (
+        (node.folder / "clients.log").open("ab") as errors,
+        subprocess.Popen(
+            _dying_with_us(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8"
+        ) as process,
+    ):
+        try:
+            yield KafkaClients(process, node.folder)
+        finally:
+            process.kill()
+
+
+def _pairs(settings: dict[str, object]) -> list[str]:
+    return [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+
+
+def _line(record: Input) -> str:
+    timestamp, key, value, headers = record
+    shown_headers = [f"{name.encode().hex()}={_hex(data)}" for name, data in headers]
+    return "\t".join([str(timestamp), _hex(key), _hex(value), *shown_headers]) + "\n"
+
+
+def _hex(data: bytes | None) -> str:
+    return "-" if data is None else data.hex()
+
+
+def _bytes(text: str) -> bytes | None:
+    return None if text == "-" else bytes.fromhex(text)
+
+
+def _row(line: str) -> list[Any]:
+    offset, kind, timestamp, key, value, epoch, *headers = line.split("\t")
+    named = [header.split("=") for header in headers]
+    record = Record(
+        int(offset),
+        int(timestamp),
+        _bytes(key),
+        _bytes(value),
+        tuple((bytes.fromhex(name).decode(), _bytes(data)) for name, data in named),
+    )
+    shown_headers = [[name, shown(data)] for name, data in record.headers]
+    number = {"CreateTime": 1, "LogAppendTime": 2}[kind]
+    return [record.offset, number, record.timestamp, shown(record.key), shown(record.value), shown_headers, int(epoch)]
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    attempts = START_TIMEOUT_S * 20
+    for _ in range(attempts):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            try:
+                process.wait(0.05)
+            except subprocess.TimeoutExpired:
+                continue
+            raise AssertionError(f"Kafka ended with {process.returncode}: {log.read_text()[-4000:]}") from None
+    process.kill()
+    raise AssertionError(f"Kafka does not listen after {START_TIMEOUT_S} s: {log.read_text()[-4000:]}")
+
+
+def _dying_with_us(command: list[str]) -> list[str]:
+    """Has the kernel end the process when this one ends, whatever ended it (util-linux; elsewhere only fixtures do)."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", *command] if setpriv else command
