@@ -207,9 +207,9 @@ class Consumer:
         state = self._state(partition)
         for chunk in [chunk for chunk in self._chunks if chunk.state is state]:
             self._chunks.remove(chunk)
-            self._release(chunk)
+            self._fetchers.release(chunk)
         if self._current is not None and self._current.state is state:
-            self._release(self._current)
+            self._fetchers.release(self._current)
             self._current = None
             self._records = []
         state.seek(offset)
@@ -332,7 +332,7 @@ class Consumer:
 
     def _finish_current(self) -> None:
         if self._current is not None:
-            self._release(self._current)
+            self._fetchers.release(self._current)
         self._current = None
         self._records = []
 
@@ -425,10 +425,6 @@ class Consumer:
     def _take_in(self, chunk: Chunk) -> None:
         self._chunks.append(chunk)
         self._wake.set()
-
-    def _release(self, chunk: Chunk) -> None:
-        chunk.state.release(chunk)
-        chunk.owner.release(chunk)
 
     def _unassign(self, partition: TopicPartition) -> None:
         state = self._states[partition]

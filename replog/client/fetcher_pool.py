@@ -57,9 +57,15 @@ class FetcherPool:
         state.leader = None
 
     def wake(self, state: PartitionState) -> None:
-        """The partition may be fetched again (a seek)."""
+        """The partition may be fetched again (a seek, less of it is buffered)."""
         if (fetcher := self._current(state)) is not None:
             fetcher.wake()
+
+    def release(self, chunk: Chunk) -> None:
+        """`chunk` is handed out or dropped: who fetched it has room again, and who leads now may be waiting for that."""
+        chunk.state.release(chunk)
+        chunk.owner.release(chunk)
+        self.wake(chunk.state)
 
     def stop_idle(self) -> None:
         """Ends the streams to brokers that lead nothing that is read."""

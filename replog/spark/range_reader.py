@@ -87,7 +87,7 @@ class RangeReader:
         """Stops fetching; no task is left."""
         self._pool.leave(self._state)
         while self._chunks:
-            self._release(self._chunks.popleft())
+            self._pool.release(self._chunks.popleft())
         await self._pool.close()
 
     async def next_piece(self) -> Piece | None:
@@ -110,7 +110,7 @@ class RangeReader:
         data = memoryview(chunk.data)[start.position : end.end_position]
         piece = Piece(self._state.position, start.base_offset, data)
         self._state.position = chunk.next_offset
-        self._release(chunk)
+        self._pool.release(chunk)
         return piece
 
     def handle_metadata(self) -> None:
@@ -183,7 +183,3 @@ class RangeReader:
 
     def _is_at_end(self) -> bool:
         return self._state.fetch_offset >= self._wanted.end_offset
-
-    def _release(self, chunk: Chunk) -> None:
-        chunk.state.release(chunk)
-        chunk.owner.release(chunk)

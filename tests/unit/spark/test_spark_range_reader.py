@@ -213,3 +213,18 @@ async def test_damaged_bytes_fail_after_what_was_good(cluster: FakeCluster) -> N
 def test_the_real_settings_hold_two_replies() -> None:
     """Goal: one reply waits while the one before is decoded, and no more."""
     assert FETCH_SETTINGS.max_bytes <= FETCH_SETTINGS.buffer_memory_bytes <= 4 * FETCH_SETTINGS.max_bytes
+
+
+async def test_a_new_leader_takes_over_while_enough_is_fetched_ahead(cluster: FakeCluster) -> None:
+    """Goal: what the former leader brought is digested first, and then the new one must be asked."""
+    fill(cluster, "t", 900)
+    wanted = whole(cluster)
+    async with open_reader(cluster, wanted) as reader:
+        assert await reader.next_piece() is not None
+        await asyncio.sleep(0.05)
+        cluster.nodes[1].is_down = True
+        cluster.nodes[1].cut()
+        cluster.move_leader("t", 0, 2)
+        await asyncio.sleep(0.3)
+        assert not cluster.nodes[2].fetched
+        assert (await rest(reader, wanted))[-1] == wanted.end_offset - 1
