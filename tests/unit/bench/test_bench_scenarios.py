@@ -16,6 +16,7 @@ from bench.scenarios.log_lookup import LogLookupScenario
 from bench.scenarios.log_partitions import LogPartitionsScenario
 from bench.scenarios.log_recovery import LogRecoveryScenario
 from bench.scenarios.log_scan import LogScanScenario
+from bench.scenarios.log_sustained import LogSustainedScenario
 from bench.scenarios.open_log import OpenLogScenario
 from bench.systems.codecs import ReplogCodec
 from bench.systems.logs import PlainFile
@@ -47,6 +48,7 @@ def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
     ("scenario", "metrics"),
     [
         (LogRecoveryScenario(SMALL_BYTES), {"mb_per_s", "cpu_s_per_gb"}),
+        (LogSustainedScenario(SMALL_BYTES), {"mb_per_s", "appended_mb_per_s", "cpu_s_per_gb"}),
         (CompactionScenario(SMALL_BYTES), {"mb_per_s", "cpu_s_per_gb", "peak_memory_mib"}),
         (LogLookupScenario(segments=4, lookups=10), {"lookup_us", "cpu_us"}),
         (LogPartitionsScenario(partitions=3), {"open_ms", "memory_kib_per_partition", "descriptors"}),
