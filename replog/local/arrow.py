@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from replog.errors import ConfigError
-from replog.records import Buffer, Columns, Record, decode_columns, decode_records
+from replog.errors import ConfigError, InvariantViolationError
+from replog.records import Buffer, Columns, decode_columns
+from replog.records.arrow import fixed_array, headers_array, key_array, value_array
 
 try:
     import pyarrow as pa
@@ -57,27 +58,14 @@ class ArrowColumns:
             data,
             start_offset=start_offset,
             end_offset=end_offset,
+            with_offsets="offset" in self._names,
+            with_timestamps="timestamp" in self._names,
             with_keys="key" in self._names,
             with_values="value" in self._names,
+            with_headers="headers" in self._names,
         )
-        if not columns.count:
-            return
-        make: dict[str, Callable[[], Any]] = {
-            "offset": lambda: _fixed(pa.int64(), columns.count, columns.offsets),
-            "timestamp": lambda: _timestamps(columns),
-            "key": lambda: _binary(
-                columns.count, columns.key_validity, columns.key_offsets, columns.key_data, columns.key_null_count
-            ),
-            "value": lambda: _binary(
-                columns.count,
-                columns.value_validity,
-                columns.value_offsets,
-                columns.value_data,
-                columns.value_null_count,
-            ),
-            "headers": lambda: _headers(decode_records(data, start_offset=start_offset, end_offset=end_offset)),
-        }
-        yield pa.RecordBatch.from_arrays([make[name]() for name in self._names], schema=self.schema)
+        if columns.count:
+            yield pa.RecordBatch.from_arrays([_MAKE[name](columns) for name in self._names], schema=self.schema)
 
 
 def to_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
@@ -85,25 +73,26 @@ def to_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches, schema=schema)
 
 
-def _fixed(kind: Any, count: int, data: Buffer) -> Any:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], 0)
-
-
 def _timestamps(columns: Columns) -> Any:
     """Milliseconds; -1, "none", becomes null."""
     kind = FIELDS["timestamp"].type
-    numbers = _fixed(pa.int64(), columns.count, columns.timestamps)
+    numbers = fixed_array(pa.int64(), columns.count, columns.timestamps)
     if pc.min(numbers).as_py() > _NO_TIMESTAMP:
-        return _fixed(kind, columns.count, columns.timestamps)
+        return fixed_array(kind, columns.count, columns.timestamps)
     return pc.if_else(pc.equal(numbers, _NO_TIMESTAMP), None, numbers).cast(kind)
 
 
-def _binary(count: int, validity: Buffer | None, offsets: Buffer, data: Buffer, null_count: int) -> Any:
-    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers, null_count)
+def _headers(columns: Columns) -> Any:
+    if columns.headers is None:
+        raise InvariantViolationError("headers were not decoded")
+    return headers_array(columns.headers, columns.count, FIELDS["headers"].type)
 
 
-def _headers(records: Sequence[Record]) -> Any:
-    return pa.array(
-        [[{"key": key, "value": value} for key, value in record.headers] for record in records], FIELDS["headers"].type
-    )
+_MAKE: Final[dict[str, Callable[[Columns], Any]]] = {
+    "offset": lambda columns: fixed_array(pa.int64(), columns.count, columns.offsets),
+    "timestamp": _timestamps,
+    "key": key_array,
+    "value": value_array,
+    "headers": _headers,
+}
+"""Column -> how it is made of decoded columns."""
