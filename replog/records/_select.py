@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replog.records import _codec_py, _compaction_py, _scan_py
 from replog.records._switch import PURE
 
 if TYPE_CHECKING or PURE:  # the twin is the typed one; a test holds the compiled one to the same names
-    codec = _codec_py
-    scanner = _scan_py
-    compactor = _compaction_py
-else:
+    from replog.records import _codec_py as codec
+    from replog.records import _compaction_py as compactor
+    from replog.records import _scan_py as scanner
+else:  # a twin is loaded where it is used: importing all of them would double the time to import this package
     try:
         from replog.records import _codec as codec
     except ImportError:  # no compiler when this was installed, or a big-endian machine
-        codec = _codec_py
+        from replog.records import _codec_py as codec
     try:
         from replog.records import _scan as scanner
     except ImportError:
-        scanner = _scan_py
+        from replog.records import _scan_py as scanner
     try:
         from replog.records import _compaction as compactor
     except ImportError:
-        compactor = _compaction_py
+        from replog.records import _compaction_py as compactor
