@@ -9,6 +9,7 @@ The log refuses every later append from the moment the job fails.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from replog_checkpoints import File, FileSystem
@@ -67,6 +68,7 @@ class FlushJob:
     __slots__ = (
         "_directory",
         "_fs",
+        "_gate",
         "_on_error",
         "beside",
         "directory_changes",
@@ -89,11 +91,13 @@ class FlushJob:
         directory_changes: int,
         window_end: int,
         on_error: Callable[[OSError], None],
+        gate: threading.Lock,
     ) -> None:
         self._fs = fs
         self.files = files
         self._directory = directory
         self._on_error = on_error
+        self._gate = gate
         self.end_offset = end_offset
         self.generation = generation
         self.beside = beside
@@ -115,4 +119,5 @@ class FlushJob:
         except OSError as error:
             self._on_error(error)
             raise
-        self.finished = True
+        with self._gate:  # a write-back under way may have been told the error instead: then it is noted now
+            self.finished = True

@@ -41,19 +41,21 @@ class LogFlushing(LogState):
             directory_changes=self._directory_changes,
             window_end=self._window.end(self._segments, self._generation),
             on_error=self._note_failure,
+            gate=self._write_back_gate,
         )
 
     def complete_flush(self, job: FlushJob) -> None:
         """Takes the result of a job: the recovery point moves up.
 
-        A job from before a truncation moves nothing: what it synced may be gone.
+        A job from before a truncation moves nothing: what it synced may be gone.  Nor does one of a log that failed
+        meanwhile: a write-back may have been told the error of a page that this fsync covers.
 
         Raises:
-            StorageError: the job failed.
+            StorageError: the job failed, or the log has.
             BrokerClosedError: the log was closed or deleted meanwhile; its files are closed now.
         """
         self._closer.let_go(job.files)
-        if not job.finished or isinstance(self._unavailable, BrokerClosedError):
+        if not job.finished or self._unavailable is not None:
             self._check_available()
             raise InvariantViolationError(f"{self._topic_partition}: a flush was completed that never ran")
         for file in job.beside:

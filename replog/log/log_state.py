@@ -6,6 +6,7 @@ must hold between offsets, epochs and producers holds for all of them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -60,6 +61,7 @@ class LogState:
         "_unsynced",
         "_wall_ms",
         "_window",
+        "_write_back_gate",
     )
 
     def __init__(
@@ -92,6 +94,7 @@ class LogState:
         self._recovery_point = loaded.recovery_point
         self._reader = LogReader(loaded.segments)
         self._window = DirtyWindow(loaded.segments)
+        self._write_back_gate = threading.Lock()  # held while a write-back may take, and until it has noted, an error
         self._last_epoch = loaded.epochs.latest_epoch
         self._unsynced: list[File] = []
         self._directory_changes: int = 0 if loaded.report.clean else 1  # a killed process may have left names unsynced

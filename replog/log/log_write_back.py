@@ -39,7 +39,9 @@ class LogWriteBack(LogState):
             return None
         oldest_ms = self._wall_ms - READER_AGE_MS
         places = [place for place in self._reader.places if place.read_ms >= oldest_ms]
-        job = self._window.prepare(self._segments, self._generation, window_bytes, places, self._note_failure)
+        job = self._window.prepare(
+            self._segments, self._generation, window_bytes, places, self._note_failure, self._write_back_gate
+        )
         self._closer.hold(job.files)
         return job
 

@@ -17,6 +17,7 @@ compaction or deletion made wrong write back or drop other bytes, which harms no
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -52,7 +53,7 @@ class WriteBackJob:
         finished: `run` returned without an error.
     """
 
-    __slots__ = ("_drops", "_on_error", "_writes", "dropped_to", "finished", "generation", "written_to")
+    __slots__ = ("_drops", "_gate", "_on_error", "_writes", "dropped_to", "finished", "generation", "written_to")
 
     def __init__(
         self,
@@ -63,10 +64,12 @@ class WriteBackJob:
         dropped_to: int,
         generation: int,
         on_error: Callable[[OSError], None],
+        gate: threading.Lock,
     ) -> None:
         self._writes = writes
         self._drops = drops
         self._on_error = on_error
+        self._gate = gate
         self.written_to = written_to
         self.dropped_to = dropped_to
         self.generation = generation
@@ -83,14 +86,15 @@ class WriteBackJob:
         Raises:
             OSError: what is on disk is unknown; the log directory must go offline.  Never run it again.
         """
-        try:
-            for part in self._writes:
-                part.file.start_write_back(part.position, part.length)
-            for part in self._writes:
-                part.file.wait_write_back(part.position, part.length)
-        except OSError as error:
-            self._on_error(error)
-            raise
+        with self._gate:  # a descriptor tells an error once: a flush beside this counts only when it is noted
+            try:
+                for part in self._writes:
+                    part.file.start_write_back(part.position, part.length)
+                for part in self._writes:
+                    part.file.wait_write_back(part.position, part.length)
+            except OSError as error:
+                self._on_error(error)
+                raise
         for part in self._drops:
             with contextlib.suppress(OSError):  # advice; what was written is written
                 part.file.drop_cache(part.position, part.length)
@@ -137,6 +141,7 @@ class DirtyWindow:
         window_bytes: int,
         places: Iterable[Place],
         on_error: Callable[[OSError], None],
+        gate: threading.Lock,
     ) -> WriteBackJob:
         """A job for everything but the newer half of a window."""
         written_to = self.end(segments, generation) - window_bytes // 2
@@ -148,6 +153,7 @@ class DirtyWindow:
             dropped_to=dropped_to,
             generation=generation,
             on_error=on_error,
+            gate=gate,
         )
         self._in_flight = True
         self._marked_to = written_to
