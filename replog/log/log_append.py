@@ -229,7 +229,11 @@ class LogAppending(LogFlushing):
         self._log_end_offset = group.next_offset
 
     def _write_bytes(self, segment: LogSegment, buffers: Sequence[Buffer]) -> None:
-        """Appends to the file.  A full disk leaves it as it was: the part that found room is cut off again."""
+        """Appends to the file.  A full disk leaves it as it was: the part that found room is cut off again.
+
+        Durably, because all of the segment may be flushed already: after a roll no flush would sync it again, and what a
+        crash brought back would stand below the recovery point.
+        """
         try:
             segment.write(buffers)
         except OSError as error:
@@ -237,6 +241,7 @@ class LogAppending(LogFlushing):
                 self._fail("an append failed", error)
             try:
                 segment.file.truncate(segment.size_bytes)
+                segment.file.sync()
             except OSError as failure:
                 self._fail("a half-written append cannot be cut off", failure)
             raise disk_full("an append found no room", self._directory, error) from error
