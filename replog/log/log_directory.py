@@ -313,10 +313,23 @@ class LogDirectory(DirectoryCheckpoints):
             DiskFullError: there is no room.
             StorageError: the disk failed.
         """
-        with storage_errors(self.path):
-            checkpoints.make_durable_dirs(self._fs, self.path_of(key))
-            self._write_topic_id(key, topic_id)
-            return LoadedReplica(key, topic_id, self._open(key, config, now_ms), None)
+        is_new = not self._fs.is_dir(self.path_of(key))
+        try:
+            with storage_errors(self.path):
+                checkpoints.make_durable_dirs(self._fs, self.path_of(key))
+                self._write_topic_id(key, topic_id)
+                return LoadedReplica(key, topic_id, self._open(key, config, now_ms), None)
+        except ReplogError:
+            if is_new:
+                self._remove_half_made(key)
+            raise
+
+    def has_folder(self, key: TopicPartition) -> bool:
+        """Whether something of a replica is here, open or not: then it must not be created in another directory."""
+        try:
+            return key in self.offline or self._fs.is_dir(self.path_of(key))
+        except OSError:
+            return True  # nobody can tell
 
     def delete_log(self, topic: str, partition: int) -> None:
         """Deletes a replica and its checkpoint lines, durably; an offline one too.
@@ -455,6 +468,12 @@ class LogDirectory(DirectoryCheckpoints):
             checkpoint=self.checkpoint_recovery_points,
             admission=None if key[0] == METADATA_TOPIC else self.space.admit,
         )
+
+    def _remove_half_made(self, key: TopicPartition) -> None:
+        """It may be created in another directory next, and two folders of one replica stop the next start."""
+        with contextlib.suppress(OSError):
+            self._fs.remove_tree(self.path_of(key))
+            self._fs.sync_dir(self.path)
 
     def _write_topic_id(self, key: TopicPartition, topic_id: UUID) -> None:
         path = f"{self.path_of(key)}/{checkpoints.PARTITION_METADATA_FILE}"

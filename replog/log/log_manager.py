@@ -226,7 +226,11 @@ class LogManager:
         home = self._home_or_new(topic, partition, is_new=is_new, directory=directory)
         if home.failure is not None:
             raise home.failure
-        log = home.open_log(topic, partition, topic_id, config, now_ms=now_ms)
+        try:
+            log = home.open_log(topic, partition, topic_id, config, now_ms=now_ms)
+        except ReplogError:
+            self._settle_home((topic, partition), home)
+            raise
         self._home[topic, partition] = home
         return log
 
@@ -269,7 +273,7 @@ class LogManager:
         """Takes the result; where it failed, `open_log` will try again and say why."""
         loaded = job.result
         if loaded is None or job.home.failure is not None:
-            self._home.pop(job.key, None)
+            self._settle_home(job.key, job.home)
         else:
             job.home.add(loaded)
 
@@ -405,6 +409,13 @@ class LogManager:
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories.values() if directory.failure is None]
+
+    def _settle_home(self, key: TopicPartition, home: LogDirectory) -> None:
+        """A creation failed: where something of it is left, it is tried again there and nowhere else."""
+        if home.has_folder(key):
+            self._home[key] = home
+        else:
+            self._home.pop(key, None)
 
     def _home_or_raise(self, key: TopicPartition) -> LogDirectory:
         home = self._home.get(key)
