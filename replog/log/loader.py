@@ -456,6 +456,8 @@ class LogLoader:
         """
         if number == len(segments) - 1 or segments[number + 1].base_offset <= max(end_offset, self.recovery_point):
             return False
+        if segments[number + 1].base_offset - segments[number].base_offset > RELATIVE_OFFSET_MAX + 1:
+            return False  # a follower met a wide gap, and flushed first (`LogAppending._roll_before`)
         if self._is_flushed(end_offset):
             raise self._lost(segments[number].path, segments[number].size_bytes, end_offset, "the segment ends here")
         return True
