@@ -215,16 +215,18 @@ class DiskTrouble:
 
     def delete_logs(self, keys: Sequence[tuple[str, int]]) -> list[Callable[[], None]]:
         """Deletes logs and their checkpoint lines; returns what removes the files, for a thread."""
-        try:
-            return [job.run for job in self._logs.delete_logs(keys)]
-        except DiskFullError as error:  # the shorter checkpoints follow with the next interval
-            _log.warning("%s", error)
-        except StorageError as error:
-            for topic, partition_id in keys:
-                home = self._logs.home_of(topic, partition_id)
-                if home is not None and home.failure is None:
-                    self.directory_failed(home.path, error)
-        return []
+        by_directory: dict[str, list[tuple[str, int]]] = {}
+        for key in keys:
+            home = self._logs.home_of(*key)
+            if home is not None:
+                by_directory.setdefault(home.path, []).append(key)
+        found: list[Callable[[], None]] = []
+        for path, gone in by_directory.items():  # a disk fails alone
+            try:
+                found += [job.run for job in self._logs.delete_logs(gone)]
+            except StorageError as error:
+                self.directory_failed(path, error)
+        return found
 
 
 def _nobody_listens() -> None:

@@ -339,7 +339,8 @@ class LogDirectory(DirectoryCheckpoints):
             StorageError: the disk failed.
         """
         job = self.prepare_delete(topic, partition)
-        self.forget([(topic, partition)])
+        with contextlib.suppress(DiskFullError):  # what makes room goes on; a new replica forgets first
+            self.forget([(topic, partition)])
         job.run()
 
     def prepare_delete(self, topic: str, partition: int) -> DirectoryDeletionJob:

@@ -1,0 +1,48 @@
+"""Deleted topics on disks that fail or are full."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker_kit import TOPIC, TOPIC_ID, batch, registered, rig, topic
+
+from replog.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from replog.replication.leader import Leader
+from replog.testing import Operation, SimulatedFileSystem
+
+BROKERS = (registered(1), registered(2))
+BOTH = UUID(int=200)
+OTHER = UUID(int=101)
+
+
+async def test_a_deletion_on_a_failed_disk_leaves_the_other_disk_alone() -> None:
+    fs = SimulatedFileSystem()
+    async with rig(fs, log_dirs=["/data", "/other"]) as it:
+        it.has_failed = True  # its directory is not closed in order
+        await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
+        partitions = [PartitionRecord(number, BOTH, (1,), (1,), 1, 0, 0) for number in (0, 1)]
+        await it.apply(TopicRecord("both", BOTH), *partitions)
+        failing = it.directory.home_of("both", 0)
+        assert failing is not None
+        assert failing.path == "/data"
+        fs.faults.fail_always(Operation.RENAME, path_part="/data/both-0")
+        await it.apply(RemoveTopicRecord(BOTH))
+        assert failing.failure is not None
+        assert it.directory.directories["/other"].failure is None
+        assert list(it.manager.replicas) == [(OTHER, 0)]
+        assert isinstance(it.manager.replicas[OTHER, 0].role, Leader)
+        assert it.directory.home_of("both", 1) is None, "the replica on the other disk is deleted"
+
+
+async def test_a_deletion_makes_room_where_not_even_a_checkpoint_finds_some() -> None:
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
+        await it.manager.driver.call(it.directory.checkpoint_recovery_points)
+        await it.produce(batch(bytes(5000)), acks=1)
+        fs.capacity_bytes = fs.used_bytes() + 10
+        await it.apply(RemoveTopicRecord(TOPIC_ID))
+        it.executor.submit(lambda: None).result()
+        it.executor.submit(lambda: None).result()
+        assert not [path for path in fs.image() if f"/{TOPIC}-0" in path and path.endswith(".log")]
+        fs.capacity_bytes = None
