@@ -183,7 +183,10 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             How many.
         """
         self._check_available()
-        count = segments_to_delete(self._segments, self._config, now_ms, high_watermark, self._log_start_offset)
+        try:
+            count = segments_to_delete(self._segments, self._config, now_ms, high_watermark, self._log_start_offset)
+        except OSError as error:
+            raise StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk") from error
         if count:
             self._reader.forget_places()
             self.set_log_start_offset(self._segments[count].base_offset)
