@@ -152,6 +152,14 @@ class LogLoader:
         names = self.fs.list_dir(self.directory)
         self._names = set(names)
         segments = self._find_segments(names)
+        try:
+            return self._load(names, segments)
+        except BaseException:
+            for segment in segments:  # nobody else knows of their descriptors
+                segment.release(self._closer)
+            raise
+
+    def _load(self, names: list[str], segments: list[LogSegment]) -> LoadedLog:
         created = not segments
         self._refuse_lost_segments(names, segments)
         self._read_epochs()
