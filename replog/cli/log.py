@@ -1,4 +1,4 @@
-"""`replog log`: looks into the files of a log, checks them, mends them."""
+"""`replog log`: looks into the files of a log, checks them, mends them, exports what is in them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from replog.cli import common
+from replog.cli.log_export import export
 
 if TYPE_CHECKING:
     from replog.cli.dump.rows import Row
 
-app = typer.Typer(help="Look into log files, check and mend them.", no_args_is_help=True)
+app = typer.Typer(help="Look into log files, check, mend and export them.", no_args_is_help=True)
+app.command("export")(export)
 
 LogPath = Annotated[
     Path, typer.Argument(metavar="PATH", help="A partition's folder, or a log directory with many of them.")

@@ -10,6 +10,7 @@ from replog.cli.dump.rows import Row
 from replog.cli.errors import UsageError
 from replog.errors import CorruptCheckpointError
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
+from replog.log.promises import read_promises
 from replog.log.repair import read_offsets, repair_log
 from replog.log.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import OsFileSystem
@@ -52,7 +53,7 @@ def verify_rows(directory: Path, *, deep: bool) -> Iterator[Row]:
             "path": error.path,
             "reason": f"line {error.line}: {error.reason}",
         }
-    verifier = LogVerifier(fs, name, recovery_point, deep=deep)
+    verifier = LogVerifier(fs, name, recovery_point, deep=deep, is_closed=read_promises(fs, name).clean)
     first_bad: Finding | None = None
     findings_count = 0
     for finding in verifier.run():

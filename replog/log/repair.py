@@ -5,7 +5,8 @@ Nothing below the recovery point is given up unless the caller says so: whoever 
 | step                                                     | a crash after it                                             |
 |----------------------------------------------------------|--------------------------------------------------------------|
 | 1 recovery point lowered to the damage (loss accepted)   | the damage is a torn tail now: the next start cuts it         |
-| 2 wrong indexes, snapshots, epoch file deleted            | the next start makes them again                               |
+| 2 wrong indexes, snapshots, epoch file deleted; beside a  | the next start makes them again: a segment without `.index`   |
+|   wrong `.txnindex` the `.index`                          | is scanned                                                    |
 | 3 opened as after a crash: scanned, cut, rebuilt, flushed | see `loader`                                                  |
 | 4 recovery point raised to the log end                   | done                                                          |
 """
@@ -18,9 +19,10 @@ from pathlib import PurePosixPath
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
 from replog.log.config import LogConfig
-from replog.log.file_names import parse_partition_dir_name
+from replog.log.file_names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, parse_partition_dir_name
 from replog.log.loader import RecoveryReport
 from replog.log.log import Log
+from replog.log.promises import read_promises
 from replog.log.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
@@ -97,7 +99,7 @@ def repair_log(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int
 
 def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -> RepairReport:
     offsets = read_offsets(fs, directory)
-    verifier = LogVerifier(fs, directory, offsets.recovery_point)
+    verifier = LogVerifier(fs, directory, offsets.recovery_point, is_closed=read_promises(fs, directory).clean)
     found = tuple(verifier.run())
     if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
         raise StorageError(f"{directory} holds no segments: there is nothing to repair")
@@ -117,7 +119,7 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
     log.close(now_ms)
     if recovery_point is not None:
         _write_recovery_point(fs, directory, log.log_end_offset)
-    left = tuple(LogVerifier(fs, directory, log.log_end_offset).run())
+    left = tuple(LogVerifier(fs, directory, log.log_end_offset, is_closed=True).run())
     before = max(verifier.totals.end_offset, recovery_point or 0)
     return RepairReport(found, left, log.recovery, before, log.log_end_offset)
 
@@ -157,10 +159,17 @@ def _refusal(found: tuple[Finding, ...], recovery_point: int | None) -> CorruptR
 
 
 def _remove_derived(fs: FileSystem, directory: str, found: tuple[Finding, ...]) -> None:
-    for path in {finding.path for finding in found if finding.kind is FindingKind.DERIVED}:
+    for path in {_to_remove(finding.path) for finding in found if finding.kind is FindingKind.DERIVED}:
         if fs.exists(path):
             fs.remove(path)
     fs.sync_dir(directory)
+
+
+def _to_remove(path: str) -> str:
+    """A segment without offset index is scanned, and a scan writes the transaction index too (or removes it)."""
+    if path.endswith(TRANSACTION_INDEX_SUFFIX):
+        return path.removesuffix(TRANSACTION_INDEX_SUFFIX) + INDEX_SUFFIX
+    return path
 
 
 def _recovery_point_path(directory: str) -> str:

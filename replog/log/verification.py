@@ -27,6 +27,7 @@ from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_
 from replog.log.index_verification import IndexVerifier
 from replog.log.producer_snapshot import decode_snapshot
 from replog.log.segment_scan import PlacedBatch, scan_batches
+from replog.log.transaction_verification import TransactionVerifier
 from replog.records import check_records
 from replog_checkpoints import File, FileSystem, OpenMode
 
@@ -82,17 +83,23 @@ class LogVerifier:
         directory: of the log.
         recovery_point: everything below it was flushed; None: unknown, then a bad end of the last segment counts as torn.
         deep: decode every record too, not only checksums.
+        is_closed: the log was closed in order and nobody has it open: the last segment's transaction index is complete.
     """
 
     fs: FileSystem
     directory: str
     recovery_point: int | None
     deep: bool = False
+    is_closed: bool = False
     totals: VerifiedTotals = field(init=False, default_factory=VerifiedTotals)
     _expected_offset: int = field(init=False, default=0)
     _is_damaged: bool = field(init=False, default=False)
     _epoch: int = field(init=False, default=_UNKNOWN_EPOCH)
     _epoch_starts: list[tuple[int, int]] = field(init=False, default_factory=list)
+    _transactions: TransactionVerifier = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._transactions = TransactionVerifier(self.fs, self.directory, is_closed=self.is_closed)
 
     def run(self) -> Iterator[Finding]:
         """Everything that does not fit.
@@ -122,6 +129,7 @@ class LogVerifier:
         self._expected_offset = max(self._expected_offset, base_offset)
         self.totals.segments += 1
         indexes = IndexVerifier(self.fs, self.directory, base_offset, is_sealed=next_base_offset is not None)
+        self._transactions.begin_segment(base_offset)
         file = self.fs.open(path, OpenMode.READ)
         try:
             yield from self._verify_batches(file, indexes, next_base_offset)
@@ -129,6 +137,8 @@ class LogVerifier:
             file.close()
         for index_path, position, reason in indexes.finish():
             yield Finding(FindingKind.DERIVED, index_path, position, None, reason)
+        for index_path, reason in self._transactions.finish_segment(is_last=next_base_offset is None):
+            yield Finding(FindingKind.DERIVED, index_path, None, None, reason)
 
     def _verify_batches(self, file: File, indexes: IndexVerifier, next_base_offset: int | None) -> Iterator[Finding]:
         try:
@@ -137,6 +147,7 @@ class LogVerifier:
                 indexes.note_batch(batch.position, batch.header.last_offset, batch.header.max_timestamp)
         except CorruptRecordError as error:
             indexes.stop()
+            self._transactions.stop()
             self._is_damaged = True
             is_torn = next_base_offset is None and (
                 self.recovery_point is None or self._expected_offset >= self.recovery_point
@@ -155,11 +166,12 @@ class LogVerifier:
         if header.partition_leader_epoch < self._epoch:
             reason = f"leader epoch {header.partition_leader_epoch} after epoch {self._epoch}"
             raise CorruptRecordError(path, batch.position, reason)
-        if self.deep:
-            try:
+        try:
+            if self.deep:
                 check_records(batch.buffer, header.position)
-            except ReplogError as error:
-                raise CorruptRecordError(path, batch.position, str(error)) from error
+            self._transactions.note_batch(header, batch.buffer)
+        except ReplogError as error:
+            raise CorruptRecordError(path, batch.position, str(error)) from error
         if header.partition_leader_epoch > self._epoch:
             self._epoch = header.partition_leader_epoch
             self._epoch_starts.append((self._epoch, header.base_offset))

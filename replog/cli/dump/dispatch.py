@@ -7,14 +7,23 @@ from pathlib import Path
 
 from replog.cli.dump.batches import dump_batches
 from replog.cli.dump.checkpoints import READERS, dump_small_file
-from replog.cli.dump.indexes import dump_offset_index, dump_snapshot, dump_time_index
+from replog.cli.dump.indexes import dump_offset_index, dump_snapshot, dump_time_index, dump_transaction_index
 from replog.cli.dump.rows import Row
 from replog.cli.errors import UsageError
-from replog.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, parse_file_name
+from replog.log.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    parse_file_name,
+)
 from replog_checkpoints import OpenMode, OsFileSystem
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
-_DECODED_SUFFIXES = frozenset({LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX})
+_DECODED_SUFFIXES = frozenset({*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX})
+_STATE_SUFFIXES = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
+"""Behind the usual name: waiting for deletion, or made by a compaction.  The content is the usual one."""
 
 
 def dump_path(path: Path, *, deep: bool) -> Iterator[Row]:
@@ -44,8 +53,15 @@ def dump_path(path: Path, *, deep: bool) -> Iterator[Row]:
 def _is_known(file: Path) -> bool:
     if not file.is_file():
         return False
-    parsed = parse_file_name(file.name)
+    parsed = parse_file_name(_usual_name(file.name))
     return file.name in READERS or (parsed is not None and parsed[1] in _DECODED_SUFFIXES)
+
+
+def _usual_name(name: str) -> str:
+    """Without what says that the file is not in use (any more, or yet)."""
+    for suffix in _STATE_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
 
 
 def _dump_file(file: Path, *, deep: bool) -> Iterator[Row]:
@@ -53,7 +69,7 @@ def _dump_file(file: Path, *, deep: bool) -> Iterator[Row]:
     if file.name in READERS:
         yield from dump_small_file(fs, str(file), file.name)
         return
-    base_offset, suffix = parse_file_name(file.name) or (0, "")
+    base_offset, suffix = parse_file_name(_usual_name(file.name)) or (0, "")
     match suffix:
         case ".log":
             yield from _dump_segment(fs, file, deep=deep)
@@ -61,6 +77,8 @@ def _dump_file(file: Path, *, deep: bool) -> Iterator[Row]:
             yield from dump_offset_index(base_offset, file.read_bytes())
         case ".timeindex":
             yield from dump_time_index(base_offset, file.read_bytes())
+        case ".txnindex":
+            yield from dump_transaction_index(base_offset, file.read_bytes())
         case _:
             yield from dump_snapshot(str(file), file.read_bytes())
 

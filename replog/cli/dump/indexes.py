@@ -1,4 +1,4 @@
-"""Index files and producer snapshots of a partition."""
+"""Index files and producer snapshots of a partition, transaction indexes among them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from replog.log.index_entries import MemoryEntries
 from replog.log.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
 from replog.log.producer_snapshot import decode_snapshot
 from replog.log.time_index import TIME_ENTRY_BYTES, TimeIndex
+from replog.log.transaction_index import TRANSACTION_ENTRY_BYTES, TransactionIndex
 
 
 def dump_offset_index(base_offset: int, data: bytes) -> Iterator[Row]:
@@ -28,6 +29,17 @@ def dump_time_index(base_offset: int, data: bytes) -> Iterator[Row]:
         entry = index.entry(number)
         yield {"kind": "time_index_entry", "timestamp": entry.timestamp, "offset": entry.offset}
     yield from _rest(data, TIME_ENTRY_BYTES)
+
+
+def dump_transaction_index(base_offset: int, data: bytes) -> Iterator[Row]:
+    """A row for each aborted transaction."""
+    rest = len(data) % TRANSACTION_ENTRY_BYTES
+    try:
+        for transaction in TransactionIndex(base_offset, data[: len(data) - rest]):
+            yield {"kind": "aborted_transaction"} | transaction._asdict()
+    except ReplogError as error:
+        yield damage(None, str(error))
+    yield from _rest(data, TRANSACTION_ENTRY_BYTES)
 
 
 def dump_snapshot(path: str, data: bytes) -> Iterator[Row]:

@@ -168,6 +168,43 @@ def test_producer_snapshots(replog: Replog, tmp_path: Path) -> None:
     assert dumped(replog, file, status=1)[1]["kind"] == "damage"
 
 
+def test_transaction_indexes(replog: Replog, tmp_path: Path) -> None:
+    rows = dumped(replog, KAFKA / "txn-0" / "00000000000000000000.txnindex")
+    assert rows[1] == {
+        "kind": "aborted_transaction",
+        "producer_id": 3,
+        "first_offset": 13,
+        "last_offset": 25,
+        "last_stable_offset": 26,
+    }
+    assert len(rows) == 5
+    content = (KAFKA / "txn-0" / "00000000000000000000.txnindex").read_bytes()
+    file = tmp_path / "00000000000000000000.txnindex"
+    file.write_bytes(content[:-1])
+    *whole, last = dumped(replog, file, status=1)
+    assert (whole[1:], last["kind"], last["position"]) == (rows[1:-1], "damage", 102)
+    file.write_bytes(content[34:] + content[:34])
+    assert [row["kind"] for row in dumped(replog, file, status=1)] == ["file", "damage"]
+
+
+@pytest.mark.parametrize("suffix", [".deleted", ".swap", ".cleaned"])
+def test_files_that_are_not_in_use(replog: Replog, tmp_path: Path, suffix: str) -> None:
+    names = ["00000000000000000000" + kind for kind in (".log", ".index", ".timeindex", ".txnindex")]
+    for name in (*names, "00000000000000000144.snapshot"):
+        (tmp_path / f"{name}{suffix}").write_bytes((KAFKA / "txn-0" / name).read_bytes())
+    rows = dumped(replog, tmp_path)
+    assert sum(row["kind"] == "file" for row in rows) == 5
+    kept = {"leader_epoch", "partition_metadata", "file"}
+    original = [row for row in dumped(replog, KAFKA / "txn-0") if row["kind"] not in kept]
+    assert sorted(row["kind"] for row in rows if row["kind"] != "file") == sorted(row["kind"] for row in original)
+
+
+def test_how_far_the_cleaner_is(replog: Replog) -> None:
+    assert dumped(replog, KAFKA / "cleaner-offset-checkpoint")[1:] == [
+        {"kind": "offset", "topic": "compacted", "partition": 0, "offset": 240}
+    ]
+
+
 def test_the_small_files_of_a_data_directory(replog: Replog, tmp_path: Path) -> None:
     fs, at = OsFileSystem(), str(tmp_path)
     meta = MetaProperties("cluster-1", 1, TOPIC_ID, {"replog.format": "1"})

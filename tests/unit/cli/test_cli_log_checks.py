@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from cli_kit import Replog
 from replog.log import LogConfig, LogDirectory
 from replog.records import encode_batch
 from replog_checkpoints import OsFileSystem
+from tests import kafka_fixtures
 
 T0 = 1_700_000_000_000
 RECORDS = 30
@@ -109,3 +111,20 @@ def test_a_damaged_checkpoint_is_a_finding_and_stops_a_repair(replog: Replog, da
     done = replog("log", "repair", data / "flights-0", "--accept-loss")
     assert done.status == 1
     assert "recovery-point-offset-checkpoint line 3" in done.err
+
+
+@pytest.mark.parametrize("loss", ["gone", "cut", "changed"])
+def test_kafkas_transaction_index(replog: Replog, tmp_path: Path, loss: str) -> None:
+    shutil.copytree(kafka_fixtures.ROOT / "clean", tmp_path / "kafka")
+    index = tmp_path / "kafka" / "txn-0" / SEGMENT.replace(".log", ".txnindex")
+    before = index.read_bytes()
+    if loss == "gone":
+        index.unlink()
+    else:
+        index.write_bytes(before[:-34] if loss == "cut" else before[:-1] + b"\0")
+    *found, _ = rows(replog, "verify", tmp_path / "kafka" / "txn-0", status=1)
+    assert {(row["problem"], row["path"]) for row in found} == {("derived", str(index))}
+    *_, row = rows(replog, "repair", tmp_path / "kafka" / "txn-0")
+    assert (row["kind"], row["offsets_given_up"]) == ("repaired", 0)
+    assert index.read_bytes() == before
+    assert rows(replog, "verify", tmp_path / "kafka" / "txn-0")[-1]["findings"] == 0

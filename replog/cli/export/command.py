@@ -1,0 +1,125 @@
+"""One export from beginning to end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from replog.cli.errors import UsageError
+from replog.cli.export.output import check_output, replaced_file
+from replog.cli.export.sinks import Encoding, Format, Sink, require_pyarrow, sink_for
+from replog.cli.export.source import LogSource
+from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What is exported, and where to.
+
+    Attributes:
+        directory: a partition's folder.
+        output_format: see `Format`.
+        output: the file; None: stdout, JSON lines only.
+        encoding: of JSON lines.
+        from_offset: first offset; None: the log start.
+        to_offset: exclusive; None: the end.
+        is_committed: leave out aborted transactions, and stop where the first undecided one begins.
+        force: an existing file may be replaced.
+    """
+
+    directory: Path
+    output_format: Format
+    output: Path | None
+    encoding: Encoding
+    from_offset: int | None
+    to_offset: int | None
+    is_committed: bool
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was exported.
+
+    Attributes:
+        records: how many.
+        start_offset, end_offset: the range, exclusive end; compaction and aborted transactions leave gaps in it.
+        log_end_offset: where the log ends.
+        last_stable_offset: below it every transaction has ended.
+        high_watermark: as checkpointed; None unknown.
+        aborted_transactions: with records in the range; None: unknown, their index is damaged.
+        torn_bytes: of half a batch behind the end of the log.
+    """
+
+    records: int
+    start_offset: int
+    end_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    high_watermark: int | None
+    aborted_transactions: int | None
+    torn_bytes: int
+
+
+def export_log(request: ExportRequest, on_records: Callable[[int], None]) -> Exported:
+    """Exports one log; with an error no file is left (stdout has what was written so far).
+
+    Args:
+        request: see there.
+        on_records: told now and then how many records were written.
+
+    Raises:
+        UsageError: the output cannot be what it should be.
+        OffsetOutOfRangeError: the log has no such offsets.
+        CorruptRecordError, CorruptIndexError: the log is damaged; says where.
+        CommandFailedError: the output cannot be written, or pyarrow is missing.
+        StorageError: the log cannot be read.
+    """
+    require_pyarrow(request.output_format)
+    if request.output is not None:
+        check_output(request.output, request.directory, force=request.force)
+    elif request.output_format is not Format.JSONL:
+        raise UsageError("--output", "-", f"--to {request.output_format.value} needs a file, stdout takes jsonl only")
+    with closing(LogSource(request.directory, request.is_committed)) as source:
+        start_offset, end_offset = source.range_of(request.from_offset, request.to_offset)
+        output = (
+            replaced_file(request.output, force=request.force) if request.output else nullcontext(sys.stdout.buffer)
+        )
+        with output as file, _closed(sink_for(request.output_format, file, request.encoding)) as sink:
+            records = 0
+            for count in _written(source, sink, start_offset, end_offset):
+                records += count
+                on_records(records)
+        return Exported(
+            records,
+            start_offset,
+            end_offset,
+            source.log.log_end_offset,
+            source.last_stable_offset,
+            source.high_watermark,
+            source.count_aborted(start_offset, end_offset),
+            source.torn_bytes,
+        )
+
+
+def _written(source: LogSource, sink: Sink, start_offset: int, end_offset: int) -> Iterator[int]:
+    for run in source.runs(start_offset, end_offset):
+        try:
+            yield sink.write(run)
+        except UnsupportedCompressionError:
+            raise
+        except (CorruptRecordError, InvalidRecordError) as error:
+            raise source.located(run, error) from error
+
+
+@contextmanager
+def _closed(sink: Sink) -> Generator[Sink]:
+    try:
+        yield sink
+        sink.close()
+    except BaseException:
+        sink.abandon()
+        raise
