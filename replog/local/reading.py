@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from replog.errors import BrokerClosedError, ConfigError, CorruptRecordError, OffsetOutOfRangeError, StorageError
 from replog.local.damage import located
@@ -115,9 +115,10 @@ class ReadableLog:
             data = self._fetch(offset, end_offset, min(max_bytes - read_bytes, guess))
             if not data or (read_bytes and read_bytes + len(data) > max_bytes):
                 break
+            next_offset = self._next_offset(data, offset)  # first: what it refuses must not be handed out
             records += self._decode(data, offset, end_offset)
             read_bytes += len(data)
-            offset = _next_offset(data)
+            offset = next_offset
         del records[max_records:]
         return records
 
@@ -214,8 +215,11 @@ class ReadableLog:
 
     def read_chunk(self, offset: int, end_offset: int) -> tuple[list[Record], int]:
         """(records, offset to go on with) of about `CHUNK_BYTES` below `end_offset`.  For `AsyncLocalLog`."""
-        data = self._fetch(offset, end_offset, CHUNK_BYTES)
-        return (self._decode(data, offset, end_offset), _next_offset(data)) if data else ([], end_offset)
+        data = self._fetch(offset, self._high_watermark, CHUNK_BYTES)
+        if not data:
+            return [], end_offset
+        next_offset = self._next_offset(data, offset)
+        return self._decode(data, offset, end_offset), next_offset
 
     # Its end
 
@@ -276,15 +280,37 @@ class ReadableLog:
         """(batches, offset they were read for) until the end."""
         offset = start_offset
         while offset < end_offset:
-            data = self._fetch(offset, end_offset, CHUNK_BYTES)
+            data = self._fetch(offset, self._high_watermark, CHUNK_BYTES)  # the end may lie inside a batch
             if not data:
                 return
+            next_offset = self._next_offset(data, offset)
             yield data, offset
-            offset = _next_offset(data)
+            offset = next_offset
 
     def _records(self, start_offset: int, end_offset: int) -> Iterator[Record]:
         for data, offset in self._chunks(start_offset, end_offset):
             yield from self._decode(data, offset, end_offset)
+
+    def _next_offset(self, data: bytes, offset: int) -> int:
+        """The offset after the last batch: what lies there may be a control batch, or a gap that compaction left.
+
+        Always above `offset`, and batches one behind the other: no checksum covers offsets and lengths, and a wrong one
+        must neither hide records nor send a reader in circles.
+        """
+        next_offset = offset
+        try:
+            for header in scan(data):
+                is_apart = (
+                    header.base_offset < next_offset and header.position > 0
+                )  # the first may begin below `offset`
+                if is_apart or header.next_offset <= next_offset:
+                    _refuse_place(header.position, next_offset)
+                next_offset = header.next_offset
+            if next_offset <= offset:
+                _refuse_place(0, offset)
+        except CorruptRecordError as error:
+            raise located(self._fs, self._log, data, error) from error
+        return next_offset
 
     def _decode(self, data: bytes, start_offset: int, end_offset: int) -> list[Record]:
         try:
@@ -300,6 +326,10 @@ class ReadableLog:
                 raise located(self._fs, self._log, data, error) from error
 
 
+def _refuse_place(position: int, offset: int) -> NoReturn:
+    raise CorruptRecordError("", position, f"no batch that follows offset {offset - 1}")
+
+
 def check_offset(name: str, offset: int) -> None:
     """Raises TypeError for anything but an integer; whether it is in the log is another question."""
     if type(offset) is not int:
@@ -311,14 +341,6 @@ def _check_positive(name: str, number: int) -> None:
         raise TypeError(f"{name} is an int, not {type(number).__name__}")
     if number < 1:
         raise ConfigError(name, number, f"{name} is {number}; it must be from 1")
-
-
-def _next_offset(data: bytes) -> int:
-    """The offset after the last batch: what lies there may be a control batch, or a gap that compaction left."""
-    next_offset = 0
-    for header in scan(data):
-        next_offset = header.next_offset
-    return next_offset
 
 
 class ReadOnlyLog(ReadableLog):

@@ -9,8 +9,9 @@ import pytest
 from local_kit import values
 
 import replog
-from replog.errors import ConfigError, InvalidRecordError, RecordTooLargeError, StorageError
+from replog.errors import ConfigError, CorruptRecordError, InvalidRecordError, RecordTooLargeError, StorageError
 from replog.local import NewRecord
+from replog.records import scan
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,26 @@ def test_a_missing_codec_library_is_found_before_anything_is_made(
     with pytest.raises(UnsupportedCompressionError, match=r"replog\[compression\]"):
         replog.open_log(tmp_path / "log", codec="zstd")
     assert not (tmp_path / "log").exists()
+
+
+def test_a_wrong_offset_is_no_order_and_hides_nothing(tmp_path: Path) -> None:
+    """No checksum covers a base offset; batches that are not one behind the other say that it changed."""
+    with replog.open_log(tmp_path / "log") as log:
+        for number in range(3):
+            log.append_many([b"%d" % number] * 10)
+    (file,) = (tmp_path / "log").glob("**/*.log")
+    data = bytearray(file.read_bytes())
+    second = [header.position for header in scan(data)][1]
+    for bit in range(3):
+        damaged = bytearray(data)
+        damaged[second + 7] ^= 1 << bit
+        file.write_bytes(damaged)
+        for read in (list, lambda log: log.read(0), lambda log: list(log.arrow_batches())):
+            # where the timestamps of the batches differ, the last entry of the time index notices it at opening
+            with (
+                pytest.raises(
+                    CorruptRecordError, match=r"at byte (141|282): (no batch that follows|offsets .* cannot)"
+                ),
+                replog.open_log(tmp_path / "log", read_only=True) as log,
+            ):
+                read(log)

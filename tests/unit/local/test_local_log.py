@@ -9,7 +9,7 @@ import pytest
 from local_kit import T0, values
 
 import replog
-from replog.errors import BrokerClosedError, ConfigError, OffsetOutOfRangeError
+from replog.errors import BrokerClosedError, ConfigError, CorruptRecordError, OffsetOutOfRangeError
 from replog.local import Codec, NewRecord
 
 
@@ -49,6 +49,30 @@ def test_a_record_without_a_timestamp_gets_the_time_of_the_append(tmp_path: Path
     with replog.open_log(tmp_path / "log") as log:
         log.append(b"now")
         assert next(iter(log)).timestamp > T0
+
+
+def test_a_wrong_length_sends_no_reader_in_circles(tmp_path: Path) -> None:
+    """In the last batch of a sealed segment, where it looks like a batch that was cut off."""
+    with replog.open_log(tmp_path / "log", segment_bytes=1024, max_batch_bytes=512) as log:
+        for number in range(12):
+            log.append_many([b"x%d" % number] * 3)
+    segment = min((tmp_path / "log" / "log-0").glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    last = max(at for at in range(len(content)) if content[at : at + 7] == bytes(7) and content[at + 16] == 2)
+    content[last + 8] ^= 1
+    segment.write_bytes(content)
+    with (
+        pytest.raises(CorruptRecordError, match=segment.name),
+        replog.open_log(tmp_path / "log", read_only=True) as log,
+    ):
+        list(log)
+
+
+def test_a_range_may_end_inside_a_batch(tmp_path: Path) -> None:
+    with replog.open_log(tmp_path / "log") as log:
+        log.append_many([b"%d" % number for number in range(10)])
+        assert [record.offset for record in log.iterate(2, 5)] == [2, 3, 4]
+        assert log.to_arrow(2, 5)["offset"].to_pylist() == [2, 3, 4]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd", Codec.ZSTD])
