@@ -21,7 +21,7 @@ from replog.errors import (
 from replog.log.append_group import AppendGroup, AppendInfo, AppendOutcome
 from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.log_flushing import LogFlushing
-from replog.log.producer_files import apply_batch, write_snapshot
+from replog.log.producer_files import apply_batch, parse_marker, write_snapshot
 from replog.log.producer_state import ProducedBatch
 from replog.log.segment import RELATIVE_OFFSET_MAX, LogSegment
 from replog.records import (
@@ -300,6 +300,8 @@ class LogAppending(LogFlushing):
             if epoch is not None and 0 <= batch_epoch < epoch:
                 reason = f"{self._topic_partition}: leader epoch {batch_epoch} after epoch {epoch}"
                 raise CorruptRecordError("", header.position, reason)
+            if header.is_control and header.producer_id >= 0:  # after the write it would be too late to refuse it
+                _check_marker(batches, header)
             epoch, expected_offset = batch_epoch, header.next_offset
             headers.append(header)
         return headers
@@ -364,6 +366,13 @@ class LogAppending(LogFlushing):
         self._segments.append(active)
         self._directory_changes += 1
         self._touched = True
+
+
+def _check_marker(batches: Buffer, header: BatchHeader) -> None:
+    try:
+        parse_marker(header, memoryview(batches)[header.position : header.end_position], header.base_offset)
+    except InvalidRecordError as error:
+        raise CorruptRecordError("", header.position, f"a control batch that cannot be read: {error}") from error
 
 
 def _with_append_time(batch: Buffer, now_ms: int) -> tuple[bytearray, BatchHeader]:

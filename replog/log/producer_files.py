@@ -210,12 +210,16 @@ def apply_batch(
     if not header.is_control:
         producers.update(header, base_offset, now_ms)
         return None
-    marker = _parse_marker(header, batch, base_offset)
+    marker = parse_marker(header, batch, base_offset)
     return None if marker is None else producers.update_marker(marker, now_ms)
 
 
-def _parse_marker(header: BatchHeader, batch: Buffer, offset: int) -> TransactionMarker | None:
-    """Commit and abort markers; None for control records of other kinds, which producers do not care about."""
+def parse_marker(header: BatchHeader, batch: Buffer, offset: int) -> TransactionMarker | None:
+    """Commit and abort markers; None for control records of other kinds, which producers do not care about.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError: the bytes are no control batch.
+    """
     for record in decode_batch(batch):
         key, value = record.key or b"", record.value or b""
         kind = int.from_bytes(key[2:], "big") if len(key) == _CONTROL_KEY_BYTES else None

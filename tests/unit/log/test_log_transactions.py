@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from log_test_kit import T0, TINY, batch, open_log, read_file, write_file
 
-from replog.errors import CorruptIndexError
+from replog.errors import CorruptIndexError, CorruptRecordError
 from replog.log import Log, LogConfig
 from replog.log.producer_state import _ENDED_MAX, ProducerStateManager, TransactionMarker
 from replog.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -91,6 +91,16 @@ def test_a_follower_knows_it_too(config: LogConfig) -> None:
         follower.append_as_follower(leader.read(offset, max_bytes=400, end_offset=99, min_one_batch=True), now_ms=T0)
         offset = follower.log_end_offset
     check(follower)
+
+
+def test_a_marker_that_cannot_be_read_is_refused_before_it_is_written() -> None:
+    """Or the log would hold it and its end would not have moved: fetched and appended again, for ever."""
+    follower = open_log(SimulatedFileSystem())
+    records = [(T0, bytes(4), b"short", ())]
+    broken = encode_batch(records, producer_id=1, producer_epoch=0, is_transactional=True, is_control=True)
+    with pytest.raises(CorruptRecordError, match="a transaction marker of 5 bytes"):
+        follower.append_as_follower(broken, now_ms=T0)
+    assert follower.size_bytes == follower.log_end_offset == 0
 
 
 @pytest.mark.parametrize("config", [BIG, TINY], ids=["one-segment", "many-segments"])
