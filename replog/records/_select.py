@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from replog.records._switch import PURE
 
 if TYPE_CHECKING or PURE:  # the twin is the typed one; a test holds the compiled one to the same names
-    from replog.records import _codec_py as codec
-    from replog.records import _compaction_py as compactor
-    from replog.records import _scan_py as scanner
+    from replog.records import _codec_py, _compaction_py, _scan_py
+
+    codec, scanner, compactor = _codec_py, _scan_py, _compaction_py
 else:  # a twin is loaded where it is used: importing all of them would double the time to import this package
     try:
         from replog.records import _codec as codec
@@ -23,3 +23,5 @@ else:  # a twin is loaded where it is used: importing all of them would double t
         from replog.records import _compaction as compactor
     except ImportError:
         from replog.records import _compaction_py as compactor
+
+__all__ = ["codec", "compactor", "scanner"]
