@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
+import tracemalloc
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,6 @@ from bench.systems.stored_logs import (
     ReplogPartitions,
     now_ms,
     open_descriptors,
-    resident_bytes,
 )
 from replog.log import LogConfig, LogDirectory
 from replog.records import encode_batch
@@ -54,13 +54,12 @@ class LogPartitionsScenario(Scenario[PartitionsSystem]):
         with tempfile.TemporaryDirectory(prefix="replog-bench-") as parent:
             directory = Path(parent)
             self._fill(directory)
-            gc.collect()
-            memory_before, descriptors_before = resident_bytes(), open_descriptors()
+            descriptors_before = open_descriptors()
             with meter.timed() as timing:
                 count = system.open(directory)
-            memory = max(0, resident_bytes() - memory_before)
             descriptors = open_descriptors() - descriptors_before
             system.close()
+            memory = self._held_bytes(system, directory)
         if count != self._partitions:
             raise WrongResultError(f"{system.name} found {count} partitions of {self._partitions}")
         return {
@@ -68,6 +67,18 @@ class LogPartitionsScenario(Scenario[PartitionsSystem]):
             MEMORY_KIB: memory / 1024 / int(params["partitions"]),
             DESCRIPTORS: descriptors,
         }
+
+    @staticmethod
+    def _held_bytes(system: PartitionsSystem, directory: Path) -> int:
+        """What objects take while everything is open.  Not resident memory: the allocator gives pages of before again."""
+        gc.collect()
+        tracemalloc.start()
+        try:
+            system.open(directory)
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+            system.close()
 
     def _fill(self, directory: Path) -> None:
         batch = encode_batch([(now_ms(), b"key", bytes(100), ())] * 10)

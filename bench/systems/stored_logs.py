@@ -180,11 +180,6 @@ class PlainFolders(PartitionsSystem):
         self._sizes.clear()
 
 
-def resident_bytes() -> int:
-    """Of this process."""
-    return int(psutil.Process().memory_info().rss)
-
-
 def open_descriptors() -> int:
     """Of this process."""
     return int(psutil.Process().num_fds())
