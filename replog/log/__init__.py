@@ -1,8 +1,11 @@
 """The segmented log over a file system: what every replica, of data or of metadata, is stored in.
 
 `Log` is one replica; `LogDirectory` holds many under one lock and keeps their checkpoints.  Files are Kafka's, byte for
-byte (kafka-reference 1 and 3); where the behaviour differs on purpose, the module says so.
+byte (kafka-reference 1 and 3); where the behaviour differs on purpose, the module says so.  `LogManager`, with its threads,
+is loaded when it is first used: one log in a folder does without.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from replog.log.append_group import AppendInfo, AppendOutcome
 from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness, Throttle
@@ -13,12 +16,14 @@ from replog.log.flush import FlushJob
 from replog.log.loader import RecoveryReport
 from replog.log.log import Log
 from replog.log.log_directory import METADATA_TOPIC, LogDirectory
-from replog.log.log_manager import CreateJob, LogManager
 from replog.log.offset_checkpoints import CheckpointJob
 from replog.log.producer_state import ProducerStateManager
 from replog.log.read_job import ReadJob
 from replog.log.recovery_progress import RecoveryProgress
 from replog.log.write_back import WriteBackJob
+
+if TYPE_CHECKING:
+    from replog.log.log_manager import CreateJob, LogManager
 
 __all__ = [
     "METADATA_TOPIC",
@@ -49,3 +54,11 @@ __all__ = [
     "WriteBackJob",
     "is_disk_full",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"CreateJob", "LogManager"}:
+        from replog.log import log_manager
+
+        return getattr(log_manager, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

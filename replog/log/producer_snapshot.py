@@ -22,9 +22,8 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from replog.errors import CorruptCheckpointError
+from replog.records._crc32c import crc32c
 
 SNAPSHOT_VERSION: Final = 1
 _HEADER: Final = struct.Struct(">hIi")

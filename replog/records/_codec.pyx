@@ -23,9 +23,8 @@ from libc.string cimport memcpy, memset
 
 import sys
 
-from crc32c import crc32c
-
 from replog.errors import InvalidRecordError, InvariantViolationError
+from replog.records._crc32c import crc32c
 from replog.records.compression import compress_batch, decompress, decompressed_bytes_limit, require_codec
 from replog.records.header import check_crc, check_header, parse_header
 from replog.records.model import (

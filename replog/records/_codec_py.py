@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from replog.errors import InvalidRecordError
 from replog.records._columns_py import ColumnSet
+from replog.records._crc32c import crc32c
 from replog.records.compression import compress_batch, decompress, decompressed_bytes_limit, require_codec
 from replog.records.header import (
     ATTRIBUTES_POSITION,

@@ -18,11 +18,9 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
-from crc32c import crc32c
-
 from replog.errors import CorruptRecordError, InvalidRecordError, InvariantViolationError
-from replog.records._compaction_py import checked_seed, map_room
-from replog.records.compaction_rules import FillProgress, Rewritten
+from replog.records._crc32c import crc32c
+from replog.records.compaction_rules import FillProgress, Rewritten, checked_seed, map_room
 from replog.records.compression import compress, decompress
 from replog.records.header import check_crc, check_header, parse_header
 

@@ -10,10 +10,17 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
-from replog.errors import ConfigError, CorruptRecordError, InvalidRecordError
-from replog.records.compaction_rules import SLOT_BYTES, FillProgress, RewriteRules, Rewritten, TransactionFilter
+from replog.errors import CorruptRecordError, InvalidRecordError
+from replog.records._crc32c import crc32c
+from replog.records.compaction_rules import (
+    SLOT_BYTES,
+    FillProgress,
+    RewriteRules,
+    Rewritten,
+    TransactionFilter,
+    checked_seed,
+    map_room,
+)
 from replog.records.compression import compress, decompress
 from replog.records.header import (
     ATTRIBUTES_POSITION,
@@ -34,7 +41,6 @@ IMPLEMENTATION = "python"
 
 _INT64_MAX: Final = 2**63 - 1
 _HASH_BYTES: Final = 16
-_SEED_BYTES: Final = 16
 _OUT_OF_RANGE: Final = "a number or a field runs past the end of its record"
 
 
@@ -94,27 +100,6 @@ class OffsetMap:
             if slot == self._slots:
                 slot = 0
         return slot, high, low
-
-
-def map_room(size_bytes: int, load_factor: float) -> tuple[int, int]:
-    """(slots, entries that may be used) of a map; at least one slot stays free, which ends every search."""
-    slots = size_bytes // SLOT_BYTES
-    capacity = min(int(slots * load_factor), slots - 1)
-    if capacity < 1:
-        raise ConfigError(
-            "log.cleaner.dedupe.buffer.size",
-            size_bytes,
-            f"log.cleaner.dedupe.buffer.size of {size_bytes} bytes holds no key at a load factor of {load_factor}: each "
-            f"key takes {SLOT_BYTES} bytes; the default is 134217728",
-        )
-    return slots, capacity
-
-
-def checked_seed(seed: bytes) -> bytes:
-    """The seed, when it has the right length."""
-    if len(seed) != _SEED_BYTES:
-        raise ValueError(f"a seed has {_SEED_BYTES} bytes, not {len(seed)}")
-    return bytes(seed)
 
 
 class _Raw(NamedTuple):

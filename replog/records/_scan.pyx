@@ -12,8 +12,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyBy
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from crc32c import crc32c
-
+from replog.records._crc32c import crc32c
 from replog.records._scan_py import ScannedBatch, describe_damage, describe_length
 
 IMPLEMENTATION = "cython"

@@ -20,8 +20,7 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeAlias
 
-from crc32c import crc32c
-
+from replog.records._crc32c import crc32c
 from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES, Buffer
 
 IMPLEMENTATION = "python"

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import struct
 
-from crc32c import crc32c
-
 from replog.errors import InvalidRecordError
+from replog.records._crc32c import crc32c
 from replog.records.header import ATTRIBUTES_POSITION, CRC_POSITION, LOG_APPEND_TIME_BIT
 from replog.records.model import HEADER_BYTES
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from crc32c import crc32c
-
 from replog.errors import InvalidRecordError
+from replog.records._crc32c import crc32c
 from replog.records._select import codec as _codec
 from replog.records.header import (
     ATTRIBUTES_POSITION,

@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from replog.errors import ConfigError
+
 SLOT_BYTES: Final = 24
 """Of one entry of an `OffsetMap`: 16 bytes of key hash, 8 of offset."""
+
+_SEED_BYTES: Final = 16
 
 
 class TransactionFilter(Protocol):
@@ -77,3 +81,24 @@ class Rewritten(NamedTuple):
     size_bytes: int
     records_read: int
     records_kept: int
+
+
+def map_room(size_bytes: int, load_factor: float) -> tuple[int, int]:
+    """(slots, entries that may be used) of a map; at least one slot stays free, which ends every search."""
+    slots = size_bytes // SLOT_BYTES
+    capacity = min(int(slots * load_factor), slots - 1)
+    if capacity < 1:
+        raise ConfigError(
+            "log.cleaner.dedupe.buffer.size",
+            size_bytes,
+            f"log.cleaner.dedupe.buffer.size of {size_bytes} bytes holds no key at a load factor of {load_factor}: each "
+            f"key takes {SLOT_BYTES} bytes; the default is 134217728",
+        )
+    return slots, capacity
+
+
+def checked_seed(seed: bytes) -> bytes:
+    """The seed, when it has the right length."""
+    if len(seed) != _SEED_BYTES:
+        raise ValueError(f"a seed has {_SEED_BYTES} bytes, not {len(seed)}")
+    return bytes(seed)

@@ -22,10 +22,9 @@ from __future__ import annotations
 import struct
 import zlib
 
-from crc32c import crc32c
-
 from replog.errors import UnsupportedCompressionError
 from replog.records import lz4_frame, xerial_snappy
+from replog.records._crc32c import crc32c
 from replog.records.compression_library import damaged, library, too_large
 from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES, Buffer, Codec
 

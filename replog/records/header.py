@@ -23,9 +23,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from replog.errors import CorruptRecordError, UnsupportedCompressionError
+from replog.records._crc32c import crc32c
 from replog.records.model import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,

@@ -17,7 +17,7 @@ completed; until then the job reads files that may be gone or cut, and takes any
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -155,7 +155,7 @@ class CompactionJob:
         offsets_count = self.sources[-1].end_offset - stats.first_dirty_offset  # there cannot be more keys
         enough_bytes = SLOT_BYTES * (int(offsets_count / load_factor) + 2)
         size_bytes = min(settings.dedupe_buffer_bytes, enough_bytes)
-        offset_map = OffsetMap(size_bytes, load_factor, secrets.token_bytes(_SEED_BYTES))
+        offset_map = OffsetMap(size_bytes, load_factor, os.urandom(_SEED_BYTES))
         transactions = CleanedTransactions(
             [one for one in self._aborted if one.last_offset >= stats.first_dirty_offset]
         )
