@@ -7,7 +7,6 @@ producer's next batch must find the one before it, and a repeated one its origin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from replog.errors import ReplogError
@@ -21,8 +20,7 @@ GROUP_BATCHES_MAX: Final = 512  # two buffers each: what one system call takes
 _STAMPED_BYTES: Final = 16  # base offset, length, leader epoch: what the leader writes anew
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """What an append did.
 
     Attributes:
@@ -112,11 +110,12 @@ class AppendGroup:
 
     def note_written(self, segment: LogSegment, next_number: int) -> None:
         """The bytes are in the segment: indexes and producers follow; an empty group begins."""
-        for staged in self._batches:
+        first_new = self._noted
+        for number, staged in enumerate(self._batches):
             header = staged.header
             segment.note_batch(header.size_bytes, staged.base_offset + header.last_offset_delta, header.max_timestamp)
-        for staged in self._batches[self._noted :]:
-            self._note(staged)
+            if number >= first_new and header.producer_id >= 0:
+                self._note(staged)
         for transaction in self._aborted:
             segment.note_aborted(transaction)
         self._batches, self.buffers, self._saved, self._aborted = [], [], {}, []

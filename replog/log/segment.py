@@ -97,12 +97,14 @@ class LogSegment(SealedIndexes):
         self, config: LogConfig, batch_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> bool:
         """Whether a batch belongs in a new segment (kafka-reference 1.5)."""
-        offset_index, time_index = self._indexes()
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if self.size_bytes == 0:
             return False
-        if self.size_bytes > config.segment_bytes - batch_bytes or offset_index.is_full or time_index.is_full:
+        if self.size_bytes > config.segment_bytes - batch_bytes:
+            return True
+        offset_index, time_index = self._indexes()
+        if offset_index.is_full or time_index.is_full:
             return True
         first_timestamp = self._first_timestamp
         if first_timestamp is None:

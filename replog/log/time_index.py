@@ -80,19 +80,19 @@ class ActiveTimeIndex(TimeIndex):
         CorruptIndexError: `data` is not whole entries.
     """
 
-    __slots__ = ("_count_max", "_memory")
+    __slots__ = ("_full_bytes", "_memory")
 
     def __init__(self, base_offset: int, size_bytes_max: int, data: bytes | bytearray = b"") -> None:
         if len(data) % TIME_ENTRY_BYTES:
             raise CorruptIndexError(f"time index of {len(data)} bytes is not a multiple of {TIME_ENTRY_BYTES}")
         self._memory = MemoryEntries(TIME_ENTRY_BYTES, data)
-        self._count_max = size_bytes_max // TIME_ENTRY_BYTES - 1
+        self._full_bytes = (size_bytes_max // TIME_ENTRY_BYTES - 1) * TIME_ENTRY_BYTES
         super().__init__(base_offset, self._memory)
 
     @property
     def is_full(self) -> bool:
         """Only the entry for sealing fits any more."""
-        return self.count >= self._count_max
+        return len(self._memory.data) >= self._full_bytes
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Adds an entry unless its timestamp is already reached.

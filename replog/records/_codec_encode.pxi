@@ -81,7 +81,8 @@ cdef class BatchBuilder:
     cdef int32_t _count
 
     def __init__(self, *, max_bytes, int attributes=0, base_timestamp=None):
-        require_codec(attributes & CODEC_MASK)
+        if attributes & CODEC_MASK:
+            require_codec(attributes & CODEC_MASK)
         self._max_bytes = min(max_bytes, INT32_MAX)
         self._attributes = attributes
         self._fixed_base = base_timestamp is not None
