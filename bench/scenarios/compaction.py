@@ -10,9 +10,9 @@ from pathlib import Path
 from bench.data import SEED, TIMESTAMP_MS
 from bench.meter import Meter
 from bench.model import CPU_S_PER_GB, MB_PER_S, Measured, Metric, Params, Scenario, WrongResultError
-from bench.systems.compactors import Compactor, ReadTwiceWriteTenth, ReplogCompactor
+from bench.systems.compactors import CONFIG, Compactor, ReadTwiceWriteTenth, ReplogCompactor
 from bench.systems.stored_logs import LEADER_EPOCH, now_ms, open_log
-from replog.log import CleanupPolicy, Log, LogConfig
+from replog.log import Log
 from replog.records import encode_batch
 
 LOG_BYTES = 1_000_000_000
@@ -20,10 +20,6 @@ BATCH_BYTES = 64 * 1024
 KEY_BYTES = 8
 LIVE_SHARE = 10  # one record in so many is the newest of its key
 PEAK_MEMORY_MIB = Metric("peak_memory_mib", "MiB")
-
-_CONFIG = LogConfig(
-    cleanup_policy=CleanupPolicy.COMPACT, segment_bytes=256 * 1024 * 1024, retention_ms=-1, file_delete_delay_ms=0
-)
 
 
 class CompactionScenario(Scenario[Compactor]):
@@ -46,19 +42,19 @@ class CompactionScenario(Scenario[Compactor]):
     def cases(self) -> Sequence[Params]:
         return [{"record_bytes": size, "live_percent": 100 // LIVE_SHARE} for size in (1024, 100)]
 
-    def measure(self, system: Compactor, params: Params, meter: Meter) -> Measured:
+    def measure(self, system: Compactor, params: Params, meter: Meter) -> Measured:  # noqa: ARG002 - the pass times itself
         with tempfile.TemporaryDirectory(prefix="replog-bench-") as parent:
-            log = open_log(Path(parent) / "compaction-0", _CONFIG, clean=True)
+            directory = Path(parent) / "compaction-0"
+            log = open_log(directory, CONFIG, clean=True)
             live_keys = self._fill(log, int(params["record_bytes"]))
             size_bytes = log.size_bytes
-            with meter.timed() as timing:
-                done = system.compact(log)
             log.close(now_ms())
-        if done.bytes_read != size_bytes or done.records_kept not in {-1, live_keys}:
-            raise WrongResultError(f"{system.name} kept {done.records_kept} records, {live_keys} keys are live")
+            done = system.compact_alone(directory)
+        if done.work.bytes_read != size_bytes or done.work.records_kept not in {-1, live_keys}:
+            raise WrongResultError(f"{system.name} kept {done.work.records_kept} records, {live_keys} keys are live")
         return {
-            MB_PER_S: size_bytes / timing.wall_s / 1e6,
-            CPU_S_PER_GB: timing.cpu_s / size_bytes * 1e9,
+            MB_PER_S: size_bytes / done.wall_s / 1e6,
+            CPU_S_PER_GB: done.cpu_s / size_bytes * 1e9,
             PEAK_MEMORY_MIB: done.peak_bytes / 2**20,
         }
 

@@ -1,29 +1,49 @@
-"""Compaction of a log that lies on disk: replog's, and the least that has to be done to the same bytes."""
+"""Compaction of a log that lies on disk: replog's, and the least that has to be done to the same bytes.
+
+Each pass runs in a process of its own, because the question is also how much memory it takes: a process that has done one
+before holds that memory still.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import time
 from abc import abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from bench.model import System
-from bench.systems.stored_logs import now_ms
-from replog.log import Log
+from bench.systems.stored_logs import now_ms, open_log
+from replog.log import CleanupPolicy, LogConfig
 
 _PIECE_BYTES = 512 * 1024
 _RESET_PEAK = "5"
 
+CONFIG = LogConfig(
+    cleanup_policy=CleanupPolicy.COMPACT, segment_bytes=256 * 1024 * 1024, retention_ms=-1, file_delete_delay_ms=0
+)
+"""Of the log."""
 
-class Pass(NamedTuple):
-    """What one pass did.  `records_kept` is -1 where records mean nothing; `peak_bytes` is memory above the start."""
+
+class Work(NamedTuple):
+    """What one pass read and wrote.  `records_kept` is -1 where records mean nothing."""
 
     bytes_read: int
     bytes_written: int
     records_kept: int
+
+
+class Pass(NamedTuple):
+    """One pass, what it took, and `peak_bytes` of memory above what the process had before."""
+
+    work: Work
+    wall_s: float
+    cpu_s: float
     peak_bytes: int
 
 
@@ -31,15 +51,27 @@ class Compactor(System):
     """Makes one pass over a log."""
 
     @abstractmethod
-    def compact(self, log: Log) -> Pass:
-        """Compacts everything but the (empty) active segment of an open log, fsync included."""
+    def compact(self, directory: Path) -> Work:
+        """Compacts everything but the (empty) active segment of a log that was closed in order, fsync included."""
+
+    def compact_alone(self, directory: Path) -> Pass:
+        """`compact` in a new process."""
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+            return process.submit(_measured, self, directory).result()
+
+
+def _measured(compactor: Compactor, directory: Path) -> Pass:
+    memory = _PeakMemory()
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    work = compactor.compact(directory)
+    return Pass(work, time.perf_counter() - wall_s, time.process_time() - cpu_s, memory.peak_bytes())
 
 
 class ReplogCompactor(Compactor):
     name = "replog"
 
-    def compact(self, log: Log) -> Pass:
-        memory = _PeakMemory()
+    def compact(self, directory: Path) -> Work:
+        log = open_log(directory, CONFIG, clean=True)
         job = log.prepare_compaction(now_ms(), log.log_end_offset)
         if job is None:
             raise RuntimeError("there is nothing to compact")
@@ -47,7 +79,8 @@ class ReplogCompactor(Compactor):
         stats = log.complete_compaction(job, now_ms())
         if stats is None:
             raise RuntimeError("the log changed while it was compacted")
-        return Pass(stats.bytes_read, stats.bytes_written, stats.records_kept, memory.peak_bytes())
+        log.close(now_ms())
+        return Work(stats.bytes_read, stats.bytes_written, stats.records_kept)
 
 
 class ReadTwiceWriteTenth(Compactor):
@@ -55,9 +88,7 @@ class ReadTwiceWriteTenth(Compactor):
 
     name = "read-twice"
 
-    def compact(self, log: Log) -> Pass:
-        memory = _PeakMemory()
-        directory = Path(log.directory)
+    def compact(self, directory: Path) -> Work:
         buffer = bytearray(_PIECE_BYTES)
         bytes_read = bytes_written = 0
         out = os.open(directory / "copy", os.O_WRONLY | os.O_CREAT)
@@ -71,7 +102,7 @@ class ReadTwiceWriteTenth(Compactor):
             os.fsync(out)
         finally:
             os.close(out)
-        return Pass(bytes_read, bytes_written, -1, memory.peak_bytes())
+        return Work(bytes_read, bytes_written, -1)
 
 
 class _PeakMemory:
