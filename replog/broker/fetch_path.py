@@ -109,6 +109,10 @@ class FetchPath:
         if refused is not None:
             answer(_refused(request, refused))
             return
+        replicas = self._manager.replicas
+        is_known = all((p.topic_id, p.partition_id) in replicas for p in request.partitions)
+        if not is_known and self._manager.wait_for_image(lambda: self._fetch(request, answer)):
+            return
         wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
         park_until_ms = self._manager.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
         self._read_then_answer(request, answer, first=True, park_until_ms=park_until_ms)

@@ -1,7 +1,8 @@
 """Applies metadata images in order; logs that a new image needs are created in threads before it is applied.
 
 Why: creating a log is a handful of fsyncs, milliseconds each; a topic of two hundred partitions would hold up every
-produce and fetch of this broker for more than half a second.
+produce and fetch of this broker for more than half a second.  Requests for a partition that is not known yet wait for it
+meanwhile: their clients have seen the image already, and would back off for many times as long.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from replog.errors import BrokerClosedError
 from replog.log import CreateJob
 from replog.metadata.delta import LocalChanges
 from replog.metadata.image import MetadataImage
+
+LATER_MAX = 10_000
+"""Requests that wait for images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class ImageQueue:
         self._on_failure = on_failure
         self._waiting: deque[_Pending] = deque()
         self._creating: asyncio.Task[None] | None = None
+        self._later: list[Callable[[], None]] = []
+        manager.wait_for_image = self.run_later
 
     def submit(self, image: MetadataImage, changes: LocalChanges, changed_brokers: tuple[int, ...]) -> None:
         """Queues an image."""
@@ -63,10 +69,18 @@ class ImageQueue:
     async def stop(self) -> None:
         """Waits for what is being created; applies nothing more."""
         self._waiting.clear()
+        self._later.clear()
         if self._creating is not None:
             await asyncio.gather(self._creating, return_exceptions=True)
 
     # ---- on the driver ------------------------------------------------------------------------------------------------
+
+    def run_later(self, run: Callable[[], None]) -> bool:
+        """Has `run` called after the image that is applied next; False: none waits, or too many wait for it."""
+        if not self._waiting or len(self._later) >= LATER_MAX:
+            return False
+        self._later.append(run)
+        return True
 
     def _begin(self) -> None:
         """Takes the first image: applies it, or has its logs created first."""
@@ -88,6 +102,9 @@ class ImageQueue:
         self._manager.local_logs.complete(jobs)
         self._manager.apply(pending.image, pending.changes, pending.changed_brokers)
         self._on_applied()
+        later, self._later = self._later, []
+        for run in later:
+            run()
         if self._waiting:
             self._manager.driver.submit(self._begin)
 

@@ -115,9 +115,11 @@ class ProducePath:
         batch: Buffer,
         ready: dict[Replica, list[_Ready]],
     ) -> None:
-        """Refuses a batch, or makes it ready to be appended."""
+        """Refuses a batch, or makes it ready to be appended; one for a log that is being created waits for it."""
         key: ReplicaKey = (partition.topic_id, partition.partition_id)
         replica = self._manager.replicas.get(key)
+        if replica is None and self._manager.wait_for_image(lambda: self._check_again(state, index, partition, batch)):
+            return
         if replica is None or not isinstance(replica.role, Leader):
             state.decide(index, self._not_leader(partition, replica))
             return
@@ -142,6 +144,11 @@ class ProducePath:
             return
         ready.setdefault(replica, []).append(_Ready(state, index, partition, batch, header))
         self._ready_count += 1
+
+    def _check_again(self, state: _Open, index: int, partition: ProducePartition, batch: Buffer) -> None:
+        ready: dict[Replica, list[_Ready]] = {}
+        self._check(state, index, partition, batch, ready)
+        self._append_all(ready)
 
     def _append_all(self, ready: dict[Replica, list[_Ready]]) -> None:
         for replica, batches in ready.items():

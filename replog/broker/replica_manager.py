@@ -93,6 +93,7 @@ class ReplicaManager:
         self.fetchers: Fetchers | None = None
         self.on_produce_completed: Callable[[int, ErrorCode], None] = _nobody_waits
         self.on_written_back: Callable[[Replica], None] = _nobody_is_held_back
+        self.wait_for_image: Callable[[Callable[[], None]], bool] = _no_image_waits
         self.on_progress: Callable[[ReplicaKey], None] = _nobody_listens
         self.after_drain: Callable[[], None] = _nothing_to_do
         self.fetch_deadline_ms: Callable[[], int | None] = _never
@@ -508,6 +509,10 @@ class ReplicaManager:
 
 def _nobody_waits(_request_id: int, _error: ErrorCode) -> None:
     return
+
+
+def _no_image_waits(_run: Callable[[], None]) -> bool:
+    return False
 
 
 def _nobody_is_held_back(_replica: Replica) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from uuid import UUID
 
 import pytest
-from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
+from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
 from replog.broker import log_keeper
 from replog.broker.image_queue import ImageQueue
@@ -291,6 +291,27 @@ async def test_a_deleted_topic_leaves_no_line_in_any_checkpoint() -> None:
         for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
             assert b"flights" not in it.fs.image()[f"{DIRECTORY}/{name}"]
             assert b"other" in it.fs.image()[f"{DIRECTORY}/{name}"]
+
+
+async def test_requests_wait_for_a_log_that_is_being_created() -> None:
+    """Their clients know the topic already: told otherwise they would back off for many times as long as it takes."""
+    async with rig() as it:
+        await it.apply(*BROKERS)
+        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append)
+        delta = MetadataDelta(it.image)
+        for record in topic():
+            delta.replay(record)
+        images.submit(delta.apply(99, 1), delta.local_changes(1), ())
+        assert KEY not in it.manager.replicas
+        fetched = it.fetch(0, max_wait_ms=0)
+        in_order = [it.produce(batch(b"x", producer_id=7, base_sequence=number)) for number in range(3)]
+        results = await asyncio.gather(*in_order)
+        assert [(one.error, one.base_offset) for one in results] == [(ErrorCode.NONE, number) for number in range(3)]
+        assert fetched.result.error is ErrorCode.NONE
+        unknown = it.fetch(0, keys=(OTHER_KEY,))
+        await it.settle()
+        assert unknown.result.error is ErrorCode.UNKNOWN_TOPIC_ID  # no image waits any more
+        await images.stop()
 
 
 async def test_images_are_applied_in_order_while_logs_are_created_in_threads() -> None:
