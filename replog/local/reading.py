@@ -174,7 +174,7 @@ class ReadableLog:
             start_offset, end_offset: as in `iterate`.
             columns: which, in this order; what is not named is not decoded.  **Shapes**: "offset" int64, "timestamp"
                 timestamp[ms, UTC] (null = none), "key" and "value" binary (nullable), "headers"
-                list<struct<key: string, value: binary>> (slow: records become objects on the way).
+                list<struct<key: string, value: binary>>.
 
         Raises:
             ImportError: pyarrow is not installed: pip install 'replog[arrow]'.
