@@ -13,7 +13,7 @@ from replog.log.config import CleanupPolicy, LogConfig
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import FlushJob
-from replog.log.loader import RecoveryReport
+from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
 from replog.log.log_directory import METADATA_TOPIC, LogDirectory
 from replog.log.offset_checkpoints import CheckpointJob

@@ -41,6 +41,7 @@ from replog.log.file_names import (
     parse_file_name,
 )
 from replog.log.flush import FileCloser
+from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.offset_index import OFFSET_ENTRY_BYTES
 from replog.log.plausibility import epochs_fit, lost_segments, promised_end_offset
 from replog.log.producer_files import (
@@ -62,42 +63,6 @@ from replog.records import SegmentScan
 from replog_checkpoints import FileSystem
 
 _CHECKPOINT_DELETED: Final = ".checkpoint.deleted"
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What opening a log found and did.
-
-    Attributes:
-        clean: the caller vouched for a clean stop.
-        segments_scanned: segments whose every byte was checked.
-        bytes_scanned: good bytes in them.
-        bytes_cut: bytes cut from a torn tail, deleted segments included.
-        segments_removed: deleted because they lay behind the cut.
-        epochs_rebuilt: the leader-epoch checkpoint was missing or damaged, and was made again from the log.
-    """
-
-    clean: bool
-    segments_scanned: int = 0
-    bytes_scanned: int = 0
-    bytes_cut: int = 0
-    segments_removed: int = 0
-    epochs_rebuilt: bool = False
-
-
-@dataclass(slots=True)
-class LoadedLog:
-    """Everything a `Log` starts from."""
-
-    segments: SegmentList
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
-    epochs: LeaderEpochCache
-    producers: ProducerStateManager
-    closer: FileCloser
-    report: RecoveryReport
-    created: bool
 
 
 @dataclass(slots=True)

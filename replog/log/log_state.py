@@ -15,7 +15,7 @@ from replog.log.compaction.job import CompactionJob
 from replog.log.config import LogConfig
 from replog.log.deletion import DeletedSegments
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
-from replog.log.loader import LoadedLog, RecoveryReport
+from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.log_reader import LogReader
 from replog.log.producer_files import aborted_in_segment
 from replog.log.producer_state import ProducerStateManager

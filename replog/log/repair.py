@@ -20,7 +20,7 @@ import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
 from replog.log.config import LogConfig
 from replog.log.file_names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, parse_partition_dir_name
-from replog.log.loader import RecoveryReport
+from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
 from replog.log.promises import read_promises
 from replog.log.verification import Finding, FindingKind, LogVerifier

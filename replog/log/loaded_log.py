@@ -1,0 +1,46 @@
+"""What opening a log finds: the parts that a `Log` starts from, and a report for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replog.log.epoch_cache import LeaderEpochCache
+from replog.log.flush import FileCloser
+from replog.log.producer_state import ProducerStateManager
+from replog.log.segment_list import SegmentList
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log found and did.
+
+    Attributes:
+        clean: the caller vouched for a clean stop.
+        segments_scanned: segments whose every byte was checked.
+        bytes_scanned: good bytes in them.
+        bytes_cut: bytes cut from a torn tail, deleted segments included.
+        segments_removed: deleted because they lay behind the cut.
+        epochs_rebuilt: the leader-epoch checkpoint was missing or damaged, and was made again from the log.
+    """
+
+    clean: bool
+    segments_scanned: int = 0
+    bytes_scanned: int = 0
+    bytes_cut: int = 0
+    segments_removed: int = 0
+    epochs_rebuilt: bool = False
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """Everything a `Log` starts from."""
+
+    segments: SegmentList
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    epochs: LeaderEpochCache
+    producers: ProducerStateManager
+    closer: FileCloser
+    report: RecoveryReport
+    created: bool
