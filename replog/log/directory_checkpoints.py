@@ -78,10 +78,6 @@ class DirectoryCheckpoints:
         """Writes the log starts that lie inside a segment."""
         run_all(self.prepare_log_start_offsets())
 
-    def checkpoint_cleaner_offsets(self) -> None:
-        """Writes up to where logs are compacted."""
-        run_all(self.prepare_cleaner_offsets())
-
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Writes the high watermarks; see `prepare_high_watermarks`."""
         run_all(self.prepare_high_watermarks(high_watermarks))

@@ -258,7 +258,8 @@ def test_what_is_compacted_is_remembered_until_the_replica_or_its_tail_goes() ->
     log = directory.logs["t", 0]
     log.flush()
     log.restore_first_dirty_offset(15)  # as after a compaction
-    directory.checkpoint_cleaner_offsets()
+    for job in directory.prepare_cleaner_offsets():
+        job.run()
     path = "/data/cleaner-offset-checkpoint"
     assert read_file(fs, path) == b"0\n1\nt 0 15\n"
     fs.kill()
