@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POLL_S = 0.02
+_LAST_LINES_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,11 @@ def free_ports(count: int) -> list[int]:
 
 
 def last_lines(file: Path, count: int) -> str:
-    """The end of a log file, for error messages."""
+    """The end of a log file, however large that is, for error messages and progress; "" where there is none."""
     try:
-        lines: Sequence[str] = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        with file.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_LINES_BYTES))
+            lines: Sequence[str] = log.read().decode("utf-8", errors="replace").splitlines()
     except OSError:
         return ""
     return "\n".join(lines[-count:])
