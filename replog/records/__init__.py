@@ -52,6 +52,16 @@ from replog.records.model import (
     TimestampType,
 )
 from replog.records.produced import RecordRules, validate_produced
+from replog.records.quorum_control import (
+    QuorumVoter,
+    VoterEndpoint,
+    decode_kraft_version,
+    decode_snapshot_header,
+    decode_voters,
+    encode_snapshot_footer,
+    encode_snapshot_header,
+    encode_voters_batch,
+)
 
 __all__ = [
     "DECOMPRESSED_BYTES_MAX",
@@ -69,6 +79,7 @@ __all__ = [
     "Header",
     "HeaderColumns",
     "LeaderChange",
+    "QuorumVoter",
     "Record",
     "RecordInput",
     "RecordRules",
@@ -76,6 +87,7 @@ __all__ = [
     "ScannedBatch",
     "SegmentScan",
     "TimestampType",
+    "VoterEndpoint",
     "attribute_bits",
     "batch_bytes_bound",
     "check_crc",
@@ -84,12 +96,18 @@ __all__ = [
     "decode_batch",
     "decode_columns",
     "decode_coordinator_epoch",
+    "decode_kraft_version",
     "decode_leader_change",
     "decode_records",
+    "decode_snapshot_header",
+    "decode_voters",
     "encode_batch",
     "encode_empty_batch",
     "encode_end_transaction_marker",
     "encode_leader_change",
+    "encode_snapshot_footer",
+    "encode_snapshot_header",
+    "encode_voters_batch",
     "parse_header",
     "restamped_prefix",
     "scan",

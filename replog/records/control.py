@@ -18,13 +18,13 @@ from enum import IntEnum
 
 from replog.errors import InvalidRecordError
 from replog.records.batch import encode_batch
+from replog.records.flexible import FlexibleReader, unsigned_varint
 from replog.records.model import Record
 
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
 _LEADER = struct.Struct(">hi")
 _VOTER = struct.Struct(">ib")
-_UNSIGNED_VARINT_SHIFT_MAX = 21  # the fifth byte must be the last
 
 
 class ControlRecordType(IntEnum):
@@ -52,6 +52,11 @@ class LeaderChange:
     leader_id: int
     voters: tuple[int, ...]
     granting_voters: tuple[int, ...]
+
+
+def control_record_key(kind: ControlRecordType) -> bytes:
+    """The key of a control record."""
+    return _KEY.pack(0, kind)
 
 
 def control_record_type(record: Record) -> ControlRecordType | None:
@@ -85,7 +90,7 @@ def encode_leader_change(
     """The control batch a new leader of the metadata quorum appends before anything else."""
     value = _LEADER.pack(0, leader_id) + _encode_voters(voters) + _encode_voters(granting_voters) + b"\0"
     return encode_batch(
-        [(timestamp_ms, _KEY.pack(0, ControlRecordType.LEADER_CHANGE), value, ())],
+        [(timestamp_ms, control_record_key(ControlRecordType.LEADER_CHANGE), value, ())],
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,
         is_control=True,
@@ -105,7 +110,7 @@ def encode_end_transaction_marker(
     """The control batch that ends a transaction in one partition."""
     kind = ControlRecordType.COMMIT if is_commit else ControlRecordType.ABORT
     return encode_batch(
-        [(timestamp_ms, _KEY.pack(0, kind), _MARKER.pack(0, coordinator_epoch), ())],
+        [(timestamp_ms, control_record_key(kind), _MARKER.pack(0, coordinator_epoch), ())],
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,
         producer_id=producer_id,
@@ -136,12 +141,11 @@ def decode_leader_change(record: Record) -> LeaderChange:
     Raises:
         InvalidRecordError: the value is missing, cut short, or of a version other than 0.
     """
-    value = record.value or b""
+    reader = FlexibleReader(record.value or b"")
     try:
-        version, leader_id = _LEADER.unpack_from(value)
-        voters, position = _decode_voters(value, _LEADER.size)
-        granting_voters, _ = _decode_voters(value, position)
-    except (struct.error, IndexError):
+        version, leader_id = reader.fields(_LEADER)
+        voters, granting_voters = _read_voters(reader), _read_voters(reader)
+    except IndexError:
         raise InvalidRecordError(f"the leader change at offset {record.offset} is cut short") from None
     if version != 0:
         raise InvalidRecordError(f"the leader change at offset {record.offset} has version {version}, 0 is known")
@@ -149,29 +153,8 @@ def decode_leader_change(record: Record) -> LeaderChange:
 
 
 def _encode_voters(voters: Sequence[int]) -> bytes:
-    return _unsigned_varint(len(voters) + 1) + b"".join(_VOTER.pack(voter_id, 0) for voter_id in voters)
+    return unsigned_varint(len(voters) + 1) + b"".join(_VOTER.pack(voter_id, 0) for voter_id in voters)
 
 
-def _decode_voters(value: bytes, position: int) -> tuple[tuple[int, ...], int]:
-    length_plus_one, shift = 0, 0
-    while value[position] >= 0x80:
-        if shift > _UNSIGNED_VARINT_SHIFT_MAX:
-            raise IndexError(position)
-        length_plus_one |= (value[position] & 0x7F) << shift
-        shift += 7
-        position += 1
-    count = (length_plus_one | value[position] << shift) - 1
-    position += 1
-    if count * _VOTER.size > len(value) - position:
-        raise IndexError(count)
-    voters = tuple(_VOTER.unpack_from(value, position + i * _VOTER.size)[0] for i in range(count))
-    return voters, position + max(0, count) * _VOTER.size
-
-
-def _unsigned_varint(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+def _read_voters(reader: FlexibleReader) -> tuple[int, ...]:
+    return tuple(reader.fields(_VOTER)[0] for _ in range(reader.count(_VOTER.size)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,6 +13,10 @@ from tests.records_codecs import IMPLEMENTATIONS, use
 
 T0 = 1_700_000_000_000
 PRODUCER = {"producer_id": 4242, "producer_epoch": 3}
+WRITTEN = ("A1", "A2", "A3", "A4", "A5", "A6", "A7", "A9", "A10", "A15")
+VOTER = r.QuorumVoter(
+    1, UUID("01020304-0506-0708-1112-131415161718"), (r.VoterEndpoint("CONTROLLER", "localhost", 9093),)
+)
 
 VECTORS = {
     "A1 plain": "0000000000000064000000520000000702c5bdd2e60000000000010000018bcfe568000000018bcfe5687bffffffffffffffffffffffffffff0000000230000000066b65790a76616c756504046831047631046832010e00f60102010100",
@@ -62,6 +67,12 @@ def written(name: str) -> bytes:
             return r.encode_leader_change(
                 base_offset=0, leader_epoch=1, timestamp_ms=T0, leader_id=1, voters=[1, 2, 3], granting_voters=[1, 3]
             )
+        case "A6":
+            return r.encode_snapshot_header((), last_contained_timestamp_ms=T0 - 1, leader_epoch=1, timestamp_ms=T0)
+        case "A7":
+            return r.encode_snapshot_footer(base_offset=9, leader_epoch=1, timestamp_ms=T0)
+        case "A9":
+            return r.encode_voters_batch((VOTER,), writes_version=False, base_offset=4, leader_epoch=1, timestamp_ms=T0)
         case "A10":
             return r.encode_empty_batch(
                 base_offset=20, last_offset=24, max_timestamp=T0, partition_leader_epoch=2, base_sequence=5, **PRODUCER
@@ -71,9 +82,7 @@ def written(name: str) -> bytes:
     raise KeyError(name)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in VECTORS if name.split()[0] in ["A1", "A2", "A3", "A4", "A5", "A10", "A15"]]
-)
+@pytest.mark.parametrize("name", [name for name in VECTORS if name.split()[0] in WRITTEN])
 def test_written_byte_for_byte(name: str) -> None:
     assert written(name).hex() == VECTORS[name]
 
@@ -132,6 +141,23 @@ def test_control_records(name: str, kind: r.ControlRecordType) -> None:
 def test_leader_change_is_read_back() -> None:
     (record,) = r.decode_batch(bytes.fromhex(VECTORS["A5 LeaderChange"]))
     assert r.decode_leader_change(record) == r.LeaderChange(1, (1, 2, 3), (1, 3))
+
+
+def test_quorum_control_records_are_read_back() -> None:
+    (header,) = r.decode_batch(bytes.fromhex(VECTORS["A6 SnapshotHeader"]))
+    (version,) = r.decode_batch(bytes.fromhex(VECTORS["A8 KRaftVersion"]))
+    (voters,) = r.decode_batch(bytes.fromhex(VECTORS["A9 KRaftVoters"]))
+    assert r.decode_snapshot_header(header) == T0 - 1
+    assert r.decode_kraft_version(version) == 1
+    assert r.decode_voters(voters) == (VOTER,)
+
+
+def test_the_first_voters_batch_of_a_log_says_the_version_too() -> None:
+    batch = r.encode_voters_batch((VOTER,), writes_version=True, base_offset=3, leader_epoch=1, timestamp_ms=T0)
+    version, voters = r.decode_batch(batch)
+    (kafkas_version,) = r.decode_batch(bytes.fromhex(VECTORS["A8 KRaftVersion"]))
+    assert (version.key, version.value, version.offset) == (kafkas_version.key, kafkas_version.value, 3)
+    assert r.decode_voters(voters) == (VOTER,)
 
 
 def test_empty_batch_keeps_its_offsets_and_sequences() -> None:

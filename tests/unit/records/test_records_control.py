@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
@@ -58,6 +60,50 @@ def test_a_voter_count_that_never_ends_is_refused_quickly() -> None:
     """A varint of a megabyte would be a number of a million digits."""
     with pytest.raises(InvalidRecordError, match="cut short"):
         r.decode_leader_change(control(b"\0\0\0\2", bytes(6) + b"\xff" * 1_000_000 + b"\0"))
+
+
+VOTERS = (
+    r.QuorumVoter(1, UUID(int=1), (r.VoterEndpoint("CONTROLLER", "h1", 1), r.VoterEndpoint("B", "::1", 65535))),
+    r.QuorumVoter(7, UUID(int=2**128 - 1), (), 1, 3),
+)
+
+
+def test_a_snapshot_header_with_voters_is_read_back() -> None:
+    batch = r.encode_snapshot_header(VOTERS, last_contained_timestamp_ms=5, leader_epoch=3, timestamp_ms=9)
+    header, version, voters = r.decode_batch(batch)
+    assert r.decode_snapshot_header(header) == 5
+    assert r.decode_kraft_version(version) == 1
+    assert r.decode_voters(voters) == VOTERS
+    assert (r.parse_header(batch).partition_leader_epoch, r.parse_header(batch).base_offset) == (3, 0)
+
+
+def voters_value() -> bytes:
+    *_, record = r.decode_batch(
+        r.encode_snapshot_header(VOTERS, last_contained_timestamp_ms=5, leader_epoch=3, timestamp_ms=9)
+    )
+    return bytes(record.value or b"")
+
+
+@pytest.mark.parametrize("size", range(len(voters_value())))
+def test_a_voters_record_that_is_cut_short_is_refused(size: int) -> None:
+    value = voters_value()[:size]
+    if size < len(voters_value()) - 1:  # the last byte counts tagged fields that nobody reads
+        with pytest.raises(InvalidRecordError):
+            r.decode_voters(control(b"\0\0\0\6", value))
+
+
+@pytest.mark.parametrize("count", [b"\xff\xff\xff\xff\x0f", b"\xff" * 1_000_000])
+def test_a_voters_record_with_a_wrong_count_is_refused_quickly(count: bytes) -> None:
+    with pytest.raises(InvalidRecordError):
+        r.decode_voters(control(b"\0\0\0\6", b"\0\0" + count))
+
+
+@pytest.mark.parametrize("decode", [r.decode_voters, r.decode_kraft_version, r.decode_snapshot_header])
+def test_later_versions_of_quorum_records_are_refused(decode: Callable[[r.Record], object]) -> None:
+    with pytest.raises(InvalidRecordError, match="version 1"):
+        decode(control(b"\0\0\0\6", b"\0\1" + bytes(20)))
+    with pytest.raises(InvalidRecordError):
+        decode(control(b"\0\0\0\6", None))
 
 
 def test_client_reads_never_show_unknown_control_batches() -> None:
