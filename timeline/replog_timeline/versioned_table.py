@@ -69,7 +69,11 @@ class VersionedTable(Versioned[TableDelta[K, V]], Generic[K, V]):
         """Adds or replaces."""
         snapshot = self._registry.latest_snapshot
         if snapshot is not None:
-            old = self._delta_to_fill(snapshot).old
+            deltas = self._deltas
+            if deltas and (delta := deltas[-1]).epoch == snapshot.epoch:  # `_delta_to_fill` without the call
+                old = delta.old
+            else:
+                old = self._delta_to_fill(snapshot).old
             if key not in old:
                 old[key] = self._current.get(key, ABSENT)
         self._current[key] = value

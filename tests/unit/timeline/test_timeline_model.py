@@ -14,6 +14,7 @@ from replog_timeline import (
     SnapshotRegistry,
     TimelineHashMap,
     TimelineHashSet,
+    TimelineInteger,
     TimelineLong,
     TimelineObject,
     UnknownEpochError,
@@ -24,6 +25,38 @@ values = st.none() | st.integers(0, 3)
 Change = tuple[str, int, int | None]
 changes = st.tuples(st.sampled_from(["put", "put", "remove", "add", "discard", "count", "name"]), keys, values)
 State = tuple[dict[int, int | None], set[int], int, str]
+
+
+class LateMap:
+    """A map made when there were snapshots already, and what it should be: at those it is empty."""
+
+    def __init__(self, registry: SnapshotRegistry, entries: dict[int, int | None]) -> None:
+        self.map = TimelineHashMap(registry, entries)
+        self.count = TimelineInteger(registry, 7)
+        self.now = dict(entries)
+        self.count_now = 7
+        self.copies: dict[int, tuple[dict[int, int | None], int]] = {}
+
+    def put(self, key: int, value: int | None) -> None:
+        self.map[key] = value
+        self.count.decrement()
+        self.now[key] = value
+        self.count_now -= 1
+
+    def then(self, epoch: int) -> tuple[dict[int, int | None], int]:
+        return self.copies.get(epoch, ({}, 7))
+
+    def revert(self, epoch: int) -> None:
+        entries, self.count_now = self.then(epoch)
+        self.now = dict(entries)
+        self.copies = {known: copy for known, copy in self.copies.items() if known <= epoch}
+
+    def check(self, epochs: tuple[int, ...]) -> None:
+        assert (dict(self.map), self.count.get()) == (self.now, self.count_now)
+        for epoch in epochs:
+            entries, count = self.then(epoch)
+            past = list(self.map.items(epoch=epoch))
+            assert (len(past), dict(past), self.count.get(epoch=epoch)) == (len(entries), entries, count)
 
 
 class TimelineAgainstCopies(RuleBasedStateMachine):
@@ -40,6 +73,7 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
         self.long_now = 0
         self.object_now = "new"
         self.iterators: list[tuple[Iterator[tuple[int, int | None]], dict[int, int | None], list[int]]] = []
+        self.late: list[LateMap] = []
 
     def copy(self) -> State:
         return dict(self.map_now), set(self.set_now), self.long_now, self.object_now
@@ -91,10 +125,37 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
         latest = self.registry.latest_epoch
         epoch = step if latest is None else latest + step
         self.registry.create_snapshot(epoch)
-        self.copies[epoch] = self.copy()
+        self.remember(epoch)
         with pytest.raises(EpochOrderError):
             self.registry.create_snapshot(epoch)
         assert self.registry.get_or_create_snapshot(epoch) is False
+        if latest is not None:  # known, but no longer the latest
+            with pytest.raises(EpochOrderError):
+                self.registry.get_or_create_snapshot(latest)
+
+    def remember(self, epoch: int) -> None:
+        self.copies[epoch] = self.copy()
+        for late in self.late:
+            late.copies[epoch] = (dict(late.now), late.count_now)
+
+    @precondition(lambda self: self.copies)
+    @rule(step=st.integers(0, 2))
+    def get_or_create_snapshot(self, step: int) -> None:
+        """At the latest epoch it stays what it was, whatever changed since."""
+        latest = max(self.copies)
+        assert self.registry.get_or_create_snapshot(latest + step) is (step > 0)
+        if step > 0:
+            self.remember(latest + step)
+
+    @rule(entries=st.dictionaries(keys, values, max_size=3))
+    def make_an_object_late(self, entries: dict[int, int | None]) -> None:
+        if len(self.late) < 3:
+            self.late.append(LateMap(self.registry, entries))
+
+    @precondition(lambda self: self.late)
+    @rule(data=st.data(), key=keys, value=values)
+    def change_a_late_object(self, data: st.DataObject, key: int, value: int | None) -> None:
+        data.draw(st.sampled_from(self.late)).put(key, value)
 
     @precondition(lambda self: self.copies)
     @rule(data=st.data())
@@ -118,6 +179,8 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
         self.copies = {known: copy for known, copy in self.copies.items() if known <= epoch}
         map_then, set_then, self.long_now, self.object_now = self.copies[epoch]
         self.map_now, self.set_now = dict(map_then), set(set_then)
+        for late in self.late:
+            late.revert(epoch)
 
     @rule(chance=st.integers(0, 9))
     def reset(self, chance: int) -> None:
@@ -126,6 +189,8 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
         self.registry.reset()
         self.copies.clear()
         self.map_now, self.set_now, self.long_now, self.object_now = {}, set(), 0, "new"
+        for late in self.late:
+            late.now, late.count_now, late.copies = {}, 7, {}
 
     @precondition(lambda self: self.copies)
     @rule(data=st.data())
@@ -169,6 +234,11 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
             assert sorted(self.set.at(epoch)) == sorted(set_then)
             assert self.set.size(epoch=epoch) == len(set_then)
             assert (self.long.get(epoch=epoch), self.object.get(epoch=epoch)) == (long_then, object_then)
+
+    @invariant()
+    def objects_made_late_were_empty_before(self) -> None:
+        for late in self.late:
+            late.check(self.registry.epochs())
 
     @invariant()
     def unknown_epochs_are_refused(self) -> None:
