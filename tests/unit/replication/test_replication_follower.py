@@ -275,6 +275,19 @@ def test_flush_always_fetches_only_with_what_is_on_disk() -> None:
     assert follower.fetch_position(0) == FetchPosition(4, 4, 4, 4, 0)
 
 
+def test_flush_always_flushes_what_comes_in_place_of_a_tail_that_was_on_disk() -> None:
+    log = three_records()
+    log.flushed_offset = 3
+    follower = following(log, flush_policy=FlushPolicy.ALWAYS)
+    (cut, *_) = follower.step(replace(EMPTY, diverging=EpochEnd(1, 2)), 0)
+    assert isinstance(cut, TruncateTo)
+    log.truncate_to(2)
+    log.flushed_offset = 2
+    follower.step(replace(ANSWER, fetch_offset=2), 0)
+    log.append(4, "d")
+    assert RequestFlush() in follower.step(Appended(3), 0)
+
+
 def test_status() -> None:
     status = following(three_records()).status()
     assert (status.state, status.log_end_offset, status.high_watermark) == (FollowerState.FETCHING, 3, 2)
