@@ -45,10 +45,11 @@ lint:
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/mypy tools/install.py tools/generate.py
+	.venv/bin/mypy tools/install.py tools/generate.py tools/quorum_roles.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/pyright --pythonpath .venv/bin/python
 	.venv/bin/python tools/generate.py --check
+	.venv/bin/python tools/quorum_roles.py --check
 	.venv/bin/python -m replog.broker.config_docs | diff docs/CONFIGURATION.md -
 
 format:
@@ -68,6 +69,7 @@ docs:
 	$(call install,test)
 	.venv/bin/python -m replog.broker.config_docs > docs/CONFIGURATION.md.new
 	mv docs/CONFIGURATION.md.new docs/CONFIGURATION.md
+	.venv/bin/python tools/quorum_roles.py
 
 clean:
 	rm -rf .venv build dist *.egg-info replog/records/_codec.c spark-warehouse artifacts metastore_db derby.log

@@ -8,6 +8,7 @@
     │   ├── NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownLeaderEpochError, OffsetNotAvailableError
     │   ├── NotControllerError, BrokerNotAvailableError, StaleBrokerEpochError, BrokerIdNotRegisteredError
     │   ├── NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, RequestTimedOutError
+    │   ├── PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError
     │   └── ThrottledError, DiskFullError
     ├── InvalidRequestError                the caller's mistake, never retried
     │   ├── OffsetOutOfRangeError, UnknownTopicOrPartitionError, RecordTooLargeError, TopicExistsError, ...
@@ -65,9 +66,14 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_COMPRESSION_TYPE = 76
     STALE_BROKER_EPOCH = 77
     OFFSET_NOT_AVAILABLE = 78
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
     THROTTLING_QUOTA_EXCEEDED = 89
     INVALID_RECORD = 87
     INVALID_UPDATE_VERSION = 95
+    FEATURE_UPDATE_FAILED = 96
     UNKNOWN_TOPIC_ID = 100
     DUPLICATE_BROKER_REGISTRATION = 101
     BROKER_ID_NOT_REGISTERED = 102
@@ -76,6 +82,9 @@ class ErrorCode(IntEnum):
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
     UNSUPPORTED_VERSION = 35
+    INVALID_VOTER_KEY = 125
+    DUPLICATE_VOTER = 126
+    VOTER_NOT_FOUND = 127
 
 
 class ReplogError(Exception):
@@ -203,6 +212,18 @@ class BrokerIdNotRegisteredError(RetriableError):
     code = ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
+class PreferredLeaderNotAvailableError(RetriableError):
+    """The first of the replicas is not in sync, not up, or drained: it cannot lead now."""
+
+    code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+class EligibleLeadersNotAvailableError(RetriableError):
+    """No replica of the partition is up."""
+
+    code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
 class InvalidRequestError(ReplogError):
     """The caller's mistake; the same request never succeeds."""
 
@@ -278,6 +299,24 @@ class InvalidReplicaAssignmentError(InvalidRequestError):
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
+class ElectionNotNeededError(InvalidRequestError):
+    """The partition has the leader that the election would give it."""
+
+    code = ErrorCode.ELECTION_NOT_NEEDED
+
+
+class NoReassignmentInProgressError(InvalidRequestError):
+    """There is no reassignment of this partition to cancel."""
+
+    code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+class FeatureUpdateFailedError(InvalidRequestError):
+    """A node of the cluster cannot work with the feature level asked for, or it may not be lowered."""
+
+    code = ErrorCode.FEATURE_UPDATE_FAILED
+
+
 class RecordTooLargeError(InvalidRequestError):
     """A record or batch is larger than max.message.bytes."""
 
@@ -328,6 +367,18 @@ class UnsupportedVersionError(InvalidRequestError):
     """The two sides share no version of this API."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class DuplicateVoterError(InvalidRequestError):
+    """A voter of this id is there already; it must be removed first."""
+
+    code = ErrorCode.DUPLICATE_VOTER
+
+
+class VoterNotFoundError(InvalidRequestError):
+    """No voter has this id and directory, or it is the last one."""
+
+    code = ErrorCode.VOTER_NOT_FOUND
 
 
 class InconsistentClusterIdError(ReplogError):

@@ -6,6 +6,7 @@ from replog_quorum.context import Context, earliest
 from replog_quorum.messages import QuorumError, Response, VoteRequest, VoteResponse
 from replog_quorum.role import Role
 from replog_quorum.transitions import Transition
+from replog_quorum.voters import Voter
 from replog_quorum.votes import VoteTally
 
 _REFUSALS = (QuorumError.INVALID_REQUEST, QuorumError.INVALID_VOTER_KEY)
@@ -32,22 +33,27 @@ class Campaign(Role):
                 self.requests.back_off(source, now_ms)
         return None
 
+    def voters_changed(self, now_ms: int) -> None:  # noqa: ARG002 - the signature of Role
+        self._tally.use(self._context.voters)
+
     def _ask_for_votes(self, now_ms: int, *, pre_vote: bool) -> None:
         for voter_id in self.requests.expire(now_ms):
             self.requests.back_off(voter_id, now_ms)
-        for voter_id in self._tally.unanswered:
-            if self.requests.is_ready(voter_id):
-                self._send_vote_request(voter_id, now_ms, pre_vote=pre_vote)
+        for voter in self._tally.unanswered:
+            if self.requests.is_ready(voter.voter_id):
+                self._send_vote_request(voter, now_ms, pre_vote=pre_vote)
 
-    def _send_vote_request(self, voter_id: int, now_ms: int, *, pre_vote: bool) -> None:
+    def _send_vote_request(self, voter: Voter, now_ms: int, *, pre_vote: bool) -> None:
         context = self._context
         request = VoteRequest(
-            correlation_id=self.requests.begin(voter_id, now_ms),
-            voter_id=voter_id,
+            correlation_id=self.requests.begin(voter.voter_id, now_ms),
+            voter_id=voter.voter_id,
             replica_id=context.node_id,
             replica_epoch=context.epoch,
             last_epoch=context.log.last_epoch,
             last_offset=context.log.log_end_offset,
             pre_vote=pre_vote,
+            replica_directory_id=context.directory_id,
+            voter_directory_id=voter.directory_id,
         )
-        context.send(voter_id, request)
+        context.send(voter.voter_id, request)

@@ -22,7 +22,7 @@ class Candidate(Campaign):
         return self._deadline_ms
 
     def poll(self, now_ms: int) -> Transition | None:
-        if self._context.is_shutting_down:
+        if not self._context.may_elect:
             return ToProspective()
         if self._tally.is_won:
             return ToLeader(self._tally.granting_voters)

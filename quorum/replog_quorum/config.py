@@ -1,6 +1,6 @@
-"""Timers of the quorum, with Kafka's defaults (kafka-reference 2, 5.1).
+"""Timers and sizes of the quorum, with Kafka's defaults (kafka-reference 2, 5.1).
 
-All values are milliseconds on the monotonic clock that the host passes to `Quorum.step`.
+Times are milliseconds on the monotonic clock that the host passes to `Quorum.step`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from replog_quorum.errors import QuorumConfigError
 
 _MAX_MS = 3_600_000
+_MAX_CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class QuorumConfig:
     """How long the core waits before it acts.
 
     Raises:
-        QuorumConfigError: a value is outside 1 to 3,600,000 ms, or the fetch wait does not fit into a timeout.
+        QuorumConfigError: a time is outside 1 to 3,600,000 ms, the chunk size outside 1 byte to 8 MiB, or the fetch
+            wait does not fit into a timeout.
     """
 
     election_timeout_ms: int = 1000
@@ -42,11 +44,17 @@ class QuorumConfig:
     """How long a leader may hold a fetch that has nothing new.  Must be below both timeouts, or a quiet
     leader looks dead."""
 
+    snapshot_chunk_max_bytes: int = 1 << 20
+    """Most bytes of a snapshot that one answer carries, and one request asks for.  Too small means many round trips;
+    too large a leader that is busy with one answer, and much to send again after a failure."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value: object = getattr(self, field.name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MAX_MS:
-                raise QuorumConfigError(field.name, value, f"must be an int from 1 to {_MAX_MS} (milliseconds)")
+            is_size = field.name.endswith("_bytes")
+            highest, unit = (_MAX_CHUNK_BYTES, "bytes") if is_size else (_MAX_MS, "milliseconds")
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= highest:
+                raise QuorumConfigError(field.name, value, f"must be an int from 1 to {highest} ({unit})")
         ceiling = min(self.fetch_timeout_ms, self.request_timeout_ms)
         if self.fetch_max_wait_ms >= ceiling:
             raise QuorumConfigError(

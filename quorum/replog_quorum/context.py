@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from replog_quorum.arithmetic import UNKNOWN_OFFSET
 from replog_quorum.config import QuorumConfig
@@ -13,12 +14,16 @@ from replog_quorum.messages import (
     ElectionState,
     HighWatermarkAdvanced,
     LogView,
+    PeerLearned,
     PersistElectionState,
     Request,
     Response,
     Send,
+    VoterSetChanged,
 )
 from replog_quorum.requests import RequestTracker
+from replog_quorum.voter_history import VoterHistory
+from replog_quorum.voters import Voter, VoterSet
 
 
 class Outbox:
@@ -55,32 +60,50 @@ class Context:
 
     Invariants:
         - `election` is what the disk holds once the effects so far are done, so it never differs from what was told;
-        - `high_watermark` never decreases.
+        - `high_watermark` never decreases;
+        - `voters` is the last set of the log.
     """
 
     def __init__(
         self,
         *,
         node_id: int,
-        voters: Sequence[int],
+        directory_id: UUID,
+        endpoint: str,
+        history: VoterHistory,
         log: LogView,
         election: ElectionState,
         config: QuorumConfig,
         rng: random.Random,
     ) -> None:
         self.node_id = node_id
-        self.voters = tuple(sorted(voters))
-        self.other_voters = tuple(voter_id for voter_id in self.voters if voter_id != node_id)
-        self.is_voter = node_id in self.voters
+        self.directory_id = directory_id
+        self.endpoint = endpoint
+        self.history = history
         self.log = log
         self.config = config
         self.election = election
         self.high_watermark = UNKNOWN_OFFSET
         self.is_shutting_down = False
+        self.is_installing = False  # the log is being replaced by a snapshot: no fetch, no election
         self._rng = rng
         self._outbox = Outbox()
+        self._learned: dict[int, str] = {}
         # A restarted node must not take answers to its earlier life for its own: start somewhere else each time.
         self._last_correlation_id = int(rng.random() * 2**31)
+        self._use_voters()
+
+    def _use_voters(self) -> None:
+        """Derive what is asked for all the time from the set in force."""
+        self.voters: VoterSet = self.history.in_force
+        self.is_voter = self.voters.contains(self.node_id, self.directory_id)
+        previous = self.history.previous
+        self._was_voter = (
+            previous is not None and not previous.is_static and previous.contains(self.node_id, self.directory_id)
+        )
+        self.other_voters: tuple[Voter, ...] = tuple(v for v in self.voters if v.voter_id != self.node_id)
+        ids = {voter.voter_id: None for voter in (*self.voters, *self.history.configured)}
+        self.peer_ids = tuple(peer_id for peer_id in ids if peer_id != self.node_id)
 
     @property
     def epoch(self) -> int:
@@ -97,6 +120,40 @@ class Context:
         """Whether a crash now would take nothing from the end of the log."""
         return self.log.flushed_offset >= self.log.log_end_offset
 
+    @property
+    def may_elect(self) -> bool:
+        """Whether this node may stand for election.
+
+        A voter whose removal is not known to be committed may, although its own vote does not count any more: it can be
+        the only one with the removal in its log, and then nobody else can win (Ongaro's thesis 4.2.2).
+        """
+        if self.is_shutting_down or self.is_installing:
+            return False
+        return self.is_voter or (self._was_voter and self.history.offset >= self.high_watermark)
+
+    def endpoint_of(self, node_id: int) -> str | None:
+        """Where a node listens, as far as known; "" for a voter configured without."""
+        learned = self._learned.get(node_id)
+        if learned is not None:
+            return learned
+        voter = self.voters.get(node_id) or self.history.configured.get(node_id)
+        return None if voter is None else voter.endpoint
+
+    def learn_peer(self, node_id: int, endpoint: str) -> None:
+        """A node said where the leader listens; "" says nothing."""
+        if endpoint and node_id != self.node_id and endpoint != self.endpoint_of(node_id):
+            self._learned[node_id] = endpoint
+            self._outbox.emit(PeerLearned(node_id, endpoint))
+
+    def voters_changed(self) -> bool:
+        """Put the last set of the history in force; False when it already was."""
+        if self.history.in_force == self.voters:
+            return False
+        self._use_voters()
+        self._learned = {i: endpoint for i, endpoint in self._learned.items() if i not in self.voters.ids}
+        self._outbox.emit(VoterSetChanged(self.voters))
+        return True
+
     def new_requests(self) -> RequestTracker:
         """A tracker for a new role."""
         return RequestTracker(
@@ -109,6 +166,10 @@ class Context:
         """A random election timeout from now: T + [0, T)."""
         timeout_ms = self.config.election_timeout_ms
         return now_ms + timeout_ms + int(self._rng.random() * timeout_ms)
+
+    def failover_delay_ms(self) -> int:
+        """How long a follower whose leader is gone waits before it asks for pre-votes."""
+        return int(self._rng.random() * self.config.election_timeout_ms / 4)
 
     def fetch_timeout_ms(self) -> int:
         """How long a follower waits for a good fetch: the configured time and up to a quarter of an election timeout.
@@ -144,9 +205,9 @@ class Context:
         """Write the election state although it did not change in memory: the disk holds something else."""
         self._outbox.persist(self.election)
 
-    def vote_for(self, candidate_id: int) -> None:
+    def vote_for(self, candidate_id: int, directory_id: UUID) -> None:
         """Give this epoch's vote."""
-        self.persist(replace(self.election, voted_id=candidate_id))
+        self.persist(replace(self.election, voted_id=candidate_id, voted_directory_id=directory_id))
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         """Announce a higher high watermark; anything else changes nothing."""
@@ -161,4 +222,5 @@ class Context:
 
 def earliest(*deadlines_ms: int | None) -> int | None:
     """The first of several deadlines; None when there is none."""
-    return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
+    known = [deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None]
+    return min(known) if known else None

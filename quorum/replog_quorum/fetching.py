@@ -24,7 +24,7 @@ def send_fetch(
     Returns:
         The fetch offset, or None when nothing was sent.
     """
-    if context.is_voter and not context.log_is_durable:
+    if context.is_installing or (context.is_voter and not context.log_is_durable):
         return None
     log = context.log
     request = FetchRequest(
@@ -35,6 +35,7 @@ def send_fetch(
         last_fetched_epoch=log.last_epoch,
         high_watermark=context.high_watermark,
         max_wait_ms=max_wait_ms,
+        replica_directory_id=context.directory_id,
         leader_time_ms=leader_time_ms,
     )
     context.send(destination, request)

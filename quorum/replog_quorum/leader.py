@@ -1,26 +1,37 @@
-"""Leader: answers fetches, moves the high watermark, and resigns when no majority fetches any more
-(kafka-reference 5.3, 5.4)."""
+"""Leader: answers fetches, moves the high watermark, changes the voter set, and resigns when no majority fetches any
+more (kafka-reference 5.3, 5.4, 5.6)."""
 
 # ruff: noqa: ARG002 - overrides keep the signature of Role
 from __future__ import annotations
 
+from uuid import UUID
+
 from replog_quorum import arithmetic
 from replog_quorum.arithmetic import UNKNOWN_OFFSET
 from replog_quorum.context import Context, earliest
+from replog_quorum.errors import QuorumInvariantError
+from replog_quorum.majority import CheckQuorum, Lease
 from replog_quorum.messages import (
     BeginQuorumEpochRequest,
+    ChangeVoters,
     EpochEnd,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     QuorumError,
     Response,
     SendFetchedData,
+    SendSnapshotChunk,
+    UpdateVoterRequest,
     VoteRequest,
 )
-from replog_quorum.progress import CheckQuorum, Lease, ProgressTable
+from replog_quorum.positions import Redirect, redirect
+from replog_quorum.progress import ProgressTable
 from replog_quorum.purgatory import FetchPurgatory, ParkedFetch
 from replog_quorum.role import Role
 from replog_quorum.transitions import RoleName, ToResigned, Transition
+from replog_quorum.voter_changes import VoterChanges
 
 
 class Leader(Role):
@@ -29,23 +40,26 @@ class Leader(Role):
     Invariants:
         - the high watermark of this leadership is unknown until a record of its own epoch is on a majority, and
           never decreases;
-        - this node's own share of a majority is what its own fsync has covered;
-        - a fetch that waits asks for the end of the log.
+        - this node's own share of a majority is what its own fsync has covered, and nothing if it is no voter;
+        - a fetch that waits asks for the end of the log;
+        - no snapshot is installed here.
     """
 
     name = RoleName.LEADER
 
     def __init__(self, context: Context, now_ms: int) -> None:
         super().__init__(context)
+        config, leader_id, voters = context.config, context.node_id, context.voters
         self.epoch = context.epoch
         self.epoch_start_offset = context.log.log_end_offset
-        self.progress = ProgressTable(context.node_id, context.voters, context.log.flushed_offset)
+        self.progress = ProgressTable((leader_id, context.directory_id), context.log.flushed_offset)
+        self.voter_changes = VoterChanges(context, self.progress)
         self._high_watermark = UNKNOWN_OFFSET
         self._purgatory = FetchPurgatory()
         self._check_quorum = CheckQuorum(
-            context.node_id, context.voters, context.config.check_quorum_timeout_ms, now_ms
+            leader_id, voters, config.check_quorum_timeout_ms, now_ms, leader_votes=context.is_voter
         )
-        self._lease = Lease(context.node_id, context.voters, context.config.fetch_timeout_ms)
+        self._lease = Lease(leader_id, voters, config.fetch_timeout_ms, leader_votes=context.is_voter)
         self._begin_due_ms = dict.fromkeys(context.other_voters, now_ms)
         self._resign_requested = False
 
@@ -55,13 +69,15 @@ class Leader(Role):
 
     def poll(self, now_ms: int) -> Transition | None:
         deadline_ms = self._check_quorum.deadline_ms
-        if self._resign_requested or (deadline_ms is not None and now_ms >= deadline_ms):
-            return ToResigned(self.progress.preferred_candidates())
+        is_forsaken = deadline_ms is not None and now_ms >= deadline_ms
+        if self._resign_requested or is_forsaken or self._is_removed:
+            return ToResigned(self.progress.preferred_candidates(self._context.voters))
         self.requests.expire(now_ms)
-        self.progress.forget_silent_observers(now_ms)
+        self.progress.forget_silent_observers(self._context.voters, now_ms)
         for fetch in self._purgatory.take_expired(now_ms):
             self._answer(fetch.source, fetch.request, now_ms)
         self._announce_epoch(now_ms)
+        self.voter_changes.maybe_write(self._high_watermark)
         return None
 
     def next_deadline_ms(self) -> int | None:
@@ -78,7 +94,7 @@ class Leader(Role):
     def handle_response(self, source: int, response: Response, now_ms: int) -> Transition | None:
         return None  # an acknowledged BeginQuorumEpoch; the fetch that follows is what counts
 
-    def request_failed(self, destination: int, now_ms: int) -> None:
+    def request_failed(self, destination: int, now_ms: int, *, refused: bool = False) -> None:
         """BeginQuorumEpoch has a schedule of its own."""
 
     def resign(self) -> None:
@@ -90,31 +106,44 @@ class Leader(Role):
         return self._purgatory.take_all()
 
     def log_changed(self, now_ms: int) -> None:
+        self.voter_changes.appended()
         for fetch in self._purgatory.take_below(self._context.log.log_end_offset):
             self._answer(fetch.source, fetch.request, now_ms)
 
+    def voters_changed(self, now_ms: int) -> None:
+        context = self._context
+        self._check_quorum.voters_changed(context.voters, now_ms, leader_votes=context.is_voter)
+        self._lease.voters_changed(context.voters, leader_votes=context.is_voter)
+        self._begin_due_ms = {voter: self._begin_due_ms.get(voter, now_ms) for voter in context.other_voters}
+        self._maybe_advance_high_watermark(now_ms)
+
     def log_flushed(self, flushed_offset: int, now_ms: int) -> None:
         """This node's fsync has covered everything below `flushed_offset`: its own share counts now."""
-        self.progress.set_end_offset(self._context.node_id, min(flushed_offset, self._context.log.flushed_offset))
+        self.progress.set_leader_end_offset(min(flushed_offset, self._context.log.flushed_offset))
         self._maybe_advance_high_watermark(now_ms)
 
     def holds_lease(self, now_ms: int) -> bool:
         """Whether nobody else can have been elected yet; see `Lease`."""
         return self._lease.is_held(now_ms)
 
+    def change_voters(self, request: ChangeVoters, now_ms: int) -> None:
+        """Add or remove a voter, or say why not."""
+        self.voter_changes.change(request, self._high_watermark, now_ms)
+
+    def update_voter(self, request: UpdateVoterRequest) -> QuorumError:
+        """A voter's new endpoint."""
+        return self.voter_changes.update(request, self._high_watermark)
+
     def handle_fetch(self, source: int, request: FetchRequest, now_ms: int) -> None:
         """Answer a fetch of this epoch, now or when there is something new."""
-        self.progress.touch(request.replica_id, now_ms)
-        self._check_quorum.fetched(request.replica_id, now_ms)
-        self._lease.fetched(request.replica_id, request.leader_time_ms, now_ms)
-        if request.fetch_offset < self._context.log.log_start_offset:
-            self._context.send(source, self._response(request, now_ms, error=QuorumError.OFFSET_OUT_OF_RANGE))
+        self._heard(request.replica_id, request.replica_directory_id, request.leader_time_ms, now_ms)
+        elsewhere = redirect(self._context.log, request.fetch_offset, request.last_fetched_epoch)
+        if elsewhere is not None:
+            self._context.send(source, self._response(request, now_ms, elsewhere))
             return
-        diverging = self._diverging_epoch(request)
-        if diverging is not None:
-            self._context.send(source, self._response(request, now_ms, diverging=diverging))
-            return
-        self.progress.set_end_offset(request.replica_id, request.fetch_offset)
+        log_end_offset = self._context.log.log_end_offset
+        replica = (request.replica_id, request.replica_directory_id)
+        self.progress.fetched(replica, request.fetch_offset, log_end_offset, now_ms)
         self._maybe_advance_high_watermark(now_ms)
         if self._has_news(request) or request.max_wait_ms == 0:
             self._answer(source, request, now_ms)
@@ -124,13 +153,35 @@ class Leader(Role):
             )  # a peer does not set our bounds
             self._park(ParkedFetch(source, request, now_ms + wait_ms), now_ms)
 
-    def _diverging_epoch(self, request: FetchRequest) -> EpochEnd | None:
-        """Where the two logs part, if the replica's is no prefix of ours; None when it is."""
-        if request.fetch_offset == 0 and self._context.log.log_start_offset == 0:
-            return None
-        end = self._context.log.end_offset_for_epoch(request.last_fetched_epoch)
-        is_prefix = end.epoch == request.last_fetched_epoch and request.fetch_offset <= end.end_offset
-        return None if is_prefix else end
+    def handle_fetch_snapshot(self, source: int, request: FetchSnapshotRequest, now_ms: int) -> None:
+        """Let the host send a chunk, a bounded one."""
+        self._heard(request.replica_id, request.replica_directory_id, request.leader_time_ms, now_ms)
+        response = FetchSnapshotResponse(
+            correlation_id=request.correlation_id,
+            replica_id=self._context.node_id,
+            error=QuorumError.NONE,
+            leader_id=self._context.node_id,
+            leader_epoch=self.epoch,
+            snapshot_id=request.snapshot_id,
+            size=0,
+            position=request.position,
+            leader_time_ms=now_ms,
+            leader_endpoint=self._context.endpoint,
+        )
+        max_bytes = min(request.max_bytes, self._context.config.snapshot_chunk_max_bytes)
+        self._context.emit(SendSnapshotChunk(source, response, max_bytes))
+
+    @property
+    def _is_removed(self) -> bool:
+        """The set without this node has committed: nothing is left to lead."""
+        return not self._context.is_voter and self._high_watermark > self._context.history.offset
+
+    def _heard(self, replica_id: int, directory_id: UUID, leader_time_ms: int, now_ms: int) -> None:
+        """Somebody fetches; of a voter it shows that it is there."""
+        self.progress.touch((replica_id, directory_id), now_ms)
+        if self._context.voters.contains(replica_id, directory_id):
+            self._check_quorum.fetched(replica_id, now_ms)
+            self._lease.fetched(replica_id, leader_time_ms, now_ms)
 
     def _has_news(self, request: FetchRequest) -> bool:
         has_data = request.fetch_offset < self._context.log.log_end_offset
@@ -149,46 +200,58 @@ class Leader(Role):
             self._answer(replaced.source, replaced.request, now_ms)
 
     def _maybe_advance_high_watermark(self, now_ms: int) -> None:
-        ends = self.progress.voter_end_offsets()
-        advanced = arithmetic.high_watermark(self._high_watermark, ends, self.epoch_start_offset)
+        ends = self.progress.voter_end_offsets(self._context.history)
+        reached = arithmetic.high_watermark(self._high_watermark, ends, self.epoch_start_offset)
+        advanced = max(self._high_watermark, self.voter_changes.limit(reached))
         if advanced == self._high_watermark:
             return
         self._high_watermark = advanced
         self._context.advance_high_watermark(advanced)
+        self.voter_changes.committed(advanced)
         for fetch in self._purgatory.take_all():
             self._answer(fetch.source, fetch.request, now_ms)
 
     def _announce_epoch(self, now_ms: int) -> None:
         """BeginQuorumEpoch to every voter that does not fetch (a fetch shows that it knows)."""
         interval_ms = self._context.config.begin_quorum_interval_ms
-        for voter_id, due_ms in self._begin_due_ms.items():
+        for voter, due_ms in self._begin_due_ms.items():
             if now_ms < due_ms:
                 continue
-            last_fetch_ms = self.progress.last_fetch_ms(voter_id)
+            last_fetch_ms = self.progress.last_fetch_ms(voter.voter_id, voter.directory_id)
             if last_fetch_ms is not None and now_ms < last_fetch_ms + interval_ms:
-                self._begin_due_ms[voter_id] = last_fetch_ms + interval_ms
+                self._begin_due_ms[voter] = last_fetch_ms + interval_ms
                 continue
-            self._begin_due_ms[voter_id] = now_ms + interval_ms
-            correlation_id = self.requests.begin(voter_id, now_ms)
-            request = BeginQuorumEpochRequest(correlation_id, voter_id, self._context.node_id, self.epoch)
-            self._context.send(voter_id, request)
+            self._begin_due_ms[voter] = now_ms + interval_ms
+            request = BeginQuorumEpochRequest(
+                correlation_id=self.requests.begin(voter.voter_id, now_ms),
+                voter_id=voter.voter_id,
+                leader_id=self._context.node_id,
+                leader_epoch=self.epoch,
+                voter_directory_id=voter.directory_id,
+                leader_endpoint=self._context.endpoint,
+            )
+            self._context.send(voter.voter_id, request)
 
-    def _response(
-        self,
-        request: FetchRequest,
-        now_ms: int,
-        *,
-        error: QuorumError = QuorumError.NONE,
-        diverging: EpochEnd | None = None,
-    ) -> FetchResponse:
+    def _response(self, request: FetchRequest, now_ms: int, elsewhere: Redirect | None = None) -> FetchResponse:
+        log, elsewhere = self._context.log, elsewhere or Redirect()
+        self._check_snapshot(elsewhere.snapshot_id)
         return FetchResponse(
             correlation_id=request.correlation_id,
             replica_id=self._context.node_id,
-            error=error,
+            error=elsewhere.error,
             leader_id=self._context.node_id,
             leader_epoch=self.epoch,
             high_watermark=self._high_watermark,
-            log_start_offset=self._context.log.log_start_offset,
-            diverging=diverging,
+            log_start_offset=log.log_start_offset,
+            diverging=elsewhere.diverging,
+            snapshot_id=elsewhere.snapshot_id,
             leader_time_ms=now_ms,
+            leader_endpoint=self._context.endpoint,
         )
+
+    def _check_snapshot(self, snapshot_id: EpochEnd | None) -> None:
+        """A replica takes a snapshot for committed."""
+        if snapshot_id is not None and snapshot_id.end_offset > self._context.high_watermark:
+            raise QuorumInvariantError(
+                f"snapshot {snapshot_id} ends above the high watermark {self._context.high_watermark}"
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import assert_never
+from uuid import UUID
 
 from replog_quorum.candidate import Candidate
 from replog_quorum.context import Context
@@ -60,8 +61,10 @@ class RoleMachine:
             self._reported = leadership
             self.context.emit(LeaderChanged(*leadership))
 
-    def observe(self, epoch: int, leader_id: int | None) -> Transition | None:
+    def observe(self, epoch: int, leader_id: int | None, leader_endpoint: str = "") -> Transition | None:
         """What a peer's view of (epoch, leader) makes of this node; None when it is nothing new.
+
+        The leader need not be in the voter set here: the record that added it may not have come yet.
 
         Raises:
             QuorumInvariantError: the view names a second leader of the current epoch, or this node as the leader of
@@ -70,18 +73,31 @@ class RoleMachine:
         context = self.context
         if epoch < context.epoch:
             return None
-        if leader_id is not None and leader_id not in context.voters:
-            leader_id = None  # of another configuration: not somebody to follow
-        if leader_id == context.node_id and (epoch, leader_id) != (context.epoch, context.election.leader_id):
+        known_id = context.election.leader_id if epoch == context.epoch else None
+        if leader_id == context.node_id and leader_id != known_id:
             raise QuorumInvariantError(f"node {leader_id} is said to lead epoch {epoch}, to which it was not elected")
-        if epoch > context.epoch:
-            return ToUnattached(epoch) if leader_id is None else ToFollower(leader_id, epoch)
-        known_id = context.election.leader_id
-        if leader_id is None or leader_id == known_id:
-            return None
-        if known_id is not None:
-            raise QuorumInvariantError(f"two leaders in epoch {epoch}: {known_id} and {leader_id}")
-        return ToFollower(leader_id, epoch)
+        if leader_id is not None:
+            if known_id not in (None, leader_id):
+                raise QuorumInvariantError(f"two leaders in epoch {epoch}: {known_id} and {leader_id}")
+            context.learn_peer(leader_id, leader_endpoint)
+            is_reachable = leader_id != context.node_id and context.endpoint_of(leader_id) is not None
+            if is_reachable and (epoch > context.epoch or self.role.leader_id is None):
+                return ToFollower(leader_id, epoch)
+        return ToUnattached(epoch) if epoch > context.epoch else None
+
+    def leader_for(self, replica_id: int, directory_id: UUID) -> int | None:
+        """The leader to name to a replica; never that replica itself with another directory, which has lost its disk
+        and does not know that it once led."""
+        leader_id, voter = self.role.leader_id, self.context.voters.get(replica_id)
+        is_impostor = voter is not None and not voter.matches(replica_id, directory_id)
+        return None if is_impostor and leader_id == replica_id else leader_id
+
+    def endpoint_of(self, leader_id: int | None) -> str:
+        """Where the leader listens, "" if unknown."""
+        if leader_id is None:
+            return ""
+        context = self.context
+        return context.endpoint if leader_id == context.node_id else context.endpoint_of(leader_id) or ""
 
     def become(self, transition: Transition, now_ms: int) -> None:
         """Carry out a transition.
@@ -93,13 +109,14 @@ class RoleMachine:
         check_transition(old.name, _name_after(transition), context.epoch, _epoch_after(transition, context.epoch))
         if isinstance(old, Leader):
             context.emit(LostLeadership(old.epoch))
+            old.voter_changes.abandon()
         match transition:
             case ToUnattached():
                 self.role = self._unattached(transition, now_ms)
             case ToProspective():
                 self.role = Prospective(context, now_ms)
             case ToCandidate():
-                context.persist(ElectionState(context.epoch + 1, None, context.node_id))
+                context.persist(ElectionState(context.epoch + 1, None, context.node_id, context.directory_id))
                 self.role = Candidate(context, now_ms)
             case ToFollower():
                 self.role = self._follower(transition, now_ms)
@@ -114,14 +131,16 @@ class RoleMachine:
 
     def not_leader_response(self, request: FetchRequest, error: QuorumError) -> FetchResponse:
         """Refuse a fetch and say who leads, as far as known."""
+        leader_id = self.leader_for(request.replica_id, request.replica_directory_id)
         return FetchResponse(
             correlation_id=request.correlation_id,
             replica_id=self.context.node_id,
             error=error,
-            leader_id=self.role.leader_id,
+            leader_id=leader_id,
             leader_epoch=self.context.epoch,
             high_watermark=-1,
             log_start_offset=self.context.log.log_start_offset,
+            leader_endpoint=self.endpoint_of(leader_id),
         )
 
     def _unattached(self, transition: ToUnattached, now_ms: int) -> Role:
@@ -134,15 +153,17 @@ class RoleMachine:
 
     def _follower(self, transition: ToFollower, now_ms: int) -> Role:
         is_same_epoch = transition.epoch == self.context.epoch
-        voted_id = self.context.election.voted_id if is_same_epoch else None
-        self.context.persist(ElectionState(transition.epoch, transition.leader_id, voted_id))
+        vote = self.context.election if is_same_epoch else ElectionState()
+        self.context.persist(
+            ElectionState(transition.epoch, transition.leader_id, vote.voted_id, vote.voted_directory_id)
+        )
         return Follower(self.context, transition.leader_id, now_ms)
 
     def _leader(self, transition: ToLeader, now_ms: int) -> Role:
         context = self.context
-        context.persist(ElectionState(context.epoch, context.node_id, context.node_id))
+        context.persist(ElectionState(context.epoch, context.node_id, context.node_id, context.directory_id))
         leader = Leader(context, now_ms)
-        context.emit(AppendLeaderChange(leader.epoch, context.node_id, context.voters, transition.granting_voters))
+        context.emit(AppendLeaderChange(leader.epoch, context.node_id, context.voters.ids, transition.granting_voters))
         context.emit(BecameLeader(leader.epoch, leader.epoch_start_offset))
         return leader
 
@@ -158,13 +179,14 @@ def initial_role(context: Context, now_ms: int) -> Role:
     A former leader never continues its epoch; a candidate does (nobody else can have its own vote).
     """
     election = context.election
-    if election.leader_id is not None and election.leader_id != context.node_id:
-        return Follower(context, election.leader_id, now_ms)
+    if election.leader_id not in (None, context.node_id):
+        is_reachable = context.endpoint_of(election.leader_id) is not None
+        return Follower(context, election.leader_id, now_ms) if is_reachable else Unattached(context, now_ms, None)
     if not context.is_voter:
         return Unattached(context, now_ms, None)
     if election.leader_id == context.node_id:
         return Resigned(context, (), now_ms)
-    if election.voted_id == context.node_id:
+    if election.voted_id == context.node_id and election.voted_directory_id in (None, context.directory_id):
         return Candidate(context, now_ms)
     return Unattached(context, now_ms, None)
 

@@ -1,124 +1,147 @@
-"""How far each replica is, as its leader knows it from fetches; and whether a majority still fetches."""
+"""How far each replica is, as its leader knows it from fetches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+from uuid import UUID
 
-from replog_quorum.arithmetic import UNKNOWN_OFFSET, majority_size
+from replog_quorum.arithmetic import UNKNOWN_OFFSET
+from replog_quorum.status import ReplicaStatus
+from replog_quorum.voter_history import VoterHistory
+from replog_quorum.voters import VoterSet
 
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
 """An observer that has not fetched for this long is forgotten, so that their number stays bounded."""
 
+ReplicaKey: TypeAlias = tuple[int, UUID]
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """End of a replica's log (exclusive; flushed, for a voter) and when it last fetched (None = never)."""
+    """What fetches have shown of one replica.
+
+    Attributes:
+        end_offset: end of its log (exclusive; flushed, for a voter).
+        last_fetch_ms: when it last fetched.
+        caught_up_ms: until when it surely had all of the leader's log; None = never so far.
+        leader_end_offset: end of the leader's log at its last fetch that was answered with data or nothing new.
+        leader_end_ms: when that was.
+    """
 
     end_offset: int = UNKNOWN_OFFSET
-    last_fetch_ms: int | None = None
+    last_fetch_ms: int = -1
+    caught_up_ms: int | None = None
+    leader_end_offset: int = UNKNOWN_OFFSET
+    leader_end_ms: int = -1
 
 
 class ProgressTable:
-    """Progress of all voters (the leader included) and of observers that fetch."""
+    """Progress of every replica that fetches, voter or not, by (id, directory).
 
-    def __init__(self, leader_id: int, voters: Sequence[int], leader_end_offset: int) -> None:
-        self._leader_id = leader_id
-        self._voters = {voter_id: ReplicaProgress() for voter_id in voters}
-        self._voters[leader_id] = ReplicaProgress(leader_end_offset)
-        self._observers: dict[int, ReplicaProgress] = {}
+    Who votes is asked of the set in force each time, so a change of the set moves nobody between tables.
+    """
 
-    def touch(self, replica_id: int, now_ms: int) -> None:
+    def __init__(self, leader: ReplicaKey, leader_end_offset: int) -> None:
+        self._leader = leader
+        self._replicas: dict[ReplicaKey, ReplicaProgress] = {leader: ReplicaProgress(leader_end_offset)}
+        self._latest: dict[int, UUID] = {leader[0]: leader[1]}
+
+    def touch(self, replica: ReplicaKey, now_ms: int) -> None:
         """A replica has fetched, whatever the answer."""
-        table = self._table(replica_id)
-        table[replica_id] = ReplicaProgress(table.get(replica_id, ReplicaProgress()).end_offset, now_ms)
+        self._latest[replica[0]] = replica[1]
+        self._replicas[replica] = replace(self._get(replica), last_fetch_ms=now_ms)
 
-    def set_end_offset(self, replica_id: int, end_offset: int) -> None:
-        """A replica's log is known to equal the leader's up to here."""
-        table = self._table(replica_id)
-        table[replica_id] = ReplicaProgress(end_offset, table.get(replica_id, ReplicaProgress()).last_fetch_ms)
+    def fetched(self, replica: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """A replica's log is known to equal the leader's up to `fetch_offset`.
 
-    def last_fetch_ms(self, voter_id: int) -> int | None:
+        It is caught up when that is the leader's end, or was when it last asked (kafka-reference B.10): under load the
+        end has always moved on.
+        """
+        before = self._get(replica)
+        caught_up_ms = before.caught_up_ms
+        if fetch_offset >= leader_end_offset:
+            caught_up_ms = now_ms
+        elif fetch_offset >= before.leader_end_offset >= 0:
+            caught_up_ms = before.leader_end_ms
+        self._latest[replica[0]] = replica[1]
+        self._replicas[replica] = ReplicaProgress(fetch_offset, now_ms, caught_up_ms, leader_end_offset, now_ms)
+
+    def set_leader_end_offset(self, end_offset: int) -> None:
+        """The leader's own fsync has come so far."""
+        self._replicas[self._leader] = ReplicaProgress(end_offset)
+
+    def get(self, replica: ReplicaKey) -> ReplicaProgress | None:
+        """Progress of one replica; None if it never fetched."""
+        return self._replicas.get(replica)
+
+    def directory_of(self, replica_id: int) -> UUID | None:
+        """The directory under which a node last fetched from this leader; None before its first fetch."""
+        return self._latest.get(replica_id)
+
+    def last_fetch_ms(self, voter_id: int, directory_id: UUID | None) -> int | None:
         """When a voter last fetched; None if not since the election."""
-        return self._voters[voter_id].last_fetch_ms
+        progress = self._progress_of(voter_id, directory_id)
+        return None if progress is None or progress.last_fetch_ms < 0 else progress.last_fetch_ms
 
-    def voter_end_offsets(self) -> dict[int, int]:
-        """Voter id -> end offset, `UNKNOWN_OFFSET` before its first fetch."""
-        return {voter_id: progress.end_offset for voter_id, progress in self._voters.items()}
+    def voter_end_offsets(self, history: VoterHistory) -> dict[int, int]:
+        """Voter id -> end offset that counts; `UNKNOWN_OFFSET` where nothing counts yet.
 
-    def observer_end_offsets(self) -> dict[int, int]:
-        """Observer id -> end offset."""
-        return {observer_id: progress.end_offset for observer_id, progress in self._observers.items()}
+        A replica that became a voter by the record at offset J counts once it has fetched past J: before that it did
+        not know that it must fsync first.
+        """
+        ends: dict[int, int] = {}
+        for voter in history.in_force:
+            end_offset = self._end_offset_of(voter.voter_id, voter.directory_id)
+            directory_id = voter.directory_id or self._latest.get(voter.voter_id)
+            is_counted = end_offset > history.joined_offsets[voter.voter_id]
+            is_leader = (voter.voter_id, directory_id) == self._leader
+            ends[voter.voter_id] = end_offset if is_counted or is_leader else UNKNOWN_OFFSET
+        return ends
 
-    def preferred_candidates(self) -> tuple[int, ...]:
+    def observer_end_offsets(self, voters: VoterSet) -> dict[int, int]:
+        """Observer id -> end offset of its last fetch."""
+        observers = [key for key in self._replicas if not voters.contains(*key) and key != self._leader]
+        return {key[0]: self._replicas[key].end_offset for key in observers if self._latest[key[0]] == key[1]}
+
+    def preferred_candidates(self, voters: VoterSet) -> tuple[int, ...]:
         """The other voters, the most caught up first."""
-        others = [voter_id for voter_id in self._voters if voter_id != self._leader_id]
-        return tuple(sorted(others, key=lambda voter_id: (-self._voters[voter_id].end_offset, voter_id)))
+        ends = {v.voter_id: self._end_offset_of(v.voter_id, v.directory_id) for v in voters}
+        return tuple(sorted((i for i in ends if i != self._leader[0]), key=lambda i: (-ends[i], i)))
 
-    def forget_silent_observers(self, now_ms: int) -> None:
+    def forget_silent_observers(self, voters: VoterSet, now_ms: int) -> None:
         """Drop observers whose session is over."""
         oldest_ms = now_ms - OBSERVER_SESSION_TIMEOUT_MS
-        self._observers = {
-            observer_id: progress
-            for observer_id, progress in self._observers.items()
-            if progress.last_fetch_ms is not None and progress.last_fetch_ms > oldest_ms
-        }
+        for key in self._silent(voters, oldest_ms):
+            del self._replicas[key]
+            if self._latest.get(key[0]) == key[1]:
+                del self._latest[key[0]]
 
-    def _table(self, replica_id: int) -> dict[int, ReplicaProgress]:
-        return self._voters if replica_id in self._voters else self._observers
+    def statuses(self, voters: VoterSet) -> tuple[ReplicaStatus, ...]:
+        """All of it, for people."""
+        return tuple(
+            ReplicaStatus(
+                replica_id=key[0],
+                directory_id=key[1],
+                is_voter=voters.contains(*key),
+                end_offset=progress.end_offset,
+                last_fetch_ms=progress.last_fetch_ms if progress.last_fetch_ms >= 0 else None,
+                last_caught_up_ms=progress.caught_up_ms,
+            )
+            for key, progress in self._replicas.items()
+        )
 
+    def _silent(self, voters: VoterSet, oldest_ms: int) -> list[ReplicaKey]:
+        silent = [key for key, progress in self._replicas.items() if progress.last_fetch_ms <= oldest_ms]
+        return [key for key in silent if key != self._leader and not voters.contains(*key)]
 
-class Lease:
-    """Until when the leader knows that nobody else has been elected.
+    def _get(self, replica: ReplicaKey) -> ReplicaProgress:
+        return self._replicas.get(replica) or ReplicaProgress()
 
-    A voter that has had a good answer of its leader helps nobody else to the leadership for the fetch timeout.  What
-    counts is the time at which the answer left, which the voter's next fetch brings back: a leader that was suspended,
-    or cut off, finds old fetches waiting, and they prove nothing about now.
+    def _progress_of(self, voter_id: int, directory_id: UUID | None) -> ReplicaProgress | None:
+        directory_id = directory_id or self._latest.get(voter_id)
+        return None if directory_id is None else self._replicas.get((voter_id, directory_id))
 
-    Two things it does not see: clocks of different speed, and a vote request that a former candidate sent before the
-    answer and that arrives after it.
-    """
-
-    def __init__(self, leader_id: int, voters: Sequence[int], fetch_timeout_ms: int) -> None:
-        self._answered_ms = {voter_id: -1 for voter_id in voters if voter_id != leader_id}
-        self._needed = majority_size(len(voters)) - 1  # the leader counts as one
-        self._fetch_timeout_ms = fetch_timeout_ms
-
-    def fetched(self, replica_id: int, leader_time_ms: int, now_ms: int) -> None:
-        """A fetch brought back the time of an answer."""
-        if self._answered_ms.get(replica_id, now_ms) < leader_time_ms <= now_ms:
-            self._answered_ms[replica_id] = leader_time_ms
-
-    def is_held(self, now_ms: int) -> bool:
-        """Whether a majority had an answer within the fetch timeout; a sole voter always holds it."""
-        if self._needed == 0:
-            return True
-        answered_ms = sorted(self._answered_ms.values(), reverse=True)[self._needed - 1]
-        return answered_ms >= 0 and now_ms < answered_ms + self._fetch_timeout_ms
-
-
-class CheckQuorum:
-    """Deadline by which a majority must have fetched, or the leader resigns (KIP-595 check-quorum).
-
-    Why: a leader cut off from the majority would otherwise keep serving its clients and never commit.
-    """
-
-    def __init__(self, leader_id: int, voters: Sequence[int], timeout_ms: int, now_ms: int) -> None:
-        self._others = tuple(voter_id for voter_id in voters if voter_id != leader_id)
-        self._needed = majority_size(len(voters)) - 1  # the leader counts as one
-        self._timeout_ms = timeout_ms
-        self._deadline_ms = now_ms + timeout_ms
-        self._fetched: list[int] = []
-
-    @property
-    def deadline_ms(self) -> int | None:
-        """When the leader must resign; None for a sole voter, which never must."""
-        return self._deadline_ms if self._needed > 0 else None
-
-    def fetched(self, replica_id: int, now_ms: int) -> None:
-        """A replica has fetched; a majority of them starts the wait anew."""
-        if replica_id in self._others and replica_id not in self._fetched:
-            self._fetched.append(replica_id)
-        if len(self._fetched) >= self._needed:
-            self._fetched = []
-            self._deadline_ms = now_ms + self._timeout_ms
+    def _end_offset_of(self, voter_id: int, directory_id: UUID | None) -> int:
+        progress = self._progress_of(voter_id, directory_id)
+        return UNKNOWN_OFFSET if progress is None else progress.end_offset

@@ -21,7 +21,8 @@ class Prospective(Campaign):
     def __init__(self, context: Context, now_ms: int) -> None:
         super().__init__(context, now_ms)
         leader_id = context.election.leader_id
-        self._leader_id = leader_id if leader_id != context.node_id else None
+        is_known = leader_id is not None and leader_id != context.node_id and context.endpoint_of(leader_id) is not None
+        self._leader_id = leader_id if is_known else None
 
     @property
     def leader_id(self) -> int | None:
@@ -32,7 +33,7 @@ class Prospective(Campaign):
         return None if self._tally.is_lost else self._deadline_ms
 
     def poll(self, now_ms: int) -> Transition | None:
-        if self._context.is_shutting_down or self._tally.is_lost or now_ms >= self._deadline_ms:
+        if not self._context.may_elect or self._tally.is_lost or now_ms >= self._deadline_ms:
             return self._give_up()
         if self._tally.is_won:
             return ToCandidate()

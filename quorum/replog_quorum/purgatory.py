@@ -47,9 +47,11 @@ class FetchPurgatory:
 
     def next_deadline_ms(self) -> int | None:
         """When the next waiting fetch must be answered."""
-        return min((fetch.deadline_ms for fetch in self._parked.values()), default=None)
+        return min([fetch.deadline_ms for fetch in self._parked.values()]) if self._parked else None
 
     def _take(self, is_due: Callable[[ParkedFetch], bool]) -> tuple[ParkedFetch, ...]:
+        if not self._parked:
+            return ()
         due = tuple(fetch for fetch in self._parked.values() if is_due(fetch))
         for fetch in due:
             del self._parked[fetch.request.replica_id]

@@ -61,6 +61,8 @@ class RequestTracker:
 
     def expire(self, now_ms: int) -> tuple[int, ...]:
         """Forget pauses and requests whose time is over; returns the peers whose request timed out."""
+        if not self._peers:
+            return ()
         due = [(node_id, peer) for node_id, peer in self._peers.items() if peer.until_ms <= now_ms]
         for node_id, _ in due:
             del self._peers[node_id]
@@ -68,4 +70,4 @@ class RequestTracker:
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` has something to do next."""
-        return min((peer.until_ms for peer in self._peers.values()), default=None)
+        return min([peer.until_ms for peer in self._peers.values()]) if self._peers else None

@@ -26,7 +26,7 @@ class Resigned(Role):
     def __init__(self, context: Context, preferred_candidates: tuple[int, ...], now_ms: int) -> None:
         super().__init__(context)
         self._preferred_candidates = preferred_candidates
-        self._unacknowledged = list(context.other_voters)
+        self._unacknowledged = {voter.voter_id: voter for voter in context.other_voters}
         self._deadline_ms = context.election_deadline_ms(now_ms)
         self._is_over = False
 
@@ -53,19 +53,20 @@ class Resigned(Role):
     def handle_response(self, source: int, response: Response, now_ms: int) -> Transition | None:
         match response:
             case EndQuorumEpochResponse(error=QuorumError.NONE) if source in self._unacknowledged:
-                self._unacknowledged.remove(source)
+                del self._unacknowledged[source]
             case _:
                 self.requests.back_off(source, now_ms)
         return None
 
     def _say_goodbye(self, now_ms: int) -> None:
-        for voter_id in self._unacknowledged:
-            if self.requests.is_ready(voter_id):
+        for voter in self._unacknowledged.values():
+            if self.requests.is_ready(voter.voter_id):
                 request = EndQuorumEpochRequest(
-                    correlation_id=self.requests.begin(voter_id, now_ms),
-                    voter_id=voter_id,
+                    correlation_id=self.requests.begin(voter.voter_id, now_ms),
+                    voter_id=voter.voter_id,
                     leader_id=self._context.node_id,
                     leader_epoch=self._context.epoch,
                     preferred_candidates=self._preferred_candidates,
+                    voter_directory_id=voter.directory_id,
                 )
-                self._context.send(voter_id, request)
+                self._context.send(voter.voter_id, request)

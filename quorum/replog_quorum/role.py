@@ -55,12 +55,18 @@ class Role(ABC):
         self.requests.back_off(source, now_ms)
         return None
 
-    def request_failed(self, destination: int, now_ms: int) -> None:
-        """A request of this role got no answer."""
+    def request_failed(self, destination: int, now_ms: int, *, refused: bool = False) -> None:
+        """A request of this role got no answer; `refused`: nobody listens there."""
         self.requests.back_off(destination, now_ms)
 
     def log_changed(self, now_ms: int) -> None:  # noqa: B027 - most roles do not care
         """The log was appended to or truncated; the log view already shows it."""
+
+    def voters_changed(self, now_ms: int) -> None:  # noqa: B027 - most roles ask the context each time
+        """Another voter set is in force; the context already has it."""
+
+    def snapshot_installed(self, now_ms: int) -> None:  # noqa: B027 - most roles do not care
+        """A snapshot has taken the place of the log; the log view already shows it."""
 
 
 def grants_without_leader(context: Context, request: VoteRequest, *, is_up_to_date: bool) -> bool:
@@ -68,6 +74,8 @@ def grants_without_leader(context: Context, request: VoteRequest, *, is_up_to_da
     knows the epoch's leader, and only for a log that holds everything ours does."""
     if request.pre_vote:
         return is_up_to_date
-    if context.election.voted_id is not None:
-        return context.election.voted_id == request.replica_id
-    return context.election.leader_id is None and is_up_to_date
+    election = context.election
+    if election.voted_id is not None:
+        is_same_directory = election.voted_directory_id in (None, request.replica_directory_id)
+        return election.voted_id == request.replica_id and is_same_directory
+    return election.leader_id is None and is_up_to_date

@@ -4,6 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from uuid import UUID
+
+from replog_quorum.voters import VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """What a leader knows of one replica.
+
+    Attributes:
+        replica_id: its node id.
+        directory_id: the directory under which it fetches.
+        is_voter: whether (id, directory) is in the set in force.
+        end_offset: where its log ends; -1 while unknown.
+        last_fetch_ms: monotonic time of its last fetch; None for the leader, or before the first.
+        last_caught_up_ms: until when it surely had everything; None if never.
+    """
+
+    replica_id: int
+    directory_id: UUID
+    is_voter: bool
+    end_offset: int
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +39,12 @@ class QuorumStatus:
         epoch: current leader epoch.
         leader_id: leader of `epoch`, None while unknown or resigned.
         high_watermark: records below are committed; -1 while unknown.
-        voters: the voter set, ascending.
-        voter_end_offsets: on the leader, voter id -> flushed end offset (-1 before its first fetch); else empty.
+        voters: ids of the voter set in force, ascending.
+        voter_set: the same with directories and endpoints.
+        voter_set_offset: offset of its record; -1 when it is the configured one.
+        voter_end_offsets: on the leader, voter id -> flushed end offset (-1 while nothing counts); else empty.
         observer_end_offsets: on the leader, observer id -> end offset of its last fetch; else empty.
+        replicas: on the leader, all replicas that fetch, itself first; else empty.
         epoch_start_offset: on the leader, offset of the first record of its epoch; else None.
     """
 
@@ -26,6 +53,9 @@ class QuorumStatus:
     leader_id: int | None
     high_watermark: int
     voters: tuple[int, ...]
+    voter_set: VoterSet
+    voter_set_offset: int
     voter_end_offsets: Mapping[int, int]
     observer_end_offsets: Mapping[int, int]
+    replicas: tuple[ReplicaStatus, ...]
     epoch_start_offset: int | None

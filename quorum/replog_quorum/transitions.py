@@ -1,7 +1,8 @@
 """The roles and the legal ways between them, as data (kafka-reference 5.1).
 
 A role decides *that* it must change by returning one of the `To...` values; `RoleMachine.become` carries it out and
-checks it against `TRANSITIONS` first.  The diagram in `quorum/README.md` is checked against this table by a test.
+checks it against `TRANSITIONS` first.  Diagram and table in `docs/PROTOCOL.md` and `quorum/README.md` are written from it
+by `tools/quorum_roles.py`.
 """
 
 from __future__ import annotations
@@ -49,38 +50,46 @@ class EpochRule(Enum):
                 return new_epoch >= old_epoch
 
 
-TRANSITIONS: Mapping[RoleName, Mapping[RoleName, EpochRule]] = MappingProxyType(
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One legal transition: how the epoch may move, and when it is taken."""
+
+    epoch: EpochRule
+    when: str
+
+
+TRANSITIONS: Mapping[RoleName, Mapping[RoleName, Way]] = MappingProxyType(
     {
         RoleName.UNATTACHED: {
-            RoleName.UNATTACHED: EpochRule.HIGHER,
-            RoleName.PROSPECTIVE: EpochRule.SAME,
-            RoleName.FOLLOWER: EpochRule.SAME_OR_HIGHER,
+            RoleName.UNATTACHED: Way(EpochRule.HIGHER, "a higher epoch"),
+            RoleName.PROSPECTIVE: Way(EpochRule.SAME, "election timeout"),
+            RoleName.FOLLOWER: Way(EpochRule.SAME_OR_HIGHER, "leader found"),
         },
         RoleName.PROSPECTIVE: {
-            RoleName.UNATTACHED: EpochRule.SAME_OR_HIGHER,
-            RoleName.CANDIDATE: EpochRule.NEXT,
-            RoleName.FOLLOWER: EpochRule.SAME_OR_HIGHER,
+            RoleName.UNATTACHED: Way(EpochRule.SAME_OR_HIGHER, "lost or timeout, no leader known; a higher epoch"),
+            RoleName.CANDIDATE: Way(EpochRule.NEXT, "a majority would vote for it"),
+            RoleName.FOLLOWER: Way(EpochRule.SAME_OR_HIGHER, "lost or timeout, leader known; leader found"),
         },
         RoleName.CANDIDATE: {
-            RoleName.UNATTACHED: EpochRule.HIGHER,
-            RoleName.PROSPECTIVE: EpochRule.SAME,
-            RoleName.FOLLOWER: EpochRule.SAME_OR_HIGHER,
-            RoleName.LEADER: EpochRule.SAME,
+            RoleName.UNATTACHED: Way(EpochRule.HIGHER, "a higher epoch"),
+            RoleName.PROSPECTIVE: Way(EpochRule.SAME, "election timeout"),
+            RoleName.FOLLOWER: Way(EpochRule.SAME_OR_HIGHER, "leader found"),
+            RoleName.LEADER: Way(EpochRule.SAME, "a majority has voted for it"),
         },
         RoleName.FOLLOWER: {
-            RoleName.UNATTACHED: EpochRule.HIGHER,
-            RoleName.PROSPECTIVE: EpochRule.SAME,
-            RoleName.FOLLOWER: EpochRule.HIGHER,
+            RoleName.UNATTACHED: Way(EpochRule.HIGHER, "a higher epoch"),
+            RoleName.PROSPECTIVE: Way(EpochRule.SAME, "fetch timeout; at start, if it is the sole voter"),
+            RoleName.FOLLOWER: Way(EpochRule.HIGHER, "leader of a higher epoch found"),
         },
         RoleName.LEADER: {
-            RoleName.UNATTACHED: EpochRule.HIGHER,
-            RoleName.FOLLOWER: EpochRule.HIGHER,
-            RoleName.RESIGNED: EpochRule.SAME,
+            RoleName.UNATTACHED: Way(EpochRule.HIGHER, "a higher epoch"),
+            RoleName.FOLLOWER: Way(EpochRule.HIGHER, "leader of a higher epoch found"),
+            RoleName.RESIGNED: Way(EpochRule.SAME, "shutdown, resign, check-quorum, own removal committed"),
         },
         RoleName.RESIGNED: {
-            RoleName.UNATTACHED: EpochRule.HIGHER,
-            RoleName.PROSPECTIVE: EpochRule.SAME,  # only the sole voter, when it starts
-            RoleName.FOLLOWER: EpochRule.HIGHER,
+            RoleName.UNATTACHED: Way(EpochRule.HIGHER, "election timeout (epoch + 1); a higher epoch"),
+            RoleName.PROSPECTIVE: Way(EpochRule.SAME, "at start, if it is the sole voter"),
+            RoleName.FOLLOWER: Way(EpochRule.HIGHER, "leader of a higher epoch found"),
         },
     }
 )
@@ -135,6 +144,6 @@ def check_transition(old: RoleName, new: RoleName, old_epoch: int, new_epoch: in
     Raises:
         QuorumInvariantError: no such transition, or the epoch moves against its rule.
     """
-    rule = TRANSITIONS[old].get(new)
-    if rule is None or not rule.allows(old_epoch, new_epoch):
+    way = TRANSITIONS[old].get(new)
+    if way is None or not way.epoch.allows(old_epoch, new_epoch):
         raise QuorumInvariantError(f"{old.value} in epoch {old_epoch} cannot become {new.value} in epoch {new_epoch}")

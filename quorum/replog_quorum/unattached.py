@@ -31,13 +31,13 @@ class Unattached(Role):
     def poll(self, now_ms: int) -> Transition | None:
         for voter_id in self.requests.expire(now_ms):
             self.requests.back_off(voter_id, now_ms)
-        if self._may_elect and now_ms >= self._deadline_ms:
+        if self._context.may_elect and now_ms >= self._deadline_ms:
             return ToProspective()
         self._look_for_leader(now_ms)
         return None
 
     def next_deadline_ms(self) -> int | None:
-        return earliest(self._deadline_ms if self._may_elect else None, self.requests.next_deadline_ms())
+        return earliest(self._deadline_ms if self._context.may_elect else None, self.requests.next_deadline_ms())
 
     def grants(self, request: VoteRequest, *, is_up_to_date: bool) -> bool:
         return grants_without_leader(self._context, request, is_up_to_date=is_up_to_date)
@@ -45,14 +45,9 @@ class Unattached(Role):
     def voted(self, now_ms: int) -> None:
         self._deadline_ms = self._context.election_deadline_ms(now_ms)
 
-    @property
-    def _may_elect(self) -> bool:
-        return self._context.is_voter and not self._context.is_shutting_down
-
     def _look_for_leader(self, now_ms: int) -> None:
         if self.requests.is_waiting or self._context.is_shutting_down:
             return
-        ready = [voter_id for voter_id in self._context.other_voters if self.requests.is_ready(voter_id)]
-        voter_id = self._context.pick(ready)
-        if voter_id is not None:
-            send_fetch(self._context, self.requests, voter_id, now_ms, max_wait_ms=0)
+        peer_id = self._context.pick([peer_id for peer_id in self._context.peer_ids if self.requests.is_ready(peer_id)])
+        if peer_id is not None:
+            send_fetch(self._context, self.requests, peer_id, now_ms, max_wait_ms=0)

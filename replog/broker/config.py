@@ -338,17 +338,57 @@ class ServerConfig:
         tuple[Voter, ...],
         Voters("list of id@host:port", may_be_empty=True, count_max=9),
     ] = ()
-    """The voters of the metadata quorum, the same list on every node; 3 survive the loss of one.  Not set: this node is
-    the only voter."""
+    """The voters a new metadata quorum begins with, the same list on every node; 3 survive the loss of one.  Not set: this
+    node is the only voter.  Once all of them have been heard, the voters stand in the metadata log and are changed by
+    `replog quorum add-voter` and `remove-voter`; this list then says where the quorum is looked for.  A controller that it
+    does not name follows until it is made a voter."""
+
+    auto_leader_rebalance_enable: Annotated[bool, Flag()] = True
+    """true: leaderships move back to the first replica of a partition by themselves once it is in sync again."""
+
+    leader_imbalance_check_interval_seconds: Annotated[int, Number(1, INT_MAX)] = 300
+    """How often the active controller looks for such leaderships, in seconds."""
+
+    metadata_max_idle_interval_ms: Annotated[
+        int,
+        milliseconds(0, INT_MAX, (0, "off")),
+        Differs("500", "an idle cluster should not write to its disks"),
+    ] = 0
+    """Silence after which the active controller writes a record that changes nothing, so that progress of the metadata log
+    can be watched from outside."""
+
+    metadata_log_segment_bytes: Annotated[int, size_bytes(8 * MIB, INT_MAX)] = GIB
+    """Size at which a segment of the metadata log is closed.  What snapshots make superfluous is deleted by segments."""
+
+    metadata_log_max_record_bytes_between_snapshots: Annotated[int, size_bytes(1, LONG_MAX)] = 20 * MIB
+    """Metadata records after which a node writes a snapshot.  Larger means a longer log to read at a start; smaller means
+    that all metadata is written more often."""
+
+    metadata_log_max_snapshot_interval_ms: Annotated[int, milliseconds(1, LONG_MAX)] = HOUR_MS
+    """Age of the newest snapshot at which another is written, if anything has changed since."""
+
+    metadata_max_retention_bytes: Annotated[int, size_bytes(-1, LONG_MAX, (-1, "no limit"))] = 100 * MIB
+    """Metadata log and snapshots together above which the oldest snapshot goes, with the log it makes superfluous.  The
+    newest snapshot and the log behind it always stay."""
+
+    metadata_max_retention_ms: Annotated[int, milliseconds(-1, LONG_MAX, (-1, "for ever"))] = 7 * DAY_MS
+    """Age of its last record at which the oldest snapshot goes; the newest always stays."""
+
+    controller_quorum_append_linger_ms: Annotated[
+        int,
+        milliseconds(0, 1_000),
+        Differs("25", "requests that come together share a batch anyway; a linger is added to every change"),
+    ] = 0
+    """How long the active controller gathers records before it appends them.  0: for one turn of the event loop."""
 
     controller_quorum_election_timeout_ms: Annotated[int, milliseconds(1, 600_000)] = 1_000
     """How long a voter waits in an election before it tries again; a random part up to the same length is added."""
 
-    controller_quorum_fetch_timeout_ms: Annotated[int, milliseconds(1, 600_000)] = 2_000
+    controller_quorum_fetch_timeout_ms: Annotated[int, milliseconds(10, 600_000)] = 2_000
     """How long a voter goes without an answer of the quorum leader before it starts an election.  Too small: elections
     under load.  Too large: metadata stands still for long after a loss."""
 
-    controller_quorum_request_timeout_ms: Annotated[int, milliseconds(1, 600_000)] = 2_000
+    controller_quorum_request_timeout_ms: Annotated[int, milliseconds(10, 600_000)] = 2_000
     """How long a quorum request waits for its answer before the connection is given up."""
 
     controller_quorum_retry_backoff_ms: Annotated[int, milliseconds(1, 60_000)] = 20

@@ -76,15 +76,8 @@ def _check_own_vote(config: ServerConfig) -> None:
     if not voters:
         return  # the only node of its quorum
     own = next((voter for voter in voters if voter.voter_id == config.node_id), None)
-    if own is None and config.is_controller:
-        raise ConfigError(
-            key,
-            voters,
-            f"{key} does not name this node ({config.node_id}), which has the controller role: {_shown(config)}."
-            " Add it, leave the key out for a quorum of this node alone, or take controller out of process.roles",
-        )
     if own is None:
-        return
+        return  # it follows, and may be made a voter while the cluster runs
     if not config.is_controller:
         raise ConfigError(
             "process.roles",

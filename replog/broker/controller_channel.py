@@ -7,7 +7,7 @@ deadline.  Every controller request is safe to repeat: it names what it expects 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from replog.broker.clock import Clock
@@ -27,7 +27,7 @@ class ControllerChannel:
 
     Args:
         leader_id: the quorum's leader as this node knows it; None while unknown.
-        voters: node id -> address.
+        address_of: where a node of the quorum listens; None while unknown.
         local: this node's controller, None where it has none.
     """
 
@@ -36,7 +36,7 @@ class ControllerChannel:
         *,
         node_id: int,
         cluster_id: str,
-        voters: Mapping[int, str],
+        address_of: Callable[[int], str | None],
         leader_id: Callable[[], int | None],
         local: ControllerDriver | None,
         transport: Transport,
@@ -44,7 +44,7 @@ class ControllerChannel:
     ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
-        self._voters = voters
+        self._address_of = address_of
         self._leader_id = leader_id
         self._local = local
         self._transport = transport
@@ -96,10 +96,26 @@ class ControllerChannel:
     ) -> ControllerResponse:
         if leader_id == self._node_id and self._local is not None:
             return await self._local.submit(request, timeout_ms=timeout_ms)
-        connection = self._connections.get(leader_id)
-        if connection is None:
-            connection = self._transport.connect(self._voters[leader_id], purpose="controller")
-            self._connections[leader_id] = connection
+        connection = await self._connection(leader_id)
         return await connection.controller_call(
             request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=forwarded
         )
+
+    async def _connection(self, leader_id: int) -> Connection:
+        """The one connection to the controller, where it listens now.
+
+        Raises:
+            NotControllerError: nobody has said where.
+        """
+        address = self._address_of(leader_id)
+        if address is None:
+            raise NotControllerError(
+                f"node {leader_id} leads the metadata quorum, and nobody has said where it listens"
+            )
+        connection = self._connections.get(leader_id)
+        if connection is None or connection.address != address:
+            stale, connection = connection, self._transport.connect(address, purpose="controller")
+            self._connections[leader_id] = connection
+            if stale is not None:
+                await stale.close()
+        return connection

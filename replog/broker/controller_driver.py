@@ -11,7 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
+from replog.broker.broker_prober import BrokerProber
 from replog.broker.clock import Clock
+from replog.broker.committed_log import LoadedSnapshot
 from replog.broker.driver import Driver
 from replog.broker.quorum_driver import QuorumDriver
 from replog.controller.controller import Controller, ControllerStatus
@@ -23,15 +25,20 @@ from replog.controller.messages import (
     ControllerResponse,
     Effect,
     Heartbeat,
+    LoadSnapshot,
     Message,
+    ProbeBroker,
     Renounce,
     Reply,
     ReplyError,
     ResignLeadership,
+    Skip,
     Submit,
     Tick,
 )
 from replog.errors import BrokerClosedError, InvariantViolationError, NotControllerError, ThrottledError
+from replog.rpc.messages import Hello
+from replog.rpc.transport import Transport
 
 MAX_OPEN_REQUESTS = 20_000
 
@@ -43,15 +50,26 @@ class ControllerDriver:
 
     Args:
         core: the state machine; nobody else steps it.
+        clock: of the node.
+        transport: to look after brokers.
+        hello: first message of every stream of this node.
         on_failure: told about a bug; the node stops.
     """
 
-    def __init__(self, core: Controller, clock: Clock, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        core: Controller,
+        clock: Clock,
+        transport: Transport,
+        hello: Callable[[], Hello],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
         self._core = core
         self._clock = clock
         self._quorum: QuorumDriver | None = None
         self._futures: dict[int, asyncio.Future[ControllerResponse]] = {}
         self._next_request_id = 0
+        self._prober = BrokerProber(transport, hello, lambda probed: self._driver.submit(lambda: self._step(probed)))
         self._driver = Driver(
             "controller-driver",
             clock,
@@ -65,6 +83,7 @@ class ControllerDriver:
         self._driver.start()
 
     async def stop(self) -> None:
+        await self._prober.stop()
         await self._driver.stop()
         for future in self._futures.values():
             if not future.done():
@@ -73,6 +92,10 @@ class ControllerDriver:
 
     def status(self) -> ControllerStatus:
         return self._core.status()
+
+    def committed_state_hash(self) -> str:
+        """See `Controller.committed_state_hash`."""
+        return self._core.committed_state_hash()
 
     async def submit(self, request: ControllerRequest, *, timeout_ms: int) -> ControllerResponse:
         """Answers when the request's records are committed.
@@ -102,8 +125,15 @@ class ControllerDriver:
 
     # ---- called by the quorum, on the loop: order matters more than batching, so they step the core at once -----------
 
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        end_offset, epoch = snapshot.snapshot_id
+        self._step(LoadSnapshot(end_offset, epoch, tuple(snapshot.replay())))
+
     def on_committed(self, batch: CommittedRecords) -> None:
         self._step(batch)
+
+    def on_control_records(self, next_offset: int) -> None:
+        self._step(Skip(next_offset))
 
     def on_became_leader(self, epoch: int, next_offset: int) -> None:
         _log.info("active controller in epoch %d", epoch)
@@ -131,6 +161,8 @@ class ControllerDriver:
                 case ResignLeadership():
                     _log.error("the controller gives up epoch %d: %s", effect.epoch, effect.reason)
                     self._leading().resign(effect.epoch)
+                case ProbeBroker():
+                    self._prober.probe(effect)
                 case _ as unreachable:
                     assert_never(unreachable)
 

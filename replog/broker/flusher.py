@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 from replog.errors import BrokerClosedError, StorageError
 from replog.log import Log
@@ -30,7 +30,7 @@ class LogFlusher:
 
     def __init__(
         self,
-        executor: ThreadPoolExecutor,
+        executor: Executor,
         on_failure: Callable[[BaseException], None],
         on_log_failure: Callable[[Log, StorageError], None],
     ) -> None:

@@ -35,6 +35,7 @@ from replog.errors import (
     ReplogError,
     StaleBrokerEpochError,
 )
+from replog.metadata.features import SUPPORTED_FEATURES
 
 CATCH_UP_HEARTBEAT_MS = 10
 SHUTDOWN_HEARTBEAT_MS = 50
@@ -95,6 +96,7 @@ class BrokerLifecycle:
             log_dirs=log_dirs,
             rack=config.broker_rack,
             previous_broker_epoch=previous_broker_epoch,
+            supported_features=SUPPORTED_FEATURES,
         )
         self._channel = channel
         self._clock = clock

@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from uuid import UUID
 
+from replog.broker.committed_log import LoadedSnapshot
 from replog.controller.messages import CommittedRecords
-from replog.metadata.delta import LocalChanges, LocalPartition, MetadataDelta
+from replog.metadata.delta import LocalChanges, MetadataDelta
 from replog.metadata.image import MetadataImage
+from replog.metadata.loader import MetadataLoader
 from replog.rpc.messages import BrokerInfo, ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
 
 Subscriber = Callable[[MetadataImage, LocalChanges, tuple[int, ...]], None]
@@ -25,44 +27,46 @@ class MetadataPublisher:
         broker_id: this node.
         incarnation_id: of this process; the gate of publishing.
         subscriber: gets each image with what changed for this broker, in order.
+        on_failure: told when the subscriber fails; the node stops.
     """
 
-    def __init__(self, broker_id: int, incarnation_id: UUID, subscriber: Subscriber) -> None:
-        self.image = MetadataImage()
+    def __init__(
+        self,
+        broker_id: int,
+        incarnation_id: UUID,
+        subscriber: Subscriber,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
         self._broker_id = broker_id
         self._incarnation_id = incarnation_id
         self._subscriber = subscriber
-        self._delta: MetadataDelta | None = None
-        self._epoch = -1
-        self._end_offset = 0
-        self._is_open = False
+        self._loader = MetadataLoader(
+            [self._tell_subscriber], self._knows_this_process, lambda _, error: on_failure(error)
+        )
         self._changed = asyncio.Event()
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image, published or not."""
+        return self._loader.image
 
     @property
     def is_open(self) -> bool:
         """Whether images are published."""
-        return self._is_open
+        return self._loader.is_open
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        """Everything before is replaced."""
+        end_offset, epoch = snapshot.snapshot_id
+        self._loader.load_snapshot(snapshot.replay(), end_offset=end_offset, epoch=epoch)
 
     def on_committed(self, batch: CommittedRecords) -> None:
-        if self._delta is None:
-            self._delta = MetadataDelta(self.image)
-        for record in batch.records:
-            self._delta.replay(record)
-        self._epoch = batch.epoch
-        self._end_offset = batch.end_offset
+        """Takes in a batch; nobody is told yet."""
+        self._loader.load_batch(batch.records, end_offset=batch.end_offset, epoch=batch.epoch)
 
     def on_caught_up(self) -> None:
-        """Publishes what has been replayed since the last call."""
-        delta = self._delta
-        if delta is None:
-            return
-        self._delta = None
-        self.image = delta.apply(self._end_offset, self._epoch)
-        if self._is_open:
-            self._subscriber(self.image, delta.local_changes(self._broker_id), tuple(delta.changed_brokers))
-        elif self._knows_this_process():
-            self._is_open = True
-            self._subscriber(self.image, _everything(self.image, self._broker_id), tuple(self.image.brokers))
+        """Publishes what has been taken in since the last call."""
+        self._loader.flush()
         self.notify()
 
     def notify(self) -> None:
@@ -77,8 +81,11 @@ class MetadataPublisher:
             yield
             await changed.wait()
 
-    def _knows_this_process(self) -> bool:
-        own = self.image.brokers.get(self._broker_id)
+    def _tell_subscriber(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._subscriber(image, delta.local_changes(self._broker_id), tuple(delta.changed_brokers))
+
+    def _knows_this_process(self, image: MetadataImage) -> bool:
+        own = image.brokers.get(self._broker_id)
         return own is not None and own.incarnation_id == self._incarnation_id
 
 
@@ -93,7 +100,16 @@ def cluster_metadata(
         controller_id=controller_id,
         controller_epoch=controller_epoch,
         brokers=tuple(
-            BrokerInfo(b.broker_id, b.host, b.port, b.broker_epoch, not b.is_active, b.rack)
+            BrokerInfo(
+                broker_id=b.broker_id,
+                host=b.host,
+                port=b.port,
+                broker_epoch=b.broker_epoch,
+                fenced=not b.is_active,
+                rack=b.rack,
+                drained=b.broker_id in image.drained_brokers,
+                in_controlled_shutdown=b.in_controlled_shutdown,
+            )
             for _, b in sorted(image.brokers.items())
         ),
         topics=tuple(_topic_info(image, name) for name in names if name in image.topics_by_name),
@@ -118,20 +134,10 @@ def _topic_info(image: MetadataImage, name: str) -> TopicInfo:
                 isr=p.isr,
                 elr=p.elr,
                 last_known_elr=p.last_known_elr,
+                adding_replicas=p.adding_replicas,
+                removing_replicas=p.removing_replicas,
             )
             for partition_id, p in sorted(topic.partitions.items())
         ),
         configs=tuple(ConfigEntry(key, value) for key, value in sorted(configs.items())),
     )
-
-
-def _everything(image: MetadataImage, broker_id: int) -> LocalChanges:
-    """All partitions of this broker, as if they had just changed."""
-    leaders: list[LocalPartition] = []
-    followers: list[LocalPartition] = []
-    for topic in image.topics_by_id.values():
-        for partition_id, partition in topic.partitions.items():
-            if broker_id in partition.replicas:
-                local = LocalPartition(topic.name, topic.topic_id, partition_id, partition)
-                (leaders if partition.leader == broker_id else followers).append(local)
-    return LocalChanges((), tuple(leaders), tuple(followers))

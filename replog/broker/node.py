@@ -10,48 +10,53 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from random import Random
-from uuid import UUID
+from typing import Self
 
 from replog.broker.alter_partition import AlterPartitionSender
 from replog.broker.cleaner import LogCleaner
-from replog.broker.clock import Clock, SystemClock
+from replog.broker.committed_log import LoadedSnapshot
 from replog.broker.config import ServerConfig
 from replog.broker.controller_channel import ControllerChannel
 from replog.broker.controller_driver import ControllerDriver
+from replog.broker.controller_registration import ControllerRegistrar
+from replog.broker.environment import NodeEnvironment
 from replog.broker.fetch_path import FetchPath
 from replog.broker.fetchers import Fetchers
 from replog.broker.flusher import LogFlusher
 from replog.broker.image_queue import ImageQueue
 from replog.broker.lifecycle import BrokerLifecycle
 from replog.broker.log_keeper import LogKeeper
+from replog.broker.metadata_log import MetadataLog
 from replog.broker.metadata_publisher import MetadataPublisher
+from replog.broker.metadata_snapshots import MetadataSnapshots, SnapshotLimits
 from replog.broker.produce_path import ProducePath
 from replog.broker.producer_ids import ProducerIdAllocator
-from replog.broker.quorum_driver import QuorumDriver
+from replog.broker.quorum_driver import QuorumDriver, QuorumIdentity, QuorumSurroundings
+from replog.broker.quorum_requests import QuorumRequests
+from replog.broker.quorum_state_file import QuorumStateFile
 from replog.broker.replica_logs import METADATA_TOPIC_ID
 from replog.broker.replica_manager import ReplicaManager
 from replog.broker.request_handlers import NodeParts, RequestHandlers
 from replog.broker.sessions import ByteCredits
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
-from replog.controller.messages import (
-    CommittedRecords,
-)
+from replog.controller.messages import CommittedRecords
+from replog.controller.requests import RegisterController
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import METADATA_TOPIC, DiskLimits, Log, LogConfig, LogManager, RecoveryProgress
-from replog.rpc.grpc_transport import GrpcServer, GrpcTransport, bind
-from replog.rpc.messages import (
-    Hello,
-)
-from replog_checkpoints import FileSystem, OsFileSystem
-from replog_quorum import QuorumConfig
+from replog.log.config import UNLIMITED
+from replog.metadata.features import SUPPORTED_FEATURES
+from replog.rpc.messages import Hello
+from replog.rpc.transport import Server
+from replog_quorum import QuorumConfig, Voter, VoterSet
 
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
+DISK_THREADS = 4
+METADATA_FETCH_WAIT_MS = 500
+"""How long a leader of the quorum holds a fetch that finds nothing new."""
+
 SERVER_STOP_GRACE_S = 0.2
 
 _log = logging.getLogger(__name__)
@@ -65,19 +70,20 @@ class Node:
         - after a failure nothing is acknowledged any more, and `wait_closed` raises the failure.
     """
 
-    def __init__(self, config: ServerConfig, logs: LogManager, fs: FileSystem, clock: Clock) -> None:
+    def __init__(self, config: ServerConfig, logs: LogManager, environment: NodeEnvironment) -> None:
         self.config = config
-        self.incarnation_id = UUID(bytes=secrets.token_bytes(16), version=4)
+        self.incarnation_id = environment.new_uuid()
         self.cluster_id = logs.cluster_id
+        self._environment = environment
         self._logs = logs
-        self._fs = fs
-        self._clock = clock
+        self._fs = environment.fs
+        self._clock = environment.clock
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._executor = ThreadPoolExecutor(max_workers=4, thread_name_prefix="replog-disk")
+        self._executor = environment.threads(DISK_THREADS, "replog-disk")
         self._flusher = LogFlusher(self._executor, self._fail, self._log_failed)
-        self._transport = GrpcTransport()
+        self._transport = environment.transport
         self._leader: tuple[int | None, int] = (None, -1)
-        self._server: GrpcServer | None = None
+        self._server: Server | None = None
         self._failure: BaseException | None = None
         self._ending: asyncio.Task[None] | None = None
 
@@ -86,16 +92,14 @@ class Node:
         cls,
         config: ServerConfig,
         *,
-        fs: FileSystem | None = None,
-        clock: Clock | None = None,
+        environment: NodeEnvironment | None = None,
         on_recovery: Callable[[RecoveryProgress], None] | None = None,
-    ) -> Node:
+    ) -> Self:
         """Starts a node; returns when it listens.  `wait_until_ready` waits for its place in the cluster.
 
         Args:
             config: of the node.
-            fs: its disks; None: the real ones.
-            clock: None: the real one.
+            environment: its disks, clocks and network; None: the real ones.
             on_recovery: told how far the opening of the logs has come, in other threads.
 
         Raises:
@@ -103,11 +107,10 @@ class Node:
             DirectoryLockedError, InconsistentClusterIdError, CorruptCheckpointError, CorruptRecordError: the data
                 directory cannot be used; nothing in it was changed.
         """
-        fs = fs or OsFileSystem()
-        clock = clock or SystemClock()
+        environment = environment or NodeEnvironment()
         loop = asyncio.get_running_loop()
-        logs = await loop.run_in_executor(None, _open_logs, config, fs, clock, on_recovery)
-        node = cls(config, logs, fs, clock)
+        logs = await loop.run_in_executor(None, _open_logs, config, environment, on_recovery)
+        node = cls(config, logs, environment)
         try:
             await node._start()
         except BaseException:
@@ -117,7 +120,8 @@ class Node:
 
     async def _start(self) -> None:
         endpoint = self.config.listeners[0]
-        self._server = bind(endpoint.host, endpoint.port)
+        self._server = self._environment.bind(endpoint.host, endpoint.port)
+        self._metadata_log = await asyncio.get_running_loop().run_in_executor(self._executor, self._open_metadata_log)
         self._build()
         await self._server.start(self._handlers)
         self._start_parts()
@@ -129,15 +133,17 @@ class Node:
             self._voters = {config.node_id: self.address}
         self._controller = self._make_controller()
         self._quorum = self._make_quorum()
+        self._snapshots = self._make_snapshots()
         self._channel = ControllerChannel(
             node_id=config.node_id,
             cluster_id=self.cluster_id,
-            voters=self._voters,
+            address_of=self._quorum.address_of,
             leader_id=lambda: self._leader[0],
             local=self._controller,
             transport=self._transport,
             clock=self._clock,
         )
+        self._registrar = self._make_registrar()
         self._isr_sender = AlterPartitionSender(
             broker_id=config.node_id,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
@@ -175,7 +181,7 @@ class Node:
         self._produce_path = ProducePath(self._manager, self._lifecycle.refuses_because)
         self._fetch_path = FetchPath(self._manager, self._lifecycle.refuses_because)
         self._producer_ids = ProducerIdAllocator(config.node_id, lambda: self._lifecycle.broker_epoch, self._channel)
-        self._publisher = MetadataPublisher(config.node_id, self.incarnation_id, self._images.submit)
+        self._publisher = MetadataPublisher(config.node_id, self.incarnation_id, self._images.submit, self._fail)
         self._handlers = RequestHandlers(
             NodeParts(
                 config=config,
@@ -185,6 +191,9 @@ class Node:
                 controller=self._controller,
                 channel=self._channel,
                 quorum=self._quorum,
+                quorum_requests=QuorumRequests(
+                    config.node_id, self.cluster_id, self._quorum, self._transport, self._clock
+                ),
                 manager=self._manager,
                 lifecycle=self._lifecycle,
                 publisher=self._publisher,
@@ -198,8 +207,10 @@ class Node:
     def _start_parts(self) -> None:
         if self._controller is not None:
             self._controller.start(self._quorum)
+            self._registrar.start()
         self._manager.driver.start()
         self._quorum.start()
+        self._snapshots.start()
         if self.config.is_broker:
             self._isr_sender.start()
             self._lifecycle.start()
@@ -291,7 +302,7 @@ class Node:
 
     def _make_controller(self) -> ControllerDriver | None:
         config = self.config
-        if not config.is_controller or config.node_id not in self._voters:
+        if not config.is_controller:
             return None
         core = Controller(
             node_id=config.node_id,
@@ -301,40 +312,90 @@ class Node:
                 default_replication_factor=config.default_replication_factor,
                 num_partitions=config.num_partitions,
                 min_insync_replicas=config.min_insync_replicas,
+                auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+                leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+                metadata_max_idle_interval_ms=config.metadata_max_idle_interval_ms,
             ),
-            rng=Random(secrets.randbits(128)),  # noqa: S311 -- for time-outs and ids, not for secrets
+            rng=self._environment.new_rng(),
         )
-        return ControllerDriver(core, self._clock, self._fail)
+        return ControllerDriver(core, self._clock, self._transport, self._hello, self._fail)
 
     def _make_quorum(self) -> QuorumDriver:
         config = self.config
-        log = self._logs.open_log(
-            METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogConfig(), now_ms=self._clock.wall_ms(), directory=config.log_dir
-        )
-        self._metadata_log = log
-        return QuorumDriver(
+        identity = QuorumIdentity(
             node_id=config.node_id,
-            voters=self._voters,
-            log=log,
-            fs=self._fs,
-            state_path=f"{log.directory}/quorum-state",
+            directory_id=self._logs.directories[config.log_dir].meta.directory_id,
+            endpoint=self._voters.get(config.node_id, self.address),
+            voters=VoterSet(tuple(Voter(voter_id, None, self._voters[voter_id]) for voter_id in sorted(self._voters))),
             config=QuorumConfig(
                 election_timeout_ms=config.controller_quorum_election_timeout_ms,
                 fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
                 request_timeout_ms=config.controller_quorum_request_timeout_ms,
                 retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
                 election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+                fetch_max_wait_ms=min(
+                    METADATA_FETCH_WAIT_MS,
+                    config.controller_quorum_fetch_timeout_ms // 2,
+                    config.controller_quorum_request_timeout_ms // 2,
+                ),
             ),
+        )
+        surroundings = QuorumSurroundings(
             transport=self._transport,
             hello=self._hello,
             clock=self._clock,
-            rng=Random(secrets.randbits(128)),  # noqa: S311 -- for time-outs and ids, not for secrets
+            rng=self._environment.new_rng(),
             executor=self._executor,
             flusher=self._flusher,
-            make_room=self._make_room,
-            listener=self,
+            append_linger_ms=config.controller_quorum_append_linger_ms,
             on_failure=self._fail,
         )
+        state_file = QuorumStateFile(self._fs, f"{self._metadata_log.log.directory}/quorum-state", self._make_room)
+        return QuorumDriver(identity, self._metadata_log, state_file, surroundings, self)
+
+    def _open_metadata_log(self) -> MetadataLog:
+        """Blocks for as long as the disk needs."""
+        config = self.config
+        log = self._logs.open_log(
+            METADATA_TOPIC,
+            0,
+            METADATA_TOPIC_ID,
+            LogConfig(
+                segment_bytes=config.metadata_log_segment_bytes, retention_ms=UNLIMITED, retention_bytes=UNLIMITED
+            ),
+            now_ms=self._clock.wall_ms(),
+            directory=config.log_dir,
+        )
+        return MetadataLog(self._fs, log, self._clock, self._make_room)
+
+    def _make_snapshots(self) -> MetadataSnapshots:
+        config = self.config
+        home = self._logs.directories[config.log_dir]
+        return MetadataSnapshots(
+            SnapshotLimits(
+                bytes_between=config.metadata_log_max_record_bytes_between_snapshots,
+                interval_ms=config.metadata_log_max_snapshot_interval_ms,
+                retention_bytes=config.metadata_max_retention_bytes,
+                retention_ms=config.metadata_max_retention_ms,
+            ),
+            self._quorum,
+            self._clock,
+            self._executor,
+            home.prepare_log_start_offsets,
+            self._fail,
+        )
+
+    def _make_registrar(self) -> ControllerRegistrar:
+        host, _, port = self.address.rpartition(":")
+        registration = RegisterController(
+            controller_id=self.config.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.incarnation_id,
+            host=host,
+            port=int(port),
+            supported_features=SUPPORTED_FEATURES,
+        )
+        return ControllerRegistrar(registration, self._channel, self._fail)
 
     def _make_lifecycle(self) -> BrokerLifecycle:
         host, _, port = self.address.rpartition(":")
@@ -361,7 +422,7 @@ class Node:
         return home is not None and home.space.make_room()
 
     def _log_failed(self, log: Log, error: StorageError) -> None:
-        if log is self._metadata_log:
+        if log is self._metadata_log.log:
             self._fail(error)
         else:
             self._manager.driver.submit(lambda: self._manager.trouble.log_failed(log, error))
@@ -376,9 +437,11 @@ class Node:
         if self._manager.fetchers is not None:
             await self._manager.fetchers.stop()
         await self._isr_sender.stop()
+        await self._registrar.stop()
         await self._lifecycle.stop()
         await self._manager.stop()
         await self._images.stop()
+        await self._snapshots.stop()
         await self._quorum.stop()
         if self._controller is not None:
             await self._controller.stop()
@@ -406,6 +469,11 @@ class Node:
 
     # ---- the quorum's listener --------------------------------------------------------------------------------------
 
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        if self._controller is not None:
+            self._controller.on_snapshot(snapshot)
+        self._publisher.on_snapshot(snapshot)
+
     def on_committed(self, batch: CommittedRecords) -> None:
         if self._controller is not None:
             self._controller.on_committed(batch)
@@ -413,6 +481,11 @@ class Node:
 
     def on_caught_up(self, _high_watermark: int) -> None:
         self._publisher.on_caught_up()
+        self._snapshots.image_published(self._publisher.image)
+
+    def on_control_records(self, next_offset: int) -> None:
+        if self._controller is not None:
+            self._controller.on_control_records(next_offset)
 
     def on_became_leader(self, epoch: int, next_offset: int) -> None:
         if self._controller is not None:
@@ -439,24 +512,26 @@ class Node:
 
 
 def _open_logs(
-    config: ServerConfig, fs: FileSystem, clock: Clock, on_recovery: Callable[[RecoveryProgress], None] | None
+    config: ServerConfig, environment: NodeEnvironment, on_recovery: Callable[[RecoveryProgress], None] | None
 ) -> LogManager:
     """Opens every log directory and, after an unclean stop, recovers everything.
 
     A replica or a directory that cannot be opened is offline, unless the node cannot go on without it.
     """
     logs = LogManager.open(
-        fs,
+        environment.fs,
         config.log_dirs,
         cluster_id=config.cluster_id,
         node_id=config.node_id,
-        now_ms=clock.wall_ms(),
+        now_ms=environment.clock.wall_ms(),
+        new_directory_id=environment.new_uuid,
         limits=DiskLimits(
             config.log_dir_warn_free_bytes, config.log_dir_read_only_free_bytes, config.log_dir_reserve_bytes
         ),
         recovery_threads=config.num_recovery_threads_per_data_dir,
         on_progress=on_recovery,
-        monotonic_ms=clock.now_ms,
+        monotonic_ms=environment.clock.now_ms,
+        threads=environment.threads,
     )
     for path, error in logs.unopened.items():
         _log.critical("log directory %s is offline: %s", path, error)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from replog.broker.tasks import watched_task
-from replog.errors import ReplogError
+from replog.errors import InconsistentClusterIdError, ReplogError
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import Connection, ConnectionLostError, Stream, Transport
@@ -28,8 +28,9 @@ class PeerLink:
     """Requests to one peer.
 
     Args:
+        addresses: where it may listen; after a failure the next one is tried.
         on_response: called with every response of the peer.
-        on_failed: called with the correlation id of a request whose answer will not come.
+        on_failed: called with the correlation id of a request whose answer will not come, and whether nobody listens there.
         on_failure: told about a bug; the node stops.
     """
 
@@ -37,16 +38,17 @@ class PeerLink:
         self,
         *,
         peer_id: int,
-        address: str,
+        addresses: tuple[str, ...],
         transport: Transport,
         hello: Callable[[], Hello],
         request_timeout_s: float,
         on_response: Callable[[Response], None],
-        on_failed: Callable[[int], None],
+        on_failed: Callable[[int, bool], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._peer_id = peer_id
-        self._address = address
+        self._addresses = addresses
+        self._address = addresses[0]
         self._transport = transport
         self._hello = hello
         self._request_timeout_s = request_timeout_s
@@ -55,6 +57,7 @@ class PeerLink:
         self._on_failure = on_failure
         self._queue: deque[Request] = deque()
         self._wakeup = asyncio.Event()
+        self._moved = asyncio.Event()
         self._in_flight: dict[int, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._last_problem = ""
@@ -62,9 +65,17 @@ class PeerLink:
     def start(self) -> None:
         self._task = watched_task(self._run(), name=f"quorum-link-{self._peer_id}", on_failure=self._on_failure)
 
+    def set_addresses(self, addresses: tuple[str, ...]) -> None:
+        """The peer may listen elsewhere now; a stream that works goes on, unless its address is not named any more."""
+        self._addresses = addresses
+        if self._address not in addresses:
+            self._address = addresses[0]
+            self._moved.set()
+
     def send(self, request: Request) -> None:
+        """Queues a request."""
         if len(self._queue) >= MAX_QUEUED_REQUESTS:
-            self._on_failed(self._queue.popleft().correlation_id)
+            self._fail(self._queue.popleft().correlation_id)
         self._queue.append(request)
         self._wakeup.set()
 
@@ -75,18 +86,39 @@ class PeerLink:
 
     async def _run(self) -> None:
         """Connects when there is something to say; every end of a stream fails what was under way."""
-        connection = self._transport.connect(self._address, purpose="quorum")
-        try:
-            while True:
-                await self._wakeup.wait()
-                try:
-                    await self._serve(connection)
-                except ReplogError as error:
-                    self._note(error)
-                self._fail_all()
-                await asyncio.sleep(RECONNECT_DELAY_S)
-        finally:
-            await connection.close()
+        while True:
+            await self._wakeup.wait()
+            self._moved.clear()
+            connection = self._transport.connect(self._address, purpose="quorum")
+            try:
+                await self._serve_until_lost(connection)
+            finally:
+                await connection.close()
+
+    async def _serve_until_lost(self, connection: Connection) -> None:
+        """Keeps one connection as long as its address is the one to use: opening it anew is dear."""
+        while True:
+            await self._wakeup.wait()
+            if self._moved.is_set():
+                return
+            refused = False
+            try:
+                await self._serve(connection)
+            except ReplogError as error:
+                self._note(error)
+                refused = isinstance(error, ConnectionLostError) and error.refused
+            self._fail_all(refused=refused)
+            await asyncio.sleep(RECONNECT_DELAY_S)
+            if self._moved.is_set() or self._try_next_address():
+                return
+
+    def _try_next_address(self) -> bool:
+        """Whether there is another address than the one that has just failed."""
+        following = self._addresses.index(self._address) + 1 if self._address in self._addresses else 0
+        address = self._addresses[following % len(self._addresses)]
+        moves = address != self._address
+        self._address = address
+        return moves
 
     async def _serve(self, connection: Connection) -> None:
         stream = await connection.open_quorum(self._hello())
@@ -94,7 +126,8 @@ class PeerLink:
         receiver = asyncio.create_task(self._receive(stream), name=f"quorum-link-{self._peer_id}-receive")
         sender = asyncio.create_task(self._send(stream), name=f"quorum-link-{self._peer_id}-send")
         watchdog = asyncio.create_task(self._watch(), name=f"quorum-link-{self._peer_id}-watch")
-        tasks = (receiver, sender, watchdog)
+        mover = asyncio.create_task(self._watch_address(), name=f"quorum-link-{self._peer_id}-move")
+        tasks = (receiver, sender, watchdog, mover)
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -132,17 +165,25 @@ class PeerLink:
             if any(deadline < now for deadline in self._in_flight.values()):
                 raise ConnectionLostError(f"node {self._peer_id} did not answer in {self._request_timeout_s:g} s")
 
-    def _fail_all(self) -> None:
+    async def _watch_address(self) -> None:
+        await self._moved.wait()
+        raise ConnectionLostError(f"node {self._peer_id} listens elsewhere now, at {self._address}")
+
+    def _fail(self, correlation_id: int, *, refused: bool = False) -> None:
+        self._on_failed(correlation_id, refused)
+
+    def _fail_all(self, *, refused: bool) -> None:
         lost = [*self._in_flight, *(request.correlation_id for request in self._queue)]
         self._in_flight.clear()
         self._queue.clear()
         self._wakeup.clear()
         for correlation_id in lost:
-            self._on_failed(correlation_id)
+            self._fail(correlation_id, refused=refused)
 
     def _note(self, error: ReplogError) -> None:
         """Logs a problem once, not at every attempt."""
         text = str(error)
         if text != self._last_problem:
-            _log.info("quorum link to node %d at %s: %s", self._peer_id, self._address, text)
+            level = logging.ERROR if isinstance(error, InconsistentClusterIdError) else logging.INFO
+            _log.log(level, "quorum link to node %d at %s: %s", self._peer_id, self._address, text)
             self._last_problem = text

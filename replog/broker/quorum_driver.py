@@ -1,9 +1,8 @@
 """Drives the quorum's state machine: its timers, its log, its disk, its peers.
 
-One task steps the core and performs the effects in order.  Persisting the election state is a barrier: nothing after
-it in the same step runs before the file is on disk.  The log's fsync is not a barrier; `Flushed` comes as a message.
-
-Committed batches are read back from the log, decoded once, and handed to the listener in order.
+One task steps the core and performs the effects in order.  Persisting the election state and installing a snapshot are
+barriers: nothing after them in the same step runs before they are on disk.  The log's fsync is not a barrier; `Flushed`
+comes as a message.
 """
 
 from __future__ import annotations
@@ -11,84 +10,87 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Protocol, assert_never
+from uuid import UUID
 
 from replog.broker.clock import Clock
+from replog.broker.committed_log import CommitListener, CommittedLog
 from replog.broker.flusher import LogFlusher
+from replog.broker.gathered_appends import GatheredAppends
+from replog.broker.metadata_log import MetadataLog
 from replog.broker.peer_link import PeerLink
-from replog.broker.streams import read_and_write
-from replog.controller.messages import CommittedRecords
+from replog.broker.quorum_inbound import InboundRequests
+from replog.broker.quorum_peers import QuorumPeers
+from replog.broker.quorum_state_file import QuorumStateFile
+from replog.broker.quorum_storage import QuorumStorage
+from replog.broker.quorum_times import QuorumTimes
 from replog.errors import (
-    CorruptCheckpointError,
-    CorruptRecordError,
-    DiskFullError,
-    InvariantViolationError,
-    MalformedFrameError,
-    StorageError,
+    BrokerClosedError,
+    ErrorCode,
+    NotControllerError,
+    ReplogError,
+    ThrottledError,
 )
-from replog.log import Log, is_disk_full
 from replog.metadata.records import MetadataRecord
-from replog.records import BatchHeader, decode_batch, encode_batch, encode_leader_change, scan
+from replog.rpc.error_codes import error_from_code
 from replog.rpc.messages import Hello
-from replog.rpc.metadata_records import decode_metadata_record, encode_metadata_record
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import Stream, Transport
-from replog_checkpoints import CorruptCheckpointError as DamagedFileError
-from replog_checkpoints import FileSystem, QuorumState, read_quorum_state, write_quorum_state
-from replog_quorum import Quorum, QuorumConfig, QuorumStatus
+from replog_quorum import Quorum, QuorumConfig, QuorumStatus, VoterSet
 from replog_quorum.messages import (
+    AddVoter,
     AppendBatches,
-    Appended,
     AppendLeaderChange,
+    AppendVoters,
     BecameLeader,
+    ChangeVoters,
     Effect,
-    ElectionState,
-    EpochEnd,
-    Flushed,
     HighWatermarkAdvanced,
+    InstallSnapshot,
     LeaderChanged,
     LostLeadership,
     Message,
+    OpenSnapshot,
+    PeerLearned,
     PersistElectionState,
+    QuorumError,
     Received,
+    RemoveVoter,
     Request,
     Resign,
     Response,
     Send,
     SendFailed,
     SendFetchedData,
+    SendSnapshotChunk,
     Shutdown,
     Tick,
-    Truncated,
     TruncateTo,
+    VoterChangeAnswered,
+    VoterSetChanged,
+    WriteSnapshotChunk,
 )
 
-FETCH_MAX_BYTES = 8 << 20
-"""Most of the metadata log one fetch answer carries (kafka-reference 2)."""
-
-COMMITTED_READ_BYTES = 1 << 20
-MAX_WAITING_RESPONSES = 256
-MAX_OPEN_REQUESTS = 4096
+MAX_VOTER_CHANGES = 64
+"""That wait for an answer."""
 
 _log = logging.getLogger(__name__)
 
 
-class QuorumListener(Protocol):
+class QuorumListener(CommitListener, Protocol):
     """Who learns of commits and of leadership; called on the loop, must not block."""
-
-    def on_committed(self, batch: CommittedRecords) -> None: ...
-
-    def on_caught_up(self, high_watermark: int) -> None:
-        """All committed batches known so far have been handed over."""
-        ...
 
     def on_became_leader(self, epoch: int, next_offset: int) -> None:
         """This node leads, and everything older than its epoch has been handed over as committed."""
+        ...
+
+    def on_control_records(self, next_offset: int) -> None:
+        """The quorum itself has appended; the next record of the active controller gets `next_offset`."""
         ...
 
     def on_lost_leadership(self, epoch: int) -> None: ...
@@ -96,144 +98,142 @@ class QuorumListener(Protocol):
     def on_leader_changed(self, leader_id: int | None, epoch: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataLogView:
-    """The core's read-only view of the metadata log."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumIdentity:
+    """Who this node is in the quorum.
 
-    log: Log
+    Attributes:
+        node_id: its id.
+        directory_id: of the log directory that holds its metadata log.
+        endpoint: where it listens, for voter records.
+        voters: as configured: where a new quorum begins, and where a leader is looked for.
+        config: timers.
+    """
 
-    @property
-    def log_start_offset(self) -> int:
-        return self.log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.log.log_end_offset
-
-    @property
-    def flushed_offset(self) -> int:
-        return self.log.flushed_offset
-
-    @property
-    def last_epoch(self) -> int:
-        return self.log.last_epoch or 0
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        end = self.log.end_offset_for_epoch(epoch)
-        if end is None:  # kafka-reference 5.4: an epoch this log does not know resolves to its end
-            return EpochEnd(self.last_epoch, self.log.log_end_offset)
-        return EpochEnd(end.epoch, end.end_offset)
+    node_id: int
+    directory_id: UUID
+    endpoint: str
+    voters: VoterSet
+    config: QuorumConfig
 
 
-class _InboundStream:
-    """Answers to one node that asks us: a bounded queue and the task that writes it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumSurroundings:
+    """What the driver works with.
 
-    def __init__(self, stream: Stream[QuorumFrame, QuorumFrame]) -> None:
-        self._stream = stream
-        self._queue: asyncio.Queue[Response] = asyncio.Queue(MAX_WAITING_RESPONSES)
+    Attributes:
+        transport: ways to other nodes.
+        hello: first message of every stream of this node.
+        clock: of the node.
+        rng: for time-outs.
+        executor: threads for the disk.
+        flusher: of all logs of the node.
+        append_linger_ms: how long the controller's records are gathered before they are appended; 0: for one turn of
+            the loop.
+        on_failure: told about a bug or a failed disk; the node stops.
+    """
 
-    def offer(self, response: Response) -> None:
-        if not self._queue.full():  # a peer that does not read its answers gets none; it will ask again
-            self._queue.put_nowait(response)
-
-    async def write(self) -> None:
-        while True:
-            await self._stream.send(await self._queue.get())
+    transport: Transport
+    hello: Callable[[], Hello]
+    clock: Clock
+    rng: Random
+    executor: Executor
+    flusher: LogFlusher
+    append_linger_ms: int
+    on_failure: Callable[[BaseException], None]
 
 
 class QuorumDriver:
     """One node's part in the metadata quorum.
 
     Args:
-        node_id: this node.
-        voters: voter id -> address; this node may or may not be among them.
-        log: the metadata log; this driver is its only owner.
-        state_path: the quorum-state file.
-        make_room: gives the reserve of a full disk back, for one more try; whether there was one.
-        on_failure: told about a bug or a failed disk; the node stops.
+        identity: of this node.
+        log: the metadata log with its snapshots; this driver is its only owner.
+        state_file: where the election state is kept.
+        surroundings: clock, network, threads.
+        listener: of commits and leadership.
     """
 
     def __init__(
         self,
-        *,
-        node_id: int,
-        voters: Mapping[int, str],
-        log: Log,
-        fs: FileSystem,
-        state_path: str,
-        config: QuorumConfig,
-        transport: Transport,
-        hello: Callable[[], Hello],
-        clock: Clock,
-        rng: Random,
-        executor: ThreadPoolExecutor,
-        flusher: LogFlusher,
-        make_room: Callable[[], bool],
+        identity: QuorumIdentity,
+        log: MetadataLog,
+        state_file: QuorumStateFile,
+        surroundings: QuorumSurroundings,
         listener: QuorumListener,
-        on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._node_id = node_id
+        self._identity = identity
         self._log = log
-        self._fs = fs
-        self._state_path = state_path
-        self._clock = clock
-        self._executor = executor
-        self._flusher = flusher
-        self._make_room = make_room
+        self._state_file = state_file
+        self._surroundings = surroundings
+        self._clock = surroundings.clock
         self._listener = listener
-        self._on_failure = on_failure
-        self._voters = tuple(sorted(voters))
-        log.flush()  # what a crash left only in the page cache must be on disk before this voter vouches for it
         self._core = Quorum(
-            node_id=node_id,
-            voters=self._voters,
-            log=MetadataLogView(log),
-            election_state=self._read_state(),
-            config=config,
-            rng=rng,
-            now_ms=clock.now_ms(),
+            node_id=identity.node_id,
+            directory_id=identity.directory_id,
+            endpoint=identity.endpoint,
+            voters=identity.voters,
+            voter_history=log.voter_sets,
+            log=log,
+            election_state=state_file.read(),
+            config=identity.config,
+            rng=surroundings.rng,
+            now_ms=surroundings.clock.now_ms(),
         )
-        self._links = {
-            peer_id: PeerLink(
-                peer_id=peer_id,
-                address=address,
-                transport=transport,
-                hello=hello,
-                request_timeout_s=config.request_timeout_ms / 1000,
-                on_response=partial(self._received, peer_id),
-                on_failed=partial(self._failed, peer_id),
-                on_failure=on_failure,
-            )
-            for peer_id, address in voters.items()
-            if peer_id != node_id
-        }
-        self._inbound: dict[tuple[int, int], _InboundStream] = {}
+        configured = {voter.voter_id: voter.endpoint for voter in identity.voters.voters}
+        self._peers = QuorumPeers(identity.node_id, configured, self._make_link)
+        self._inbound = InboundRequests(lambda node_id, request: self._post(Received(node_id, request)))
+        self._committed = CommittedLog(log, listener)
+        self.times = QuorumTimes()
+        self._appends = GatheredAppends(
+            log,
+            self._committed,
+            self.times,
+            surroundings.clock,
+            linger_ms=surroundings.append_linger_ms,
+            on_appended=lambda: self._storage.appended(),  # noqa: PLW0108 -- made after this
+            on_failure=surroundings.on_failure,
+        )
+        self._storage = QuorumStorage(
+            log,
+            self._committed,
+            self._appends,
+            surroundings.flusher,
+            post=self._post,
+            on_control_records=listener.on_control_records,
+            in_thread=self._in_thread,
+        )
+        self._voter_changes: dict[int, asyncio.Future[None]] = {}
+        self._next_request_id = 0
         self._inbox: deque[Message] = deque()
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._applied = log.log_start_offset
-        self._high_watermark = -1
         self._claim: tuple[int, int] | None = None
-        self._leader_epoch: int | None = None
 
     # ---- what the rest of the node uses --------------------------------------------------------------------------
 
     def start(self) -> None:
-        for link in self._links.values():
-            link.start()
+        """Hands over the newest snapshot, then takes part."""
+        latest = self._log.snapshots.latest
+        if latest is not None:
+            self._committed.load(latest)
+        self._peers.start()
         self._task = asyncio.create_task(self._run(), name="quorum-driver")
 
     async def stop(self) -> None:
         """Hands leadership over if this node has it, then stops."""
         self._post(Shutdown())
-        await asyncio.sleep(0.05 if self._links else 0)  # one chance for the farewell to leave
+        await asyncio.sleep(0.05 if len(self._peers) else 0)  # one chance for the farewell to leave
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for link in self._links.values():
-            await link.stop()
+        self._appends.close()
+        await self._peers.stop()
+        self._fail_voter_changes(BrokerClosedError("the node is stopping"))
+        self._log.snapshots.close()
 
     def status(self) -> QuorumStatus:
+        """What this node believes now."""
         return self._core.status()
 
     def holds_lease(self) -> bool:
@@ -241,59 +241,59 @@ class QuorumDriver:
         return self._core.holds_lease(self._clock.now_ms())
 
     @property
-    def log_end_offset(self) -> int:
-        return self._log.log_end_offset
+    def log(self) -> MetadataLog:
+        """The metadata log."""
+        return self._log
+
+    @property
+    def committed(self) -> CommittedLog:
+        """What has been handed over of it."""
+        return self._committed
+
+    def address_of(self, node_id: int) -> str | None:
+        """Where a node of the quorum listens, as far as this one knows."""
+        return self._peers.address_of(node_id)
 
     def append(self, records: Sequence[MetadataRecord], *, epoch: int, base_offset: int) -> None:
-        """Appends one atomic batch as leader of `epoch`; its commit comes as `on_committed`.
+        """Appends records as leader of `epoch`, all of them in one batch; their commit comes as `on_committed`.
 
         Raises:
-            InvariantViolationError: this node does not lead `epoch`, or the batch would not land at `base_offset`.
+            InvariantViolationError: this node does not lead `epoch`, or the records would not land at `base_offset`.
+            ReplogQuorumError: they do not fit into a batch, or too much waits to be appended.
         """
-        if self._leader_epoch != epoch:
-            raise InvariantViolationError(f"append in epoch {epoch}, but this node leads {self._leader_epoch}")
-        if self._log.log_end_offset != base_offset:
-            raise InvariantViolationError(
-                f"records for offset {base_offset}, the log ends at {self._log.log_end_offset}"
-            )
-        now = self._clock.wall_ms()
-        batch = encode_batch([(now, None, encode_metadata_record(record), ()) for record in records])
-        self._append_as_leader(batch, epoch)
+        self._appends.add(records, epoch=epoch, base_offset=base_offset)
 
     def resign(self, epoch: int) -> None:
+        """Gives up leadership of `epoch`, if this node has it."""
         self._post(Resign(epoch))
+
+    async def change_voters(self, change: AddVoter | RemoveVoter) -> None:
+        """Adds or removes one voter; returns when the change is committed.
+
+        Raises:
+            ReplogError: it was refused; the class says who must act, the message what is next.
+        """
+        if len(self._voter_changes) >= MAX_VOTER_CHANGES:
+            raise ThrottledError(f"{MAX_VOTER_CHANGES} changes of voters wait already; try again later")
+        self._next_request_id += 1
+        request_id = self._next_request_id
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._voter_changes[request_id] = future
+        self._post(ChangeVoters(request_id, change))
+        try:
+            await future
+        finally:
+            self._voter_changes.pop(request_id, None)
 
     async def handle_stream(self, hello: Hello, stream: Stream[QuorumFrame, QuorumFrame]) -> None:
         """Serves requests of another node until its stream ends."""
-        inbound = _InboundStream(stream)
-        try:
-            await read_and_write(self._read_requests(hello, stream, inbound), inbound.write())
-        finally:
-            self._inbound = {key: value for key, value in self._inbound.items() if value is not inbound}
-
-    async def _read_requests(
-        self, hello: Hello, stream: Stream[QuorumFrame, QuorumFrame], inbound: _InboundStream
-    ) -> None:
-        while True:
-            message = await stream.receive()
-            if not isinstance(message, Request):
-                raise MalformedFrameError(f"node {hello.node_id} sent {type(message).__name__} as a request")
-            if len(self._inbound) >= MAX_OPEN_REQUESTS:
-                self._inbound.pop(next(iter(self._inbound)))
-            self._inbound[hello.node_id, message.correlation_id] = inbound
-            self._post(Received(hello.node_id, message))
+        await self._inbound.serve(hello, stream)
 
     # ---- the loop -------------------------------------------------------------------------------------------------
 
     def _post(self, message: Message) -> None:
         self._inbox.append(message)
         self._wakeup.set()
-
-    def _received(self, peer_id: int, response: Response) -> None:
-        self._post(Received(peer_id, response))
-
-    def _failed(self, peer_id: int, correlation_id: int) -> None:
-        self._post(SendFailed(peer_id, correlation_id))
 
     async def _run(self) -> None:
         try:
@@ -305,13 +305,16 @@ class QuorumDriver:
                 deadline = self._core.next_deadline_ms()
                 if deadline is not None and deadline <= self._clock.now_ms():
                     await self._perform_all(self._core.step(Tick(), self._clock.now_ms()))
+                if self._committed.is_behind:
+                    self._hand_over()
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 -- whatever it is, a voter must not go on with half a step done
-            self._on_failure(error)
+            self._surroundings.on_failure(error)
 
     async def _wait(self) -> None:
-        if self._inbox:
+        if self._inbox or self._committed.is_behind:
+            await asyncio.sleep(0)  # others get their turn
             return
         self._wakeup.clear()
         deadline = self._core.next_deadline_ms()
@@ -331,152 +334,75 @@ class QuorumDriver:
     async def _perform(self, effect: Effect) -> None:
         match effect:
             case PersistElectionState():
-                await self._persist(effect.state)
+                await self._in_thread(partial(self._state_file.write, effect.state))
                 await self._perform_all(effect.then)
             case Send():
                 self._send(effect.destination, effect.message)
-            case SendFetchedData():
-                self._send_fetched(effect)
-            case AppendLeaderChange():
-                self._append_leader_change(effect)
-            case AppendBatches():
-                self._append_as_follower(effect)
-            case TruncateTo():
-                self._truncate(effect.end_offset)
+            case SendFetchedData() | SendSnapshotChunk():
+                self._send(effect.destination, self._storage.read(effect))
+            case AppendLeaderChange() | AppendVoters() | AppendBatches() | TruncateTo():
+                self._storage.change(effect)
+            case OpenSnapshot() | WriteSnapshotChunk():
+                self._storage.download(effect, self._source())
+            case InstallSnapshot():
+                await self._storage.install(effect)
             case HighWatermarkAdvanced():
-                self._advance(effect.high_watermark)
+                self.times.committed(effect.high_watermark, self._clock.now_ms())
+                self._committed.advance(effect.high_watermark)
+                self._appends.committed(effect.high_watermark)
+                self._maybe_claim()
             case BecameLeader() | LostLeadership() | LeaderChanged():
                 self._leadership(effect)
+            case VoterSetChanged():
+                self._peers.set_voters(effect.voters)
+            case PeerLearned():
+                self._peers.learn(effect.node_id, effect.endpoint)
+            case VoterChangeAnswered():
+                self._answer_voter_change(effect)
             case _ as unreachable:
                 assert_never(unreachable)
 
-    # ---- disk -----------------------------------------------------------------------------------------------------
+    def _source(self) -> tuple[int, int]:
+        """The leader and epoch that snapshots come from now."""
+        status = self._core.status()
+        return (-1 if status.leader_id is None else status.leader_id, status.epoch)
 
-    def _read_state(self) -> ElectionState | None:
-        try:
-            state = read_quorum_state(self._fs, self._state_path)
-        except DamagedFileError as error:
-            reason = f"{error.reason}. Nothing was changed: restore the file. Without it this voter could vote twice"
-            raise CorruptCheckpointError(error.path, error.line, reason) from error
-        if state is None:
-            return None
-        return ElectionState(epoch=state.leader_epoch, leader_id=state.leader_id, voted_id=state.voted_id)
-
-    async def _persist(self, state: ElectionState) -> None:
-        on_disk = QuorumState(
-            leader_id=state.leader_id,
-            leader_epoch=state.epoch,
-            voted_id=state.voted_id,
-            voted_directory_id=None,
-            current_voters=self._voters,
-            data_version=0,
-        )
-        loop = asyncio.get_running_loop()
-        write = partial(write_quorum_state, self._fs, self._state_path, on_disk)
-        try:
-            await loop.run_in_executor(self._executor, write)
-        except OSError as error:
-            if not (is_disk_full(error) and self._make_room()):
-                raise
-            await loop.run_in_executor(self._executor, write)
-
-    def _append_leader_change(self, effect: AppendLeaderChange) -> None:
-        self._leader_epoch = effect.leader_epoch
-        self._with_room(lambda: self._log.assign_epoch_start(effect.leader_epoch))
-        batch = encode_leader_change(
-            base_offset=self._log.log_end_offset,
-            leader_epoch=effect.leader_epoch,
-            timestamp_ms=self._clock.wall_ms(),
-            leader_id=effect.leader_id,
-            voters=effect.voters,
-            granting_voters=effect.granting_voters,
-        )
-        self._append_as_leader(batch, effect.leader_epoch)
-
-    def _append_as_leader(self, batch: bytes, epoch: int) -> None:
-        self._with_room(lambda: self._log.append_as_leader(batch, leader_epoch=epoch, now_ms=self._clock.wall_ms()))
-        self._appended()
-
-    def _with_room(self, write: Callable[[], object]) -> None:
-        """A quorum cannot leave a write out: on a full disk it takes the reserve, and without one the node stops."""
-        try:
-            write()
-        except DiskFullError as error:
-            if not self._make_room():
-                raise StorageError(str(error)) from error
-            try:
-                write()
-            except DiskFullError as again:
-                raise StorageError(str(again)) from again
-
-    def _append_as_follower(self, effect: AppendBatches) -> None:
-        try:
-            self._with_room(
-                lambda: self._log.append_as_follower(
-                    effect.batches, now_ms=self._clock.wall_ms(), leader_epoch=effect.leader_epoch
-                )
-            )
-        except CorruptRecordError as error:
-            if error.path:  # a file of ours, not what came over the network
-                raise
-            _log.warning("what the quorum's leader sent is damaged and is fetched again: %s", error)
-        self._appended()
-
-    def _appended(self) -> None:
-        self._post(Appended(self._log.log_end_offset))
-        self._flusher.request(self._log, lambda offset: self._post(Flushed(offset)))
-
-    def _truncate(self, end_offset: int) -> None:
-        if end_offset < self._applied:
-            raise InvariantViolationError(
-                f"the metadata log was asked to cut at {end_offset}, but {self._applied} is committed and applied"
-            )
-        _log.info("metadata log truncated to %d (was %d)", end_offset, self._log.log_end_offset)
-        self._log.truncate_to(end_offset)
-        self._post(Truncated(self._log.log_end_offset))
+    async def _in_thread(self, run: Callable[[], object]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._surroundings.executor, run)
 
     # ---- peers ------------------------------------------------------------------------------------------------------
 
-    def _send(self, destination: int, message: Request | Response) -> None:
-        if isinstance(message, Request):
-            link = self._links.get(destination)
-            if link is not None:
-                link.send(message)
-            return
-        inbound = self._inbound.pop((destination, message.correlation_id), None)
-        if inbound is not None:
-            inbound.offer(message)
-
-    def _send_fetched(self, effect: SendFetchedData) -> None:
-        batches = self._log.read(
-            effect.fetch_offset,
-            max_bytes=FETCH_MAX_BYTES,
-            end_offset=self._log.log_end_offset,
-            min_one_batch=True,
+    def _make_link(self, peer_id: int, addresses: tuple[str, ...]) -> PeerLink:
+        surroundings = self._surroundings
+        return PeerLink(
+            peer_id=peer_id,
+            addresses=addresses,
+            transport=surroundings.transport,
+            hello=surroundings.hello,
+            request_timeout_s=self._identity.config.request_timeout_ms / 1000,
+            on_response=lambda response: self._post(Received(peer_id, response)),
+            on_failed=lambda correlation_id, refused: self._post(SendFailed(peer_id, correlation_id, refused)),
+            on_failure=surroundings.on_failure,
         )
-        self._send(effect.destination, replace(effect.response, batches=batches))
+
+    def _send(self, destination: int, message: Request | Response) -> None:
+        if not isinstance(message, Request):
+            self._inbound.answer(destination, message)
+        elif not self._peers.send(destination, message):
+            self._post(SendFailed(destination, message.correlation_id))
 
     # ---- commits and leadership ---------------------------------------------------------------------------------------
 
-    def _advance(self, high_watermark: int) -> None:
-        self._high_watermark = high_watermark
-        while self._applied < high_watermark:
-            data = self._log.read(
-                self._applied, max_bytes=COMMITTED_READ_BYTES, end_offset=high_watermark, min_one_batch=True
-            )
-            if not data:
-                raise InvariantViolationError(f"committed metadata at {self._applied} is missing from the log")
-            for header in scan(data):
-                self._listener.on_committed(_committed(data, header))
-                self._applied = header.last_offset + 1
-                self._maybe_claim()
-        self._listener.on_caught_up(high_watermark)
+    def _hand_over(self) -> None:
+        self._committed.hand_over()
+        self._maybe_claim()
 
     def _maybe_claim(self) -> None:
         """The controller takes over once it has seen everything older than its own epoch (kafka-reference 5.5)."""
-        if self._claim is not None and self._applied > self._claim[1]:
+        if self._claim is not None and self._committed.applied > self._claim[1]:
             epoch, _ = self._claim
             self._claim = None
+            self._appends.open(epoch)
             self._listener.on_became_leader(epoch, self._log.log_end_offset)
 
     def _leadership(self, effect: BecameLeader | LostLeadership | LeaderChanged) -> None:
@@ -488,20 +414,35 @@ class QuorumDriver:
                 self._claim = (effect.epoch, effect.epoch_start_offset)
             case LostLeadership():
                 _log.info("no longer leads the metadata quorum (epoch %d)", effect.epoch)
-                self._leader_epoch = None
+                self._appends.close()
                 claimed = self._claim is None
                 self._claim = None
                 if claimed:
                     self._listener.on_lost_leadership(effect.epoch)
+                self._fail_voter_changes(NotControllerError("this node no longer leads the metadata quorum"))
             case LeaderChanged():
+                self.times.leader_changed(effect.leader_id, self._clock.now_ms())
                 self._listener.on_leader_changed(effect.leader_id, effect.epoch)
             case _ as unreachable:
                 assert_never(unreachable)
 
+    def _answer_voter_change(self, effect: VoterChangeAnswered) -> None:
+        future = self._voter_changes.get(effect.request_id)
+        if future is None or future.done():
+            return
+        if effect.error is QuorumError.NONE:
+            future.set_result(None)
+        else:
+            future.set_exception(_voter_change_error(effect.error, effect.reason))
 
-def _committed(data: bytes, header: BatchHeader) -> CommittedRecords:
-    records: tuple[MetadataRecord, ...] = ()
-    if not header.is_control:
-        decoded = decode_batch(data, header.position)
-        records = tuple(decode_metadata_record(record.value, offset=record.offset) for record in decoded)
-    return CommittedRecords(header.base_offset, header.last_offset + 1, header.partition_leader_epoch, records)
+    def _fail_voter_changes(self, error: Exception) -> None:
+        for future in self._voter_changes.values():
+            if not future.done():
+                future.set_exception(error)
+
+
+def _voter_change_error(error: QuorumError, reason: str) -> ReplogError:
+    """What an operator is told: the class says who must act."""
+    if error is QuorumError.NOT_LEADER_OR_FOLLOWER:
+        return NotControllerError(reason)
+    return error_from_code(ErrorCode(error), reason)

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from replog._version import __version__
 from replog.broker.config import ServerConfig
+from replog.broker.config_description import describe_configs
 from replog.broker.controller_channel import ControllerChannel
 from replog.broker.controller_driver import ControllerDriver
 from replog.broker.fetch_path import FetchPath
@@ -20,17 +21,30 @@ from replog.broker.process import resident_bytes
 from replog.broker.produce_path import ProducePath
 from replog.broker.producer_ids import ProducerIdAllocator
 from replog.broker.quorum_driver import QuorumDriver
+from replog.broker.quorum_requests import QuorumRequests
 from replog.broker.replica_manager import ReplicaManager
 from replog.broker.sessions import ByteCredits, FetchSession, ProduceSession
-from replog.controller.messages import (
+from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResponse,
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResponse,
     ControllerRequest,
     ControllerResponse,
+    CreatePartitions,
+    CreatePartitionsResponse,
     CreateTopics,
     CreateTopicsResponse,
     DeleteTopics,
     DeleteTopicsResponse,
+    DrainBroker,
+    DrainBrokerResponse,
+    ElectLeaders,
+    ElectLeadersResponse,
+    UnregisterBroker,
+    UnregisterBrokerResponse,
+    UpdateFeatures,
+    UpdateFeaturesResponse,
 )
 from replog.errors import (
     BrokerNotAvailableError,
@@ -42,11 +56,15 @@ from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import (
     MAX_API_VERSION,
     MIN_API_VERSION,
+    AddVoterRequest,
     ClientRequest,
     ClientResponse,
     ClusterMetadata,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeNodeRequest,
     DescribeNodeResponse,
+    DescribeQuorumRequest,
     FetchRequest,
     FetchResponse,
     Hello,
@@ -58,15 +76,26 @@ from replog.rpc.messages import (
     ProduceRequest,
     ProduceResponse,
     QuorumReplica,
+    RemoveVoterRequest,
 )
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import RequestContext, Stream
 
+ANSWER_TIME_MS = 250
+"""For an answer's way back."""
+
 _FORWARDED = {
+    AlterConfigs: AlterConfigsResponse,
+    AlterPartitionReassignments: AlterPartitionReassignmentsResponse,
+    CreatePartitions: CreatePartitionsResponse,
     CreateTopics: CreateTopicsResponse,
     DeleteTopics: DeleteTopicsResponse,
-    AlterConfigs: AlterConfigsResponse,
+    DrainBroker: DrainBrokerResponse,
+    ElectLeaders: ElectLeadersResponse,
+    UnregisterBroker: UnregisterBrokerResponse,
+    UpdateFeatures: UpdateFeaturesResponse,
 }
+"""What any node passes on to the active controller for a client, and the answer it expects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +117,7 @@ class NodeParts:
     controller: ControllerDriver | None
     channel: ControllerChannel
     quorum: QuorumDriver
+    quorum_requests: QuorumRequests
     manager: ReplicaManager
     lifecycle: BrokerLifecycle
     publisher: MetadataPublisher
@@ -134,6 +164,12 @@ class RequestHandlers:
                 return await self._init_producer_id(call.timeout_ms)
             case DescribeNodeRequest():
                 return await self._describe()
+            case DescribeQuorumRequest() | AddVoterRequest() | RemoveVoterRequest():
+                return await self._parts.quorum_requests.handle(
+                    call.request, timeout_ms=_to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
+                )
+            case DescribeConfigsRequest():
+                return self._describe_configs(call.request)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -144,11 +180,12 @@ class RequestHandlers:
     ) -> ControllerResponse:
         self._check_cluster(call.cluster_id)
         if self._parts.leader()[0] == self._parts.config.node_id and self._parts.controller is not None:
-            return await self._parts.controller.submit(call.request, timeout_ms=call.timeout_ms)
+            return await self._parts.controller.submit(call.request, timeout_ms=_to_answer_in_time(call.timeout_ms))
         answer = _FORWARDED.get(type(call.request))
         if answer is None or call.forwarded:
             raise NotControllerError(f"node {self._parts.config.node_id} is not the active controller")
-        return await self._parts.channel.send(call.request, answer, timeout_ms=call.timeout_ms, forwarded=True)
+        timeout_ms = _to_answer_in_time(call.timeout_ms)
+        return await self._parts.channel.send(call.request, answer, timeout_ms=timeout_ms, forwarded=True)
 
     async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:  # noqa: ARG002 -- for authorization
         last: ClusterMetadata | None = None
@@ -204,6 +241,12 @@ class RequestHandlers:
             raise BrokerNotAvailableError(refused)
         return await self._parts.producer_ids.allocate(timeout_ms or self._parts.config.request_timeout_ms)
 
+    def _describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        configs = describe_configs(
+            self._parts.publisher.image, self._parts.config, request.resource_type, request.resource_name
+        )
+        return DescribeConfigsResponse(configs)
+
     async def _describe(self) -> DescribeNodeResponse:
         quorum = self._parts.quorum.status()
         return DescribeNodeResponse(
@@ -215,7 +258,7 @@ class RequestHandlers:
             quorum_epoch=quorum.epoch,
             quorum_leader_id=-1 if quorum.leader_id is None else quorum.leader_id,
             quorum_high_watermark=quorum.high_watermark,
-            quorum_end_offset=self._parts.quorum.log_end_offset,
+            quorum_end_offset=self._parts.quorum.log.log_end_offset,
             quorum_replicas=tuple(
                 QuorumReplica(node_id, end) for node_id, end in sorted(quorum.voter_end_offsets.items())
             ),
@@ -223,3 +266,8 @@ class RequestHandlers:
             rss_bytes=resident_bytes(),
             version=__version__,
         )
+
+
+def _to_answer_in_time(timeout_ms: int) -> int:
+    """How long to work on a call, so that its caller hears why it failed before giving up by itself."""
+    return max(1, timeout_ms - min(timeout_ms // 10, ANSWER_TIME_MS))

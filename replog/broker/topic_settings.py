@@ -1,4 +1,5 @@
-"""The settings in force for a topic: its own, else the cluster's default, else this broker's configuration."""
+"""The settings in force for a topic on this broker: the topic's own, else what was set for this broker, else for the cluster,
+else what this broker's configuration file says."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ class TopicSettings:
 
     def __init__(self, topic: str, image: MetadataImage, config: ServerConfig) -> None:
         self._own = image.configs.get((ResourceType.TOPIC, topic), {})
+        self._of_broker = image.configs.get((ResourceType.BROKER, str(config.node_id)), {})
         self._defaults = image.configs.get(CLUSTER_DEFAULTS, {})
         self._config = config
 
@@ -101,6 +103,8 @@ class TopicSettings:
 
     def _text(self, key: ConfigKey) -> str | None:
         text = self._own.get(key.name)
+        if text is None:
+            text = self._of_broker.get(key.cluster_name)
         return self._defaults.get(key.cluster_name) if text is None else text
 
     def _fraction(self, key: ConfigKey, default: float) -> float:

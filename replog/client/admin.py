@@ -10,10 +10,9 @@ from replog.client.addresses import address_of
 from replog.client.cluster import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView, expect
 from replog.client.cluster_image import has_leaders, is_in_sync, is_ready
 from replog.client.offsets import list_offsets
+from replog.client.operations import Operations, config_text
 from replog.client.types import OffsetAndTimestamp, TopicPartition
 from replog.controller.messages import (
-    AlterConfigs,
-    AlterConfigsResponse,
     ConfigEntry,
     CreateTopics,
     CreateTopicsResponse,
@@ -34,7 +33,6 @@ from replog.rpc.messages import (
     ClusterMetadata,
     DescribeNodeRequest,
     DescribeNodeResponse,
-    MetadataRequest,
     TopicInfo,
 )
 from replog.rpc.transport import ConnectionLostError, Transport
@@ -42,7 +40,7 @@ from replog.rpc.transport import ConnectionLostError, Transport
 DEFAULT_TIMEOUT_MS = 30_000
 
 
-class Admin:
+class Admin(Operations):
     """Manages topics and looks at the cluster.
 
     Every method retries what is worth retrying, for `timeout_ms` at most, and then raises RequestTimedOutError with
@@ -177,25 +175,14 @@ class Admin:
     async def alter_topic_configs(
         self, topic: str, configs: Mapping[str, object], *, timeout_ms: int | None = None
     ) -> None:
-        """Sets configs of a topic; None as a value removes one, so that the broker's default holds again.
-
-        Raises:
-            ConfigError: a name or value is not allowed.
-        """
-        request = AlterConfigs(ResourceType.TOPIC, topic, _entries(configs))
-        response = await self._view.controller_call(
-            request, timeout_ms=timeout_ms or self._timeout_ms, what=f"alter configs of {topic}"
-        )
-        expect(response, AlterConfigsResponse)
+        """Sets configs of a topic; see `alter_configs`."""
+        await self.alter_configs((ResourceType.TOPIC, topic), configs, timeout_ms=timeout_ms)
 
     # ---- cluster and nodes -----------------------------------------------------------------------------------------
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
         """Brokers, controller and topics, asked anew."""
-        response = await self._view.call_any(
-            MetadataRequest(), timeout_ms=timeout_ms or self._timeout_ms, what="describe the cluster"
-        )
-        return self._view.adopt(expect(response, ClusterMetadata))
+        return await self._view.describe(timeout_ms or self._timeout_ms)
 
     async def describe_node(self, broker: int | str, *, timeout_ms: int | None = None) -> DescribeNodeResponse:
         """What one process says about itself, also before it is unfenced.
@@ -281,11 +268,7 @@ class _Fate:
 
 
 def _entries(configs: Mapping[str, object]) -> tuple[ConfigEntry, ...]:
-    return tuple(ConfigEntry(name, None if value is None else _text(value)) for name, value in configs.items())
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return tuple(ConfigEntry(name, None if value is None else config_text(value)) for name, value in configs.items())
 
 
 def _raise_result(result: TopicResult) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from replog.errors import ReplogError, RequestTimedOutError, RetriableError
+from replog.rpc.transport import ConnectionLostError
 
 T = TypeVar("T")
 
@@ -58,9 +59,15 @@ async def retry(attempt: Callable[[int], Awaitable[T]], *, timeout_ms: int, what
         try:
             return await attempt(remaining_ms)
         except RetriableError as error:
-            cause = error
+            cause = telling(cause, error)
         await asyncio.sleep(max(0.0, min(backoff.next_s(), deadline_s - loop.time())))
     raise timed_out(what, timeout_ms, cause) from cause
+
+
+def telling(before: ReplogError | None, error: ReplogError) -> ReplogError:
+    """Which of two causes says more: what a node answered, rather than that another one cannot be reached."""
+    is_answer = before is not None and not isinstance(before, ConnectionLostError)
+    return before if before is not None and is_answer and isinstance(error, ConnectionLostError) else error
 
 
 def timed_out(what: str, timeout_ms: int, cause: BaseException | None) -> RequestTimedOutError:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from replog.client.addresses import Leader, parse_bootstrap_servers
-from replog.client.backoff import Backoff, retry, timed_out
+from replog.client.backoff import Backoff, retry, telling, timed_out
 from replog.client.cluster_image import ClusterImage
 from replog.client.connections import DATA, ConnectionPool, default_transport
 from replog.controller.messages import ControllerRequest, ControllerResponse
@@ -217,6 +217,11 @@ class ClusterView:
 
         return await self._ask_around(ask, timeout_ms=timeout_ms, what=what)
 
+    async def describe(self, timeout_ms: int) -> ClusterMetadata:
+        """Brokers, controller and topics, asked anew."""
+        response = await self.call_any(MetadataRequest(), timeout_ms=timeout_ms, what="describe the cluster")
+        return self.adopt(expect(response, ClusterMetadata))
+
     async def controller_call(
         self,
         request: ControllerRequest,
@@ -257,7 +262,7 @@ class ClusterView:
                     return await self._ask_one(address, ask, min(left_ms, ATTEMPT_TIMEOUT_MS))
                 except (RetriableError, *_WRONG_NODE) as error:
                     # a node that is not ours counts only when there is no other answer
-                    cause = error if cause is None or isinstance(error, RetriableError) else cause
+                    cause = telling(cause, error) if cause is None or isinstance(error, RetriableError) else cause
             raise cause or ConnectionLostError("no time was left to ask a broker")
 
         return await retry(ask_each, timeout_ms=timeout_ms, what=what, backoff=Backoff(self.rng))

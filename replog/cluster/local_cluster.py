@@ -1,4 +1,4 @@
-"""`LocalCluster`: several broker processes on loopback, each combined broker and controller, with free ports.
+"""`LocalCluster`: several node processes on loopback, each broker, controller or both, with free ports.
 
 A cluster directory::
 
@@ -18,7 +18,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +36,8 @@ READY_ATTEMPT_MS = 1_000
 
 ConfigValue = str | int | bool | list[str]
 
+BOTH_ROLES = ("broker", "controller")
+
 
 @dataclass(slots=True)
 class NodeSpec:
@@ -45,6 +47,7 @@ class NodeSpec:
     port: int
     directory: Path
     process: ProcessId | None = None
+    roles: tuple[str, ...] = BOTH_ROLES
     popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -88,15 +91,17 @@ class LocalCluster:
         *,
         nodes: int = 3,
         config: Mapping[str, ConfigValue] | None = None,
+        roles: Mapping[int, Sequence[str]] | None = None,
         die_with_parent: bool = True,
         wait: bool = True,
     ) -> LocalCluster:
-        """Creates a cluster in `directory` and starts it.
+        """Creates a cluster in `directory` and starts it; its controllers are the voters of the metadata quorum.
 
         Args:
             directory: empty or absent.
             nodes: how many, from 1 to 9.
             config: keys for every node, over the defaults of a local cluster.
+            roles: "broker", "controller" or both of each node that is not both.
             die_with_parent: the processes end with this one.
             wait: return only when every broker is unfenced.
 
@@ -116,12 +121,15 @@ class LocalCluster:
         directory.mkdir(parents=True, exist_ok=True)
         cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         specs = {
-            node_id: NodeSpec(node_id, port, directory / f"node-{node_id}")
+            node_id: NodeSpec(
+                node_id, port, directory / f"node-{node_id}", roles=tuple((roles or {}).get(node_id, BOTH_ROLES))
+            )
             for node_id, port in enumerate(free_ports(nodes), start=1)
         }
         cluster = cls(directory, cluster_id, specs, die_with_parent=die_with_parent)
+        voters = cluster._voters()
         for spec in specs.values():
-            cluster._write_config(spec, config or {})
+            cluster._write_config(spec, voters, config or {})
         try:
             for spec in specs.values():
                 cluster.start_node(spec.node_id)
@@ -148,6 +156,7 @@ class LocalCluster:
                     entry["port"],
                     directory / f"node-{entry['node_id']}",
                     ProcessId(**entry["process"]) if entry["process"] else None,
+                    roles=tuple(entry.get("roles", BOTH_ROLES)),
                 )
                 for entry in state["nodes"]
             }
@@ -166,6 +175,29 @@ class LocalCluster:
         return ",".join(spec.address for spec in self.nodes.values())
 
     # ---- one node ------------------------------------------------------------------------------------------------------
+
+    def add_node(self, *, roles: Sequence[str] = BOTH_ROLES, config: Mapping[str, ConfigValue] | None = None) -> int:
+        """Starts one more node, numbered above all others; returns its number.
+
+        A controller among them follows the metadata log until it is made a voter (`Admin.add_voter`).
+
+        Args:
+            roles: "broker", "controller" or both.
+            config: its keys, over the defaults of a local cluster.
+        """
+        node_id = max(self.nodes) + 1
+        voters = self._voters()
+        spec = NodeSpec(node_id, free_ports(1)[0], self.directory / f"node-{node_id}", roles=tuple(roles))
+        self.nodes[node_id] = spec
+        self._write_config(spec, voters, config or {})
+        self.start_node(node_id)
+        return node_id
+
+    async def remove_node(self, node_id: int) -> None:
+        """Stops a node in order and forgets it; its files stay."""
+        await self.stop(node_id)
+        del self.nodes[node_id]
+        self._save()
 
     def start_node(self, node_id: int) -> None:
         """Starts a node that is not running."""
@@ -218,7 +250,7 @@ class LocalCluster:
         node_ids: Collection[int] | None = None,
         on_recovery: Callable[[str], None] | None = None,
     ) -> None:
-        """Returns when every broker, or each of `node_ids`, is registered and unfenced.
+        """Returns when every broker, or each of `node_ids`, is registered and unfenced, and there is a controller.
 
         Args:
             timeout_s: counted anew whenever a node has got on with the recovery of its logs.
@@ -229,7 +261,11 @@ class LocalCluster:
             BrokerNotAvailableError: a process ended, or the time is over; holds the end of the node's log.
         """
         deadline = time.monotonic() + timeout_s
-        wanted = set(self.nodes if node_ids is None else node_ids)
+        wanted = {
+            node_id
+            for node_id in (self.nodes if node_ids is None else node_ids)
+            if "broker" in self.nodes[node_id].roles
+        }
         recovering = ""
         async with Admin(self.bootstrap_servers) as admin:
             while True:
@@ -263,7 +299,7 @@ class LocalCluster:
         except ReplogError:
             return False
         active = {broker.broker_id for broker in metadata.brokers if not broker.fenced}
-        return active >= wanted
+        return active >= wanted and metadata.controller_id >= 0
 
     async def stop_all(self) -> None:
         """Stops every node in order, at the same time."""
@@ -286,13 +322,16 @@ class LocalCluster:
 
     # ---- files -----------------------------------------------------------------------------------------------------------
 
-    def _write_config(self, spec: NodeSpec, config: Mapping[str, ConfigValue]) -> None:
+    def _voters(self) -> list[str]:
+        return [f"{node.node_id}@{node.address}" for node in self.nodes.values() if "controller" in node.roles]
+
+    def _write_config(self, spec: NodeSpec, voters: list[str], config: Mapping[str, ConfigValue]) -> None:
         values: dict[str, ConfigValue] = {
             "node.id": spec.node_id,
             "cluster.id": self.cluster_id,
-            "process.roles": ["broker", "controller"],
+            "process.roles": list(spec.roles),
             "listeners": [spec.address],
-            "controller.quorum.voters": [f"{node.node_id}@{node.address}" for node in self.nodes.values()],
+            "controller.quorum.voters": voters,
             "log.dirs": [str(spec.directory / "data")],
             **config,
         }
@@ -307,6 +346,7 @@ class LocalCluster:
                 {
                     "node_id": spec.node_id,
                     "port": spec.port,
+                    "roles": list(spec.roles),
                     "process": asdict(spec.process) if spec.process else None,
                 }
                 for spec in self.nodes.values()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.messages import (
+from replog.controller.partition_change import partition_change
+from replog.controller.replication_control import ReplicationControl
+from replog.controller.replication_state import PartitionKey, ReplicationState
+from replog.controller.requests import (
     AlterPartition,
     AlterPartitionResponse,
     IsrMember,
     PartitionIsrChange,
     PartitionIsrResult,
 )
-from replog.controller.partition_change import partition_change
-from replog.controller.replication_control import PartitionKey, ReplicationControl
 from replog.controller.result import Result
 from replog.errors import ErrorCode
 from replog.metadata.records import LeaderRecoveryState, PartitionChangeRecord
@@ -21,7 +22,8 @@ from replog.metadata.registrations import PartitionRegistration
 class IsrControl:
     """Checks each proposal against the newest state, and makes the record of those that hold."""
 
-    def __init__(self, brokers: BrokerRegistry, replication: ReplicationControl) -> None:
+    def __init__(self, state: ReplicationState, brokers: BrokerRegistry, replication: ReplicationControl) -> None:
+        self._state = state
         self._brokers = brokers
         self._replication = replication
 
@@ -46,17 +48,20 @@ class IsrControl:
                 continue
             record, partition = self._accept(change)
             records += [] if record is None else [record]
-            results.append(_accepted(key, partition))
+            if partition.leader == request.broker_id:
+                results.append(_accepted(key, partition))
+            else:  # the change completed a reassignment that takes the sender away; it is made all the same
+                results.append(PartitionIsrResult(*key, ErrorCode.NEW_LEADER_ELECTED))
         return Result(tuple(records), AlterPartitionResponse(tuple(results)))
 
     def _accept(self, change: PartitionIsrChange) -> tuple[PartitionChangeRecord | None, PartitionRegistration]:
         """The record, None when it is so already, and the partition as it will be."""
         key = (change.topic_id, change.partition_id)
-        partition = self._replication.partitions[key]
+        partition = self._state.partitions[key]
         record = partition_change(
             *key,
             partition,
-            self._replication.rules(key, partition),
+            self._replication.rules(key),
             target_isr=tuple(member.broker_id for member in change.new_isr),
             isr_is_proven=True,
             leader_recovery_state=change.leader_recovery_state,
@@ -64,9 +69,9 @@ class IsrControl:
         return record, partition if record is None else partition.merge(record)
 
     def _error(self, sender: int, change: PartitionIsrChange) -> ErrorCode:
-        if change.topic_id not in self._replication.topics:
+        if change.topic_id not in self._state.topics:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        partition = self._replication.partitions.get((change.topic_id, change.partition_id))
+        partition = self._state.partitions.get((change.topic_id, change.partition_id))
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         error = _epoch_error(sender, change, partition)
@@ -74,14 +79,15 @@ class IsrControl:
             return error
         if not _is_valid_isr(change, partition) or not _is_valid_recovery(change, partition):
             return ErrorCode.INVALID_REQUEST
-        if not all(self._is_eligible(member, partition) for member in change.new_isr):
+        key = (change.topic_id, change.partition_id)
+        if not all(self._is_eligible(member, key, partition) for member in change.new_isr):
             return ErrorCode.INELIGIBLE_REPLICA
         return ErrorCode.NONE
 
-    def _is_eligible(self, member: IsrMember, partition: PartitionRegistration) -> bool:
+    def _is_eligible(self, member: IsrMember, key: PartitionKey, partition: PartitionRegistration) -> bool:
         """A new member must be the incarnation whose fetches proved that it has caught up (KIP-903)."""
         registration = self._brokers.get(member.broker_id)
-        if registration is None or not registration.is_active:
+        if registration is None or not registration.is_active or self._replication.is_offline(member.broker_id, key):
             return False
         if member.broker_epoch == -1:
             return member.broker_id in partition.isr

@@ -1,15 +1,20 @@
-"""The brokers the cluster knows, as the metadata log says it."""
+"""The brokers the cluster knows, and those that an operator wants empty, as the metadata log says it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from replog.controller.placement import UsableBroker
+from replog.controller.record_handlers import RecordHandler, on_record
 from replog.errors import BrokerIdNotRegisteredError, InvariantViolationError, StaleBrokerEpochError
 from replog.metadata.records import (
     BrokerRegistrationChangeRecord,
+    DrainBrokerRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
 from replog.metadata.registrations import BrokerRegistration
-from replog_timeline import SnapshotRegistry, TimelineHashMap
+from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineHashSet, TimelineObject
 
 
 class BrokerRegistry:
@@ -17,16 +22,28 @@ class BrokerRegistry:
 
     Attributes:
         registrations: the newest incarnation of each broker.
-        register_offsets: metadata offset of the record that registered it.
+        drained: brokers that shall be emptied, registered or not.
     """
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self.registrations: TimelineHashMap[int, BrokerRegistration] = TimelineHashMap(registry)
-        self.register_offsets: TimelineHashMap[int, int] = TimelineHashMap(registry)
+        self.drained: TimelineHashSet[int] = TimelineHashSet(registry)
+        self._usable: TimelineObject[tuple[UsableBroker, ...]] = TimelineObject(registry, ())
 
     def get(self, broker_id: int) -> BrokerRegistration | None:
         """The registration, None when the broker is unknown."""
         return self.registrations.get(broker_id)
+
+    def known_or_raise(self, broker_id: int) -> BrokerRegistration:
+        """The registration.
+
+        Raises:
+            BrokerIdNotRegisteredError: the broker is unknown.
+        """
+        registration = self.registrations.get(broker_id)
+        if registration is None:
+            raise BrokerIdNotRegisteredError(f"broker {broker_id} is not registered; it must register first")
+        return registration
 
     def incarnation_or_raise(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
         """The registration of exactly this incarnation.
@@ -35,9 +52,7 @@ class BrokerRegistry:
             BrokerIdNotRegisteredError: the broker is unknown.
             StaleBrokerEpochError: another incarnation is registered.
         """
-        registration = self.registrations.get(broker_id)
-        if registration is None:
-            raise BrokerIdNotRegisteredError(f"broker {broker_id} is not registered; it must register first")
+        registration = self.known_or_raise(broker_id)
         if registration.broker_epoch != broker_epoch:
             raise StaleBrokerEpochError(
                 f"broker {broker_id} is registered with epoch {registration.broker_epoch}, not {broker_epoch}; "
@@ -50,14 +65,39 @@ class BrokerRegistry:
         registration = self.registrations.get(broker_id)
         return registration is not None and registration.is_active
 
+    def active(self) -> frozenset[int]:
+        """The brokers that may lead and be in an ISR, for those who ask about many partitions."""
+        return frozenset(broker_id for broker_id, broker in self.registrations.items() if broker.is_active)
+
+    def is_drained(self, broker_id: int) -> bool:
+        """Whether the broker shall be emptied."""
+        return broker_id in self.drained
+
+    def usable(self) -> tuple[UsableBroker, ...]:
+        """Brokers that new replicas may be placed on, by id; the same object until something about brokers changes."""
+        return self._usable.get()
+
     def all(self) -> list[BrokerRegistration]:
         """Every registration, by broker id."""
         return sorted(self.registrations.values(), key=lambda registration: registration.broker_id)
 
-    def replay_register(self, record: RegisterBrokerRecord, offset: int) -> None:
+    # ---- replay -----------------------------------------------------------------------------------------------------
+
+    def record_handlers(self) -> Mapping[type, RecordHandler]:
+        """See `record_handlers`."""
+        return dict(
+            (
+                on_record(RegisterBrokerRecord, self.replay_register),
+                on_record(UnregisterBrokerRecord, self.replay_unregister),
+                on_record(BrokerRegistrationChangeRecord, self.replay_change),
+                on_record(DrainBrokerRecord, self.replay_drain),
+            )
+        )
+
+    def replay_register(self, record: RegisterBrokerRecord) -> None:
         """A broker, or a new incarnation of it, is known."""
         self.registrations[record.broker_id] = BrokerRegistration.from_record(record)
-        self.register_offsets[record.broker_id] = offset
+        self._find_usable()
 
     def replay_unregister(self, record: UnregisterBrokerRecord) -> None:
         """The broker is forgotten.
@@ -65,10 +105,10 @@ class BrokerRegistry:
         Raises:
             InvariantViolationError: this incarnation is not registered.
         """
-        if self._known_or_raise(record.broker_id).broker_epoch != record.broker_epoch:
+        if self._registered(record.broker_id).broker_epoch != record.broker_epoch:
             raise InvariantViolationError(f"broker {record.broker_id} has no epoch {record.broker_epoch} to unregister")
         del self.registrations[record.broker_id]
-        del self.register_offsets[record.broker_id]
+        self._find_usable()
 
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         """The broker is fenced, unfenced or shutting down.
@@ -76,10 +116,27 @@ class BrokerRegistry:
         Raises:
             InvariantViolationError: this incarnation is not registered.
         """
-        self.registrations[record.broker_id] = self._known_or_raise(record.broker_id).merge(record)
+        self.registrations[record.broker_id] = self._registered(record.broker_id).merge(record)
+        self._find_usable()
 
-    def _known_or_raise(self, broker_id: int) -> BrokerRegistration:
+    def replay_drain(self, record: DrainBrokerRecord) -> None:
+        """The broker shall be emptied, or may be used again."""
+        if record.drained:
+            self.drained.add(record.broker_id)
+        else:
+            self.drained.discard(record.broker_id)
+        self._find_usable()
+
+    def _registered(self, broker_id: int) -> BrokerRegistration:
         registration = self.registrations.get(broker_id)
         if registration is None:
             raise InvariantViolationError(f"broker {broker_id} is not registered")
         return registration
+
+    def _find_usable(self) -> None:
+        usable = tuple(
+            UsableBroker(broker.broker_id, broker.rack, broker.fenced)
+            for broker in self.all()
+            if not broker.in_controlled_shutdown and broker.broker_id not in self.drained
+        )
+        self._usable.set(usable)

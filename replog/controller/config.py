@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from replog.errors import ConfigError
 
+_MAY_BE_ZERO = {"metadata_max_idle_interval_ms", "auto_leader_rebalance_enable"}
+
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """The same values on every controller of a cluster.
 
     Raises:
-        ConfigError: a value is out of range, or one broker's restart could need more than one batch.
+        ConfigError: a value is out of range, or one broker's restart could be more than one change may be.
     """
 
     broker_session_timeout_ms: int = 9_000
@@ -33,27 +35,55 @@ class ControllerConfig:
     the ids are 63 bits wide."""
 
     max_records_per_batch: int = 10_000
-    """Records in one atomic batch of the metadata log."""
+    """Records in one batch of the metadata log.  A larger change is a transaction of several."""
 
-    max_topics: int = 5_000
+    max_records_per_change: int = 250_000
+    """Records that one request may make.  Too large: a step of the controller holds everything else up."""
+
+    max_topics: int = 100_000
     """Topics in the cluster."""
 
-    max_partitions: int = 9_999
-    """Partitions in the cluster.  Below `max_records_per_batch`: a restart or a fencing changes any number of
-    partitions and one broker, in one batch."""
+    max_partitions: int = 200_000
+    """Partitions in the cluster.  Below `max_records_per_change`: a restart or a fencing changes any number of
+    partitions and one broker, as a whole."""
 
     max_parked_requests: int = 10_000
     """Requests that wait for a commit; beyond it they are refused with ThrottledError."""
 
+    metadata_max_idle_interval_ms: int = 0
+    """A NoOp record is written when nothing else was for so long, so that everybody sees that the log moves; 0: never.
+    `metadata.max.idle.interval.ms` of the cluster overrules it."""
+
+    auto_leader_rebalance_enable: bool = True
+    """Whether leaderships go back to the first of the replicas by themselves; overruled by the cluster's value."""
+
+    leader_imbalance_check_interval_seconds: int = 300
+    """Seconds between two rounds of that; from 1 up; overruled by the cluster's value."""
+
+    leaderless_interval_ms: int = 300_000
+    """Milliseconds between two looks for partitions without a leader that may have one, an unclean one where the topic
+    allows it.  What is noticed when it happens does not wait for this."""
+
+    max_elections_per_round: int = 1_000
+    """Leaders that one round of balancing or of elections without a leader gives; the next round follows at once."""
+
+    drain_interval_ms: int = 1_000
+    """Milliseconds between two looks at what drained brokers still have.  Too small: work for nothing."""
+
+    max_drain_reassignments: int = 50
+    """Partitions that may be on the move at a time for drained brokers to get more to do.  Too large: the copies
+    compete with the traffic of clients.  Too small: draining takes long."""
+
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if not 1 <= value < 2**63:
-                raise ConfigError(name, value, f"{name} must be from 1 to 2**63 - 1, is {value}")
-        if self.max_partitions >= self.max_records_per_batch:
+            lowest = 0 if name in _MAY_BE_ZERO else 1
+            if not lowest <= value < 2**63:
+                raise ConfigError(name, value, f"{name} must be from {lowest} to 2**63 - 1, is {value}")
+        if self.max_partitions >= self.max_records_per_change:
             raise ConfigError(
                 "max_partitions",
                 self.max_partitions,
-                f"max_partitions ({self.max_partitions}) must be below max_records_per_batch "
-                f"({self.max_records_per_batch}): fencing a broker is one batch",
+                f"max_partitions ({self.max_partitions}) must be below max_records_per_change "
+                f"({self.max_records_per_change}): fencing a broker is one change",
             )

@@ -1,10 +1,12 @@
-"""Configurations of topics and the cluster-wide defaults: validated here, in force once replayed."""
+"""Configurations of topics, brokers and the cluster: validated here, in force once replayed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from replog.controller.messages import ConfigEntry
+from replog.controller.record_handlers import RecordHandler, on_record
+from replog.controller.requests import AlterableConfig, ConfigEntry, ConfigOperation
 from replog.errors import ConfigError
 from replog.metadata.config_keys import (
     FLUSH_POLICY,
@@ -17,7 +19,24 @@ from replog.metadata.config_keys import (
 )
 from replog.metadata.image import CLUSTER_DEFAULTS, ConfigResource
 from replog.metadata.records import ConfigRecord, ResourceType
-from replog_timeline import SnapshotRegistry, TimelineHashMap
+from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineObject
+
+_NO_VALUES: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionSettings:
+    """What elections in one topic go by.
+
+    Attributes:
+        min_isr: min.insync.replicas, which may be more than the topic has replicas.
+        unclean_allowed: availability goes before acknowledged records.
+        always_flushes: every acknowledged record was on the disk of every in-sync replica first.
+    """
+
+    min_isr: int
+    unclean_allowed: bool
+    always_flushes: bool
 
 
 class ConfigurationControl:
@@ -28,49 +47,83 @@ class ConfigurationControl:
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self.values: TimelineHashMap[ConfigResource, Mapping[str, str]] = TimelineHashMap(registry)
+        self._version: TimelineObject[object] = TimelineObject(registry, object())  # another one after every change
+        self._remembered_version: object = None
+        self._remembered: dict[str, ElectionSettings] = {}
 
-    def change(
-        self, resource_type: ResourceType, resource_name: str, entries: Sequence[ConfigEntry]
-    ) -> tuple[ConfigRecord, ...]:
-        """The records that set or remove `entries`; nothing for what has the value already.
+    # ---- changes ----------------------------------------------------------------------------------------------------
+
+    def initial(self, topic_name: str, entries: Sequence[ConfigEntry]) -> tuple[ConfigRecord, ...]:
+        """The records of a new topic's configuration.
 
         Raises:
-            ConfigError: a name is unknown or given twice, a value is not of its type or out of range, or the resource is a
-                single broker.
+            ConfigError: as `change`, or a value is missing.
         """
-        if resource_type is ResourceType.BROKER and resource_name:
-            raise ConfigError(
-                resource_name,
-                None,
-                "configurations are set per topic or for the whole cluster (resource name empty), not per broker",
-            )
-        records: dict[str, ConfigRecord] = {}
+        if not entries:
+            return ()
         for entry in entries:
-            if entry.name in records:
-                raise ConfigError(entry.name, entry.value, f'configuration "{entry.name}" is given twice')
-            key = config_key_or_raise(resource_type, entry.name)
-            if entry.value is not None:
-                key.parse(entry.value)
-            records[entry.name] = ConfigRecord(resource_type, resource_name, entry.name, entry.value)
-        return tuple(record for record in records.values() if self._changes(record))
+            if entry.value is None:
+                raise ConfigError(entry.name, None, f'configuration "{entry.name}" of a new topic needs a value')
+        set_all = [AlterableConfig(entry.name, ConfigOperation.SET, entry.value) for entry in entries]
+        return self.change(ResourceType.TOPIC, topic_name, set_all)
 
-    def min_isr(self, topic_name: str, replicas_count: int, pending: Sequence[ConfigRecord] = ()) -> int:
-        """Effective min.insync.replicas: never more than there are replicas."""
-        value = self._effective(topic_name, MIN_INSYNC_REPLICAS, pending)
-        return min(int(value), replicas_count)
+    def change(
+        self, resource_type: ResourceType, resource_name: str, configs: Sequence[AlterableConfig]
+    ) -> tuple[ConfigRecord, ...]:
+        """The records that set or remove `configs`; nothing for what has the value already.
 
-    def unclean_election_allowed(self, topic_name: str, pending: Sequence[ConfigRecord] = ()) -> bool:
-        """Whether availability goes before acknowledged records for this topic."""
-        return self._effective(topic_name, UNCLEAN_LEADER_ELECTION_ENABLE, pending) is True
+        Raises:
+            ConfigError: a name is unknown there or given twice, a value is missing, not of its type or out of range, or the
+                name of the resource is none of a broker.
+        """
+        if resource_type is ResourceType.BROKER and resource_name and not _is_broker_id(resource_name):
+            raise ConfigError(resource_name, None, f'"{resource_name}" is no broker id; "" is the cluster-wide default')
+        records: dict[str, ConfigRecord] = {}
+        for config in configs:
+            if config.name in records:
+                raise ConfigError(config.name, config.value, f'configuration "{config.name}" is given twice')
+            key = config_key_or_raise(resource_type, config.name, resource_name)
+            records[config.name] = ConfigRecord(resource_type, resource_name, config.name, _checked_value(key, config))
+        stored = self.values.get((resource_type, resource_name), _NO_VALUES)
+        return tuple(record for record in records.values() if stored.get(record.name) != record.value)
 
-    def always_flushes(self, topic_name: str) -> bool:
-        """Whether every acknowledged record of this topic was on the disk of every in-sync replica first."""
-        return self._effective(topic_name, FLUSH_POLICY) == FlushPolicy.ALWAYS
+    # ---- what is in force -------------------------------------------------------------------------------------------
+
+    def election_settings(self, topic_name: str, pending: Sequence[ConfigRecord] = ()) -> ElectionSettings:
+        """What elections in a topic go by; remembered until a configuration changes."""
+        if pending:
+            return self._election_settings(topic_name, pending)
+        version = self._version.get()
+        if version is not self._remembered_version:
+            self._remembered_version, self._remembered = version, {}
+        settings = self._remembered.get(topic_name)
+        if settings is None:
+            settings = self._remembered[topic_name] = self._election_settings(topic_name, ())
+        return settings
+
+    def _election_settings(self, topic_name: str, pending: Sequence[ConfigRecord]) -> ElectionSettings:
+        return ElectionSettings(
+            int(self._effective(topic_name, MIN_INSYNC_REPLICAS, pending)),
+            self._effective(topic_name, UNCLEAN_LEADER_ELECTION_ENABLE, pending) is True,
+            self._effective(topic_name, FLUSH_POLICY, pending) == FlushPolicy.ALWAYS,
+        )
+
+    def cluster_value(self, key: ConfigKey, otherwise: ConfigValue) -> ConfigValue:
+        """The cluster-wide value of a key, `otherwise` where none is set."""
+        text = self.values.get(CLUSTER_DEFAULTS, _NO_VALUES).get(key.cluster_name)
+        return otherwise if text is None else key.parse(text)
+
+    # ---- replay -----------------------------------------------------------------------------------------------------
+
+    def record_handlers(self) -> Mapping[type, RecordHandler]:
+        """See `record_handlers`."""
+        return dict([on_record(ConfigRecord, self.replay)])
 
     def replay(self, record: ConfigRecord) -> None:
         """The value is in force."""
+        self._version.set(object())
         resource = (record.resource_type, record.resource_name)
-        values = dict(self.values.get(resource, {}))
+        values = dict(self.values.get(resource, _NO_VALUES))
         if record.value is None:
             values.pop(record.name, None)
         else:
@@ -82,10 +135,8 @@ class ConfigurationControl:
 
     def replay_remove_topic(self, topic_name: str) -> None:
         """The topic's configuration goes with it."""
-        self.values.pop((ResourceType.TOPIC, topic_name), None)
-
-    def _changes(self, record: ConfigRecord) -> bool:
-        return self._stored((record.resource_type, record.resource_name), record.name) != record.value
+        if self.values.pop((ResourceType.TOPIC, topic_name), None) is not None:
+            self._version.set(object())
 
     def _effective(self, topic_name: str, key: ConfigKey, pending: Sequence[ConfigRecord] = ()) -> ConfigValue:
         text = self._text((ResourceType.TOPIC, topic_name), key.name, pending)
@@ -97,7 +148,17 @@ class ConfigurationControl:
         for record in pending:
             if (record.resource_type, record.resource_name) == resource and record.name == name:
                 return record.value
-        return self._stored(resource, name)
+        return self.values.get(resource, _NO_VALUES).get(name)
 
-    def _stored(self, resource: ConfigResource, name: str) -> str | None:
-        return self.values.get(resource, {}).get(name)
+
+def _is_broker_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and str(int(text)) == text
+
+
+def _checked_value(key: ConfigKey, config: AlterableConfig) -> str | None:
+    if config.operation is ConfigOperation.DELETE:
+        return None
+    if config.value is None:
+        raise ConfigError(config.name, None, f'configuration "{config.name}" is set to nothing; delete it instead')
+    key.parse(config.value)
+    return config.value

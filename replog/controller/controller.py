@@ -1,96 +1,70 @@
 """The controller: one single-threaded core that every controller node runs, active on the one that leads the quorum.
 
 A request goes through five steps (architecture rule 5, kafka-reference 6.1): a manager makes records and an answer from
-the newest state; the records are replayed at once; they are appended to the quorum as one batch; the answer is parked;
-it leaves when the batch commits.  Answers made of uncommitted state wait too, so nobody ever sees what may still be
-taken back.
+the newest state; the records are replayed at once; they are appended to the quorum as one batch (a transaction of several
+where they are too many); the answer is parked; it leaves when the change commits.  Answers made of uncommitted state wait
+too, so nobody ever sees what may still be taken back.
 
 ========================== =========================================================================================
 message                    what happens
 ========================== =========================================================================================
 Claim                      active once everything below `next_offset` has committed; sessions start afresh
-Submit                     answered as above; NotControllerError while not active
+Submit                     answered as above; waits in the queue while a claim does; else NotControllerError
 CommittedRecords           active: answers up to it leave.  Standby: its records are replayed
-Renounce                   every parked request fails, the state goes back to the last committed offset
-Tick                       requests past their deadline fail; one silent broker is fenced
+Skip                       the quorum wrote something of its own: the next write offset moves
+LoadSnapshot               standby: the state is that of the snapshot
+BrokerProbed               active: a broker that nobody can be at is fenced at once
+Renounce                   every waiting request fails, the state goes back to the last committed offset
+Tick                       requests past their deadline fail; periodic tasks that are due run
 ========================== =========================================================================================
+
+Everything goes through one `EventQueue`: the activation first, then requests in order, periodic tasks when they are due.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import assert_never
 
-from replog.controller.alter_partition import IsrControl
-from replog.controller.cluster_control import ClusterControl
 from replog.controller.config import ControllerConfig
 from replog.controller.deferred import DeferredReplies
-from replog.controller.features import METADATA_VERSION, METADATA_VERSION_LEVEL
-from replog.controller.heartbeats import BrokerHeartbeats
+from replog.controller.event_queue import EventQueue
+from replog.controller.managers import Managers
 from replog.controller.messages import (
-    AllocateProducerIds,
-    AlterConfigs,
-    AlterConfigsResponse,
-    AlterPartition,
     AppendRecords,
+    BrokerProbed,
     Claim,
     CommittedRecords,
-    ControllerRequest,
-    CreateTopics,
-    DeleteTopics,
     Effect,
-    Heartbeat,
+    LoadSnapshot,
     Message,
-    RegisterBroker,
     Renounce,
     Reply,
     ReplyError,
-    ReportReplicas,
     ResignLeadership,
+    Skip,
     Submit,
     Tick,
 )
-from replog.controller.offset_control import OffsetControl
-from replog.controller.result import Result
+from replog.controller.periodic import RETRY_MS, PeriodicTask, PeriodicTasks
+from replog.controller.requests import Heartbeat
 from replog.controller.state import ControllerState
-from replog.controller.topic_control import TopicControl
+from replog.controller.status import ControllerStatus
 from replog.errors import (
-    InvalidRequestError,
     InvariantViolationError,
     NotControllerError,
     ReplogError,
     RequestTimedOutError,
     ThrottledError,
-    UnknownTopicOrPartitionError,
 )
 from replog.metadata.config_keys import MIN_INSYNC_REPLICAS
-from replog.metadata.records import ConfigRecord, ElectionType, FeatureLevelRecord, MetadataRecord, ResourceType
+from replog.metadata.records import AbortTransactionRecord, ConfigRecord, MetadataRecord, ResourceType
 from replog_timeline import SnapshotRegistry
 
-
-@dataclass(frozen=True, slots=True)
-class ControllerStatus:
-    """What an operator wants to know; counts are of the newest state, uncommitted changes included.
-
-    Attributes:
-        epoch: leader epoch of the current term, -1 when not active.
-        next_write_offset: -1 when not active.
-        elections: leader elections since the log began, by how the leader was chosen.
-    """
-
-    is_active: bool
-    epoch: int
-    committed_end_offset: int
-    next_write_offset: int
-    parked_requests: int
-    registered_brokers: tuple[int, ...]
-    unfenced_brokers: tuple[int, ...]
-    topics_count: int
-    partitions_count: int
-    leaderless_partitions_count: int
-    elections: Mapping[ElectionType, int]
+__all__ = ["Controller", "ControllerStatus"]
 
 
 class Controller:
@@ -107,21 +81,25 @@ class Controller:
 
         Args:
             node_id: of this node, for messages to people.
-            cluster_id: brokers of another cluster are refused.
+            cluster_id: nodes of another cluster are refused.
             config: the same on every controller.
             rng: topic ids and replica placement come from it.
         """
         self._node_id = node_id
         self._config = config
-        registry = SnapshotRegistry()
-        self._offsets = OffsetControl(registry)
-        self._state = ControllerState(registry, config)
-        self._heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
-        self._cluster = ClusterControl(cluster_id, self._state.brokers, self._state.replication, self._heartbeats)
-        self._isr = IsrControl(self._state.brokers, self._state.replication)
-        self._topics = TopicControl(config, self._state.brokers, self._state.configs, self._state.replication, rng)
+        self._state = ControllerState(SnapshotRegistry(), config)
+        self._offsets = self._state.offsets
+        self._managers = Managers(cluster_id, config, self._state, rng)
+        self._periodic = PeriodicTasks(
+            config, self._state.configs, self._managers.cluster, self._managers.elections, self._managers.drains
+        )
+        self._tasks = {task.name: task for task in self._periodic.tasks}
+        self._queue = EventQueue()
         self._deferred = DeferredReplies()
         self._claim: Claim | None = None
+        self._effects: list[Effect] = []
+        self._last_write_ms = 0
+        self._failed_rounds: Counter[str] = Counter()
 
     # ---- the core's face --------------------------------------------------------------------------------------------
 
@@ -138,49 +116,64 @@ class Controller:
         Raises:
             InvariantViolationError: the log or the driver broke a rule; the node must stop.
         """
+        self._effects = []
         match message:
-            case Tick():
-                return self._handle_tick(now_ms)
             case Submit():
-                return self._handle_submit(message, now_ms)
-            case Claim():
-                return self._handle_claim(message, now_ms)
-            case Renounce():
-                return self._handle_renounce()
+                self._handle_submit(message, now_ms)
             case CommittedRecords():
-                return self._handle_committed(message, now_ms)
+                self._handle_committed(message)
+            case Tick():
+                self._effects += self._deferred.expire(now_ms)
+            case BrokerProbed():
+                self._handle_probed(message, now_ms)
+            case Skip():
+                self._handle_skip(message)
+            case Claim():
+                self._handle_claim(message)
+            case Renounce():
+                self._handle_renounce(now_ms)
+            case LoadSnapshot():
+                self._handle_load_snapshot(message)
             case _ as unreachable:
                 assert_never(unreachable)
+        if len(self._queue) or type(message) is not Submit:
+            self._run_due(now_ms)
+        return tuple(self._effects)
 
     def next_deadline_ms(self) -> int | None:
         """When the next `Tick` is due; it may lie in the past.  None: nothing happens by itself."""
-        if not self._is_active:
-            return None
-        deadlines = (self._deferred.next_deadline_ms(), self._cluster.next_expiry_ms())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        queued_ms, parked_ms = self._queue.next_deadline_ms(), self._deferred.next_deadline_ms()
+        if queued_ms is None or parked_ms is None:
+            return queued_ms if parked_ms is None else parked_ms
+        return min(queued_ms, parked_ms)
 
     def status(self) -> ControllerStatus:
         """A picture for people and metrics."""
-        replication = self._state.replication
+        replication, offsets = self._state.replication, self._offsets
         brokers = self._state.brokers.all()
-        next_write_offset = self._offsets.next_write_offset
         return ControllerStatus(
             is_active=self._is_active,
             epoch=self._claim.epoch if self._claim is not None and self._is_active else -1,
-            committed_end_offset=self._offsets.committed_end_offset,
-            next_write_offset=-1 if next_write_offset is None else next_write_offset,
+            committed_end_offset=offsets.committed_end_offset,
+            stable_end_offset=offsets.stable_end_offset,
+            next_write_offset=-1 if offsets.next_write_offset is None else offsets.next_write_offset,
+            queued_requests=len(self._queue),
             parked_requests=len(self._deferred),
             registered_brokers=tuple(broker.broker_id for broker in brokers),
             unfenced_brokers=tuple(broker.broker_id for broker in brokers if not broker.fenced),
             topics_count=len(replication.topics),
             partitions_count=len(replication.partitions),
-            leaderless_partitions_count=replication.leaderless_count,
+            leaderless_partitions_count=len(replication.leaderless),
+            imbalanced_partitions_count=len(replication.imbalanced),
+            reassigning_partitions_count=len(replication.reassigning),
             elections={election_type: counter.get() for election_type, counter in replication.elections.items()},
+            drained_brokers=self._managers.drains.remaining(),
+            failed_rounds=dict(self._failed_rounds),
         )
 
     def committed_state_hash(self) -> str:
         """Equal on every node that has the same committed end offset; costs a walk over the state."""
-        return self._state.state_hash(self._offsets.committed_end_offset)
+        return self._state.state_hash(self._offsets.stable_end_offset)
 
     @property
     def _is_active(self) -> bool:
@@ -188,25 +181,36 @@ class Controller:
 
     # ---- terms ------------------------------------------------------------------------------------------------------
 
-    def _handle_claim(self, message: Claim, now_ms: int) -> tuple[Effect, ...]:
+    def _handle_claim(self, message: Claim) -> None:
         if self._is_active or message.next_offset < self._offsets.committed_end_offset:
             raise InvariantViolationError(
                 f"claim of epoch {message.epoch} at {message.next_offset}: committed is {self._offsets.committed_end_offset}, "
                 f"active is {self._is_active}"
             )
         self._claim = message
-        return self._maybe_activate(now_ms)
+        self._queue.is_held = True
+        self._maybe_activate()
 
-    def _maybe_activate(self, now_ms: int) -> tuple[Effect, ...]:
+    def _maybe_activate(self) -> None:
         """Begin the term once the records of earlier terms have all been replayed."""
-        if self._claim is None or self._offsets.committed_end_offset < self._claim.next_offset:
-            return ()
+        if self._claim is None or self._is_active or self._offsets.committed_end_offset < self._claim.next_offset:
+            return
+        self._queue.prepend(self._activate)
+        self._queue.is_held = False
+
+    def _activate(self, now_ms: int) -> None:
         self._offsets.activate()
-        self._cluster.start_sessions(now_ms)
-        return self._append(self._bootstrap_records())
+        if self._offsets.in_transaction:
+            self._append((AbortTransactionRecord("its controller has lost its leadership"),), now_ms)
+        self._append(self._bootstrap_records(), now_ms)
+        self._effects += self._managers.cluster.start_term(now_ms)
+        self._last_write_ms = now_ms
+        self._periodic.start_term(now_ms)
+        for task in self._tasks.values():
+            self._defer(task, now_ms + self._periodic.first_delay_ms(task))
 
     def _bootstrap_records(self) -> tuple[MetadataRecord, ...]:
-        """What a new log begins with.
+        """What a new log begins with: one batch, so it needs no transaction.
 
         The minimum ISR is a record, not only a setting of this node: leaders decide by it when a record is committed, the
         controller when a replica stays eligible, and both must mean the same number.
@@ -215,22 +219,26 @@ class Controller:
             return ()
         name, value = MIN_INSYNC_REPLICAS.cluster_name, str(self._config.min_insync_replicas)
         return (
-            FeatureLevelRecord(METADATA_VERSION, METADATA_VERSION_LEVEL),
+            *self._state.features.bootstrap_records(),
             ConfigRecord(ResourceType.BROKER, "", name, value),
         )
 
-    def _handle_renounce(self) -> tuple[Effect, ...]:
+    def _handle_renounce(self, now_ms: int) -> None:
         self._claim = None
-        if not self._is_active:
-            return ()
-        self._offsets.deactivate()
-        self._heartbeats.clear()
-        self._state.replication.forget_reports()
-        return self._deferred.fail_all()
+        waiting = self._queue.clear()
+        self._queue.is_held = False
+        if self._is_active:
+            for offset, record in self._offsets.deactivate():
+                self._state.replay(record, offset)
+            self._managers.heartbeats.clear()
+            self._managers.replication.forget_reports()
+            self._effects += self._deferred.fail_all()
+        for event in waiting:
+            event.run(now_ms)  # told that this is not the active controller
 
     # ---- the log ----------------------------------------------------------------------------------------------------
 
-    def _handle_committed(self, message: CommittedRecords, now_ms: int) -> tuple[Effect, ...]:
+    def _handle_committed(self, message: CommittedRecords) -> None:
         base_offset, end_offset = message.base_offset, message.end_offset
         self._offsets.check_follows(base_offset, end_offset)
         if message.records and len(message.records) != end_offset - base_offset:
@@ -238,104 +246,142 @@ class Controller:
         if not self._is_active:
             for offset, record in enumerate(message.records, base_offset):
                 self._state.replay(record, offset)
-            self._offsets.commit(base_offset, end_offset, message.epoch)
-            return self._maybe_activate(now_ms)
+            self._offsets.commit(message)
+            self._maybe_activate()
+            return
         if self._claim is None or message.epoch != self._claim.epoch:
             raise InvariantViolationError(f"batch of epoch {message.epoch} committed during the term of {self._claim}")
-        self._offsets.commit(base_offset, end_offset, message.epoch)
-        return self._deferred.complete_up_to(end_offset)
+        self._offsets.commit(message)
+        self._effects += self._deferred.complete_up_to(self._offsets.stable_end_offset)
 
-    def _append(self, records: tuple[MetadataRecord, ...]) -> tuple[Effect, ...]:
-        """Replay `records`, then have them appended as one batch."""
-        base_offset = self._offsets.next_write_offset
-        if not records:
-            return ()
-        if base_offset is None or self._claim is None:
-            raise InvariantViolationError("append on an inactive controller")
-        for offset, record in enumerate(records, base_offset):
+    def _handle_skip(self, message: Skip) -> None:
+        if self._claim is None:
+            raise InvariantViolationError(f"a skip to {message.next_offset} while another node leads")
+        if self._is_active:
+            self._offsets.skip_to(message.next_offset)
+        else:
+            self._claim = replace(self._claim, next_offset=message.next_offset)
+
+    def _handle_load_snapshot(self, message: LoadSnapshot) -> None:
+        if self._claim is not None or message.end_offset < self._offsets.committed_end_offset:
+            raise InvariantViolationError(
+                f"a snapshot of {message.end_offset}: committed is {self._offsets.committed_end_offset}, "
+                f"leading is {self._claim is not None}"
+            )
+        self._offsets.begin_load()
+        for offset, record in enumerate(message.records):
             self._state.replay(record, offset)
-        self._offsets.append(len(records))
-        return (AppendRecords(self._claim.epoch, base_offset, records),)
+        self._offsets.end_load(message.end_offset, message.epoch)
+
+    def _append(self, records: tuple[MetadataRecord, ...], now_ms: int) -> None:
+        """Replay `records`, then have them appended."""
+        if not records:
+            return
+        if self._claim is None:
+            raise InvariantViolationError("append without a claim")
+        self._last_write_ms = now_ms
+        replay, offsets = self._state.replay, self._offsets
+        for batch in offsets.batches(records):
+            offset = base_offset = offsets.next_write_offset_or_raise()
+            for record in batch:
+                replay(record, offset)
+                offset += 1
+            offsets.skip_to(offset)
+            self._effects.append(AppendRecords(self._claim.epoch, base_offset, batch))
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def _handle_submit(self, message: Submit, now_ms: int) -> tuple[Effect, ...]:
-        next_write_offset = self._offsets.next_write_offset
-        if next_write_offset is None or self._claim is None:
-            error: ReplogError = NotControllerError(f"node {self._node_id} is not the active controller")
-            return (ReplyError(message.request_id, error),)
+    def _handle_submit(self, message: Submit, now_ms: int) -> None:
+        if self._claim is not None and not self._is_active:
+            self._await_activation(message)
+            return
+        if self._is_active and type(message.request) is Heartbeat:
+            self._managers.cluster.note_contact(message.request, now_ms)
+        due_ms = self._queue.next_deadline_ms()
+        if due_ms is not None and due_ms <= now_ms:
+            self._run_due(now_ms)
+        self._handle_request(message, now_ms)
+
+    def _await_activation(self, message: Submit) -> None:
+        if len(self._queue) >= self._config.max_parked_requests:
+            self._refuse(message, ThrottledError("too many requests wait for this controller to become active"))
+            return
+        self._queue.append(
+            lambda now_ms: self._handle_request(message, now_ms),
+            message.deadline_ms,
+            lambda _: self._refuse(message, RequestTimedOutError("the controller did not become active in time")),
+        )
+
+    def _handle_request(self, message: Submit, now_ms: int) -> None:
+        if not self._is_active or self._claim is None:
+            self._refuse(message, NotControllerError(f"node {self._node_id} is not the active controller"))
+            return
         if now_ms >= message.deadline_ms:
-            return (ReplyError(message.request_id, RequestTimedOutError("the request waited too long to be handled")),)
+            self._refuse(message, RequestTimedOutError("the request waited too long to be handled"))
+            return
         if len(self._deferred) >= self._config.max_parked_requests:
-            error = ThrottledError(
-                f"{len(self._deferred)} requests wait for the metadata log to commit; try again later"
-            )
-            return (ReplyError(message.request_id, error),)
+            problem = f"{len(self._deferred)} requests wait for the metadata log to commit; try again later"
+            self._refuse(message, ThrottledError(problem))
+            return
         try:
-            result = self._result(message.request, now_ms, next_write_offset)
+            result = self._managers.handle(message.request, now_ms)
         except ReplogError as refused:
-            return self._answer(ReplyError(message.request_id, refused), message.deadline_ms)
+            self._answer(ReplyError(message.request_id, refused), message.deadline_ms)
+            return
         except InvariantViolationError:
             raise
         except Exception as bug:  # noqa: BLE001 - nothing has changed yet: this term ends, the node and its state are sound
             reason = f"{type(message.request).__name__} failed unexpectedly: {bug!r}"
-            return (ReplyError(message.request_id, ReplogError(reason)), ResignLeadership(self._claim.epoch, reason))
-        return (
-            *self._append(result.records),
-            *self._answer(Reply(message.request_id, result.response), message.deadline_ms),
-        )
+            self._refuse(message, ReplogError(reason))
+            self._effects.append(ResignLeadership(self._claim.epoch, reason))
+            return
+        self._append(result.records, now_ms)
+        for name in result.wakes:
+            self._defer(self._tasks[name], now_ms + 1)
+        self._answer(Reply(message.request_id, result.response), message.deadline_ms)
 
-    def _answer(self, answer: Reply | ReplyError, deadline_ms: int) -> tuple[Effect, ...]:
+    def _refuse(self, message: Submit, error: ReplogError) -> None:
+        self._effects.append(ReplyError(message.request_id, error))
+
+    def _answer(self, answer: Reply | ReplyError, deadline_ms: int) -> None:
         """At once when all it was made of has committed, else when the highest pending offset commits."""
-        next_write_offset = self._offsets.next_write_offset
-        if next_write_offset is None or not self._offsets.has_pending:
-            return (answer,)
-        self._deferred.park(next_write_offset, deadline_ms, answer)
-        return ()
-
-    def _result(self, request: ControllerRequest, now_ms: int, next_write_offset: int) -> Result:
-        result = self._route(request, now_ms, next_write_offset)
-        if len(result.records) > self._config.max_records_per_batch:
-            raise InvalidRequestError(
-                f"the request changes {len(result.records)} records, a batch holds {self._config.max_records_per_batch}"
-            )
-        return result
-
-    def _route(self, request: ControllerRequest, now_ms: int, next_write_offset: int) -> Result:
-        match request:
-            case RegisterBroker():
-                return self._cluster.register(request, now_ms, next_write_offset)
-            case Heartbeat():
-                return self._cluster.heartbeat(request, now_ms, next_write_offset)
-            case AlterPartition():
-                return self._isr.alter_partitions(request)
-            case CreateTopics():
-                return self._topics.create(request)
-            case DeleteTopics():
-                return self._topics.delete(request)
-            case AlterConfigs():
-                return self._alter_configs(request)
-            case AllocateProducerIds():
-                return self._state.producer_ids.allocate(request)
-            case ReportReplicas():
-                return self._cluster.report(request)
-            case _ as unreachable:
-                assert_never(unreachable)
-
-    def _alter_configs(self, request: AlterConfigs) -> Result:
-        if (
-            request.resource_type is ResourceType.TOPIC
-            and request.resource_name not in self._state.replication.topic_ids
-        ):
-            raise UnknownTopicOrPartitionError(f'topic "{request.resource_name}" does not exist')
-        records = self._state.configs.change(request.resource_type, request.resource_name, request.entries)
-        changes = self._state.replication.changes_under(records) if records else ()
-        return Result((*records, *changes), AlterConfigsResponse())
+        if self._offsets.has_pending:
+            self._deferred.park(self._offsets.next_write_offset_or_raise(), deadline_ms, answer)
+        else:
+            self._effects.append(answer)
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
-    def _handle_tick(self, now_ms: int) -> tuple[Effect, ...]:
-        if not self._is_active:
-            return ()
-        expired = self._deferred.expire(now_ms)
-        return (*expired, *self._append(self._cluster.fence_stale_broker(now_ms)))
+    def _run_due(self, now_ms: int) -> None:
+        while (run := self._queue.take_due(now_ms)) is not None:
+            run(now_ms)
+
+    def _defer(self, task: PeriodicTask, deadline_ms: int) -> None:
+        self._queue.defer(task.name, deadline_ms, lambda now_ms: self._run_task(task, now_ms))
+
+    def _run_task(self, task: PeriodicTask, now_ms: int) -> None:
+        delay_ms = RETRY_MS
+
+        def make() -> Iterable[MetadataRecord]:
+            nonlocal delay_ms
+            made = task.make(now_ms, self._last_write_ms)
+            delay_ms = made.delay_ms
+            return made.records
+
+        self._attempt(task.name, make, now_ms)
+        self._defer(task, now_ms + delay_ms)
+
+    def _handle_probed(self, message: BrokerProbed, now_ms: int) -> None:
+        if self._is_active:
+            self._attempt("probe", lambda: self._managers.cluster.changes_after_probe(message), now_ms)
+
+    def _attempt(self, name: str, make: Callable[[], Iterable[MetadataRecord]], now_ms: int) -> None:
+        """Append what `make` makes; if it fails, nothing has changed, and the term goes on."""
+        try:
+            records = tuple(make())
+        except InvariantViolationError:
+            raise
+        except Exception:  # noqa: BLE001 - counted, shown by `status`, and tried again
+            self._failed_rounds[name] += 1
+            return
+        self._append(records, now_ms)

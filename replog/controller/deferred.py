@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from replog.controller.messages import Reply, ReplyError
 from replog.errors import InvariantViolationError, NotControllerError, RequestTimedOutError
@@ -11,11 +11,8 @@ from replog.errors import InvariantViolationError, NotControllerError, RequestTi
 _STALE_DEADLINES_MAX = 64
 
 
-@dataclass(frozen=True, slots=True)
-class _Parked:
-    end_offset: int
-    deadline_ms: int
-    answer: Reply | ReplyError
+_Parked: TypeAlias = tuple[int, int, Reply | ReplyError]
+"""End offset, deadline, answer; a tuple because there is one for every request."""
 
 
 class DeferredReplies:
@@ -41,20 +38,22 @@ class DeferredReplies:
         """
         if answer.request_id in self._parked:
             raise InvariantViolationError(f"request {answer.request_id} waits already")
-        self._parked[answer.request_id] = _Parked(end_offset, deadline_ms, answer)
+        self._parked[answer.request_id] = (end_offset, deadline_ms, answer)
         heapq.heappush(self._deadlines, (deadline_ms, answer.request_id))
         if len(self._deadlines) > 2 * len(self._parked) + _STALE_DEADLINES_MAX:
-            self._deadlines = [(parked.deadline_ms, request_id) for request_id, parked in self._parked.items()]
+            self._deadlines = [(parked[1], request_id) for request_id, parked in self._parked.items()]
             heapq.heapify(self._deadlines)
 
     def complete_up_to(self, end_offset: int) -> tuple[Reply | ReplyError, ...]:
         """The answers whose offset has committed, oldest first."""
-        done: list[int] = []
-        for request_id, parked in self._parked.items():
-            if parked.end_offset > end_offset:
+        done: list[Reply | ReplyError] = []
+        for parked_end_offset, _, answer in self._parked.values():
+            if parked_end_offset > end_offset:
                 break
-            done.append(request_id)
-        return tuple(self._parked.pop(request_id).answer for request_id in done)
+            done.append(answer)
+        for answer in done:
+            del self._parked[answer.request_id]
+        return tuple(done)
 
     def expire(self, now_ms: int) -> tuple[ReplyError, ...]:
         """Timeouts for the requests whose deadline has come; what they changed may still commit."""
@@ -84,7 +83,7 @@ class DeferredReplies:
         while self._deadlines:
             deadline_ms, request_id = self._deadlines[0]
             parked = self._parked.get(request_id)
-            if parked is not None and parked.deadline_ms == deadline_ms:
+            if parked is not None and parked[1] == deadline_ms:
                 return deadline_ms
             heapq.heappop(self._deadlines)
         return None

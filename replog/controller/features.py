@@ -1,19 +1,26 @@
-"""Feature levels of the cluster, and the records that begin a metadata log."""
+"""Feature levels of the cluster: what is finalized, and who must support it before it can be."""
 
 from __future__ import annotations
 
-from replog.metadata.records import FeatureLevelRecord
-from replog_timeline import SnapshotRegistry, TimelineHashMap
+from collections.abc import Mapping
 
-METADATA_VERSION = "metadata.version"
-METADATA_VERSION_LEVEL = 1
-"""What this code writes; a new cluster starts with it."""
+from replog.controller.broker_registry import BrokerRegistry
+from replog.controller.controller_registry import ControllerRegistry
+from replog.controller.record_handlers import RecordHandler, on_record
+from replog.controller.requests import FeatureUpdate, UpdateFeatures, UpdateFeaturesResponse
+from replog.controller.result import Result
+from replog.errors import FeatureUpdateFailedError, InvalidRequestError, UnsupportedVersionError
+from replog.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES, supported_levels
+from replog.metadata.records import FeatureLevelRecord, SupportedFeature
+from replog_timeline import SnapshotRegistry, TimelineHashMap
 
 
 class FeatureControl:
     """Finalized levels by feature name."""
 
-    def __init__(self, registry: SnapshotRegistry) -> None:
+    def __init__(self, registry: SnapshotRegistry, brokers: BrokerRegistry, controllers: ControllerRegistry) -> None:
+        self._brokers = brokers
+        self._controllers = controllers
         self.levels: TimelineHashMap[str, int] = TimelineHashMap(registry)
 
     @property
@@ -21,6 +28,84 @@ class FeatureControl:
         """Whether the log is new: no controller has written its level yet."""
         return METADATA_VERSION not in self.levels
 
+    def bootstrap_records(self) -> tuple[FeatureLevelRecord, ...]:
+        """A new cluster starts with the highest levels of everything."""
+        return tuple(FeatureLevelRecord(feature.name, feature.max_level) for feature in SUPPORTED_FEATURES)
+
+    def check_node(self, node: str, features: tuple[SupportedFeature, ...]) -> None:
+        """A node may only register if it can work with every finalized level.
+
+        Raises:
+            UnsupportedVersionError: it cannot; the message says which.
+        """
+        for name, level in sorted(self.levels.items()):
+            supported = supported_levels(features, name)
+            if not supported.min_level <= level <= supported.max_level:
+                raise UnsupportedVersionError(
+                    f"the cluster has {name} at level {level}, {node} supports {supported.min_level} to "
+                    f"{supported.max_level}. Upgrade that node."
+                )
+
+    def require_metadata_version(self, level: int, what: str) -> None:
+        """Raises UnsupportedVersionError when the cluster is not at `level` yet; `what` needs it."""
+        current = self.levels.get(METADATA_VERSION, 0)
+        if current < level:
+            raise UnsupportedVersionError(
+                f"{what} need {METADATA_VERSION} {level}, the cluster is at {current}. Upgrade all nodes, then the feature."
+            )
+
+    def update(self, request: UpdateFeatures) -> Result:
+        """All updates are one atomic batch.
+
+        Raises:
+            InvalidRequestError: no update, or one feature twice.
+            FeatureUpdateFailedError: a node does not support a level, or it may not be lowered.
+        """
+        names = [update.name for update in request.updates]
+        if not names or len(set(names)) < len(names):
+            raise InvalidRequestError("name at least one feature, and each once")
+        records = [
+            FeatureLevelRecord(update.name, update.level) for update in request.updates if self._is_change(update)
+        ]
+        return Result(() if request.validate_only else tuple(records), UpdateFeaturesResponse())
+
+    def _is_change(self, update: FeatureUpdate) -> bool:
+        """Raises FeatureUpdateFailedError."""
+        current = self.levels.get(update.name, 0)
+        if update.level < 0:
+            raise FeatureUpdateFailedError(f"{update.name}: levels start at 0, {update.level} is none")
+        if update.level < current and update.name == METADATA_VERSION:
+            raise FeatureUpdateFailedError(
+                f"{METADATA_VERSION} is {current} and cannot be lowered: the log may hold records of that level"
+            )
+        if update.level < current and not update.allow_downgrade:
+            raise FeatureUpdateFailedError(
+                f"{update.name} is {current}; {update.level} would be a downgrade, which was not allowed"
+            )
+        if update.level:
+            self._check_all(update.name, update.level)
+        return update.level != current
+
+    def _check_all(self, name: str, level: int) -> None:
+        nodes: dict[str, tuple[SupportedFeature, ...]] = {"this controller": SUPPORTED_FEATURES}
+        for broker in self._brokers.all():
+            nodes[f"broker {broker.broker_id}"] = broker.supported_features
+        for controller in self._controllers.all():
+            nodes[f"controller {controller.controller_id}"] = controller.supported_features
+        for node, features in nodes.items():
+            supported = supported_levels(features, name)
+            if not supported.min_level <= level <= supported.max_level:
+                raise FeatureUpdateFailedError(
+                    f"{name} {level}: {node} supports {supported.min_level} to {supported.max_level}. Upgrade it first."
+                )
+
+    def record_handlers(self) -> Mapping[type, RecordHandler]:
+        """See `record_handlers`."""
+        return dict([on_record(FeatureLevelRecord, self.replay)])
+
     def replay(self, record: FeatureLevelRecord) -> None:
-        """The level is in force."""
-        self.levels[record.name] = record.level
+        """The level is in force; 0 removes the feature."""
+        if record.level:
+            self.levels[record.name] = record.level
+        else:
+            self.levels.pop(record.name, None)

@@ -14,14 +14,21 @@ class Session:
     """One incarnation as its heartbeats show it.
 
     Attributes:
+        catch_up_offset: end of the metadata that it must have applied before it may serve: its registration, at least.
         metadata_offset: end (exclusive) of what it has applied of the metadata log, -1 until it has told.
         controlled_shutdown_offset: end of the batch that started its controlled shutdown, None outside of one.
     """
 
     broker_epoch: int
     last_contact_ms: int
+    catch_up_offset: int
     metadata_offset: int = -1
     controlled_shutdown_offset: int | None = None
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether it has applied what it must have."""
+        return self.metadata_offset >= self.catch_up_offset
 
 
 class BrokerHeartbeats:
@@ -31,15 +38,29 @@ class BrokerHeartbeats:
         self._session_timeout_ms = session_timeout_ms
         self._sessions: dict[int, Session] = {}
 
-    def start(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+    def start(self, broker_id: int, broker_epoch: int, catch_up_offset: int, now_ms: int) -> None:
         """A session for this incarnation begins; one of an older incarnation is replaced."""
-        self._sessions[broker_id] = Session(broker_epoch, now_ms)
+        self._sessions[broker_id] = Session(broker_epoch, now_ms, catch_up_offset)
 
-    def touch(self, broker_id: int, broker_epoch: int, metadata_offset: int, now_ms: int) -> Session:
-        """The incarnation was heard."""
+    def note_contact(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+        """The incarnation was heard; what it said comes later."""
+        session = self._sessions.get(broker_id)
+        if session is not None and session.broker_epoch == broker_epoch:
+            session.last_contact_ms = now_ms
+
+    def touch(self, broker_id: int, broker_epoch: int, metadata_offset: int, end_offset: int, now_ms: int) -> Session:
+        """The incarnation tells how far it has applied the metadata log.
+
+        Args:
+            broker_id: who tells.
+            broker_epoch: its incarnation.
+            metadata_offset: what it tells.
+            end_offset: of the log now: what it must apply first if it has no session yet.
+            now_ms: when.
+        """
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
-            session = self._sessions[broker_id] = Session(broker_epoch, now_ms)
+            session = self._sessions[broker_id] = Session(broker_epoch, now_ms, end_offset)
         session.last_contact_ms = now_ms
         session.metadata_offset = metadata_offset
         return session

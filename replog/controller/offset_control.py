@@ -1,28 +1,59 @@
 """Where the controller stands in the metadata log, and the timeline snapshots that let it go back (kafka-reference 6.2).
 
-Offsets are exclusive ends.  A timeline snapshot at epoch `e` holds the state after everything below offset `e`.
-There are no transactions, so what is stable is what is committed.
+Offsets are exclusive ends.  A timeline snapshot at epoch `e` holds the state after everything below offset `e`::
+
+    stable <= committed <= next write
+      |          |            `- what this controller has appended, and replayed at once
+      |          `- a majority has it
+      `- committed and outside of an unfinished transaction: what answers may be made of
+
+A transaction (a change too large for one batch) counts as a whole when its last record commits.  Until then the records
+that have committed are kept, because going back to the stable offset forgets them and nobody delivers them again.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from replog.controller.messages import CommittedRecords
 from replog.errors import InvariantViolationError
+from replog.metadata.records import BeginTransactionRecord, EndTransactionRecord, MetadataRecord
 from replog_timeline import SnapshotRegistry
 
 
+@dataclass(slots=True)
+class _Transaction:
+    """Records of the log from `start_offset` (its Begin) to `end_offset` (after its End or Abort; None: still open)."""
+
+    start_offset: int
+    end_offset: int | None = None
+
+
 class OffsetControl:
-    """Committed end, next write offset, and one snapshot per boundary of a batch between the two.
+    """Stable and committed end, next write offset, and one snapshot per boundary of a batch from the stable end on.
 
     Invariants:
-        - `committed_end_offset` never decreases and is always a snapshot: there is always a state to go back to;
+        - `stable_end_offset` never decreases and is always a snapshot: there is always a state to go back to;
         - inactive: nothing beyond `committed_end_offset` has been replayed.
+
+    Attributes:
+        committed_end_offset: end of what a majority has.
+        committed_epoch: leader epoch of the last batch that committed.
+        stable_end_offset: end of what counts.
     """
 
-    def __init__(self, registry: SnapshotRegistry) -> None:
+    def __init__(self, registry: SnapshotRegistry, max_records_per_batch: int) -> None:
         self._registry = registry
+        self._max_records_per_batch = max_records_per_batch
         self._next_write_offset: int | None = None
+        self._own_ends: deque[int] = deque()  # ends of appended batches that have not committed
+        self._transactions: deque[_Transaction] = deque()  # those that are not wholly below the stable end
+        self._unstable: list[CommittedRecords] = []  # committed, but reaching beyond the stable end
         self.committed_end_offset = 0
         self.committed_epoch = -1
+        self.stable_end_offset = 0
         registry.get_or_create_snapshot(0)
 
     @property
@@ -32,43 +63,95 @@ class OffsetControl:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something was replayed that has not committed."""
-        return self._next_write_offset is not None and self._next_write_offset > self.committed_end_offset
+        """Whether something was replayed that does not count yet."""
+        return self._next_write_offset is not None and self._next_write_offset > self.stable_end_offset
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun and neither ended nor been aborted."""
+        return bool(self._transactions) and self._transactions[-1].end_offset is None
+
+    # ---- terms ------------------------------------------------------------------------------------------------------
 
     def activate(self) -> None:
         """Appends follow what is committed."""
         self._next_write_offset = self.committed_end_offset
 
-    def deactivate(self) -> None:
-        """Forget everything that is not committed."""
-        self._registry.revert_to_snapshot(self.committed_end_offset)
-        self._next_write_offset = None
+    def deactivate(self) -> Iterator[tuple[int, MetadataRecord]]:
+        """Forget everything that is not committed.
 
-    def append(self, records_count: int) -> None:
-        """An own batch has been replayed: from now on it is where one can stand.
-
-        Raises:
-            InvariantViolationError: not active.
+        Returns:
+            Records that have committed and were forgotten with the rest, with their offsets: to be replayed at once.
         """
+        self._next_write_offset = None
+        self._own_ends.clear()
+        self._transactions.clear()
+        self._registry.revert_to_snapshot(self.stable_end_offset)
+        return self._records_from(self.stable_end_offset)
+
+    def _records_from(self, start_offset: int) -> Iterator[tuple[int, MetadataRecord]]:
+        for batch in self._unstable:
+            for offset, record in enumerate(batch.records, batch.base_offset):
+                if offset >= start_offset:
+                    yield offset, record
+
+    # ---- appends ----------------------------------------------------------------------------------------------------
+
+    def next_write_offset_or_raise(self) -> int:
+        """Raises InvariantViolationError when not active."""
         if self._next_write_offset is None:
             raise InvariantViolationError("append on an inactive controller")
-        self._next_write_offset += records_count
-        self._registry.get_or_create_snapshot(self._next_write_offset)
+        return self._next_write_offset
 
-    def commit(self, base_offset: int, end_offset: int, epoch: int) -> None:
+    def end_after(self, records_count: int) -> int:
+        """Where the log of this controller ends once a change of so many records has been appended."""
+        marks = 2 if records_count > self._max_records_per_batch else 0
+        return self.next_write_offset_or_raise() + records_count + marks
+
+    def batches(self, records: tuple[MetadataRecord, ...]) -> list[tuple[MetadataRecord, ...]]:
+        """One change as the batches to append: one, or a transaction of several."""
+        if len(records) <= self._max_records_per_batch:
+            return [records] if records else []
+        marked = (BeginTransactionRecord(f"{len(records)} records"), *records, EndTransactionRecord())
+        size = self._max_records_per_batch
+        return [marked[start : start + size] for start in range(0, len(marked), size)]
+
+    def skip_to(self, next_offset: int) -> None:
+        """The log of this controller ends at `next_offset` now.  From then on it is where one can stand.
+
+        Raises:
+            InvariantViolationError: not active, or the log would shrink.
+        """
+        if next_offset < self.next_write_offset_or_raise():
+            raise InvariantViolationError(f"the log goes back from {self._next_write_offset} to {next_offset}")
+        self._next_write_offset = next_offset
+        self._own_ends.append(next_offset)
+        self._registry.get_or_create_snapshot(next_offset)
+
+    # ---- commits ----------------------------------------------------------------------------------------------------
+
+    def commit(self, batch: CommittedRecords) -> None:
         """A batch has committed; on a standby its records have just been replayed.
 
         Raises:
             InvariantViolationError: it does not follow the last one, or it ends where no own batch ended.
         """
-        self.check_follows(base_offset, end_offset)
-        if self._next_write_offset is None:
-            self._registry.get_or_create_snapshot(end_offset)
-        elif not self._registry.has_snapshot(end_offset):
-            raise InvariantViolationError(f"commit at {end_offset} is not the end of a batch of this controller")
+        self.check_follows(batch.base_offset, batch.end_offset)
+        end_offset = batch.end_offset
+        if self._next_write_offset is not None:
+            self._take_own_ends(end_offset)
         self.committed_end_offset = end_offset
-        self.committed_epoch = epoch
-        self._registry.delete_snapshots_up_to(end_offset)
+        self.committed_epoch = batch.epoch
+        stable_end_offset = self._stable_end()
+        if stable_end_offset < end_offset:
+            self._unstable.append(batch)
+        else:
+            self._unstable.clear()
+            if self._next_write_offset is None:
+                self._registry.get_or_create_snapshot(end_offset)
+        if stable_end_offset != self.stable_end_offset:
+            self.stable_end_offset = stable_end_offset
+            self._registry.delete_snapshots_up_to(stable_end_offset)
 
     def check_follows(self, base_offset: int, end_offset: int) -> None:
         """Raises InvariantViolationError unless [base_offset, end_offset) follows what is committed."""
@@ -76,3 +159,75 @@ class OffsetControl:
             raise InvariantViolationError(
                 f"committed batch [{base_offset}, {end_offset}) does not follow {self.committed_end_offset}"
             )
+
+    def _take_own_ends(self, end_offset: int) -> None:
+        own_end = self.committed_end_offset
+        while self._own_ends and self._own_ends[0] <= end_offset:
+            own_end = self._own_ends.popleft()
+        if own_end != end_offset:
+            raise InvariantViolationError(f"commit at {end_offset} is not the end of a batch of this controller")
+
+    def _stable_end(self) -> int:
+        committed = self.committed_end_offset
+        while self._transactions:
+            first = self._transactions[0]
+            if first.end_offset is None or first.end_offset > committed:
+                return min(first.start_offset, committed)
+            self._transactions.popleft()
+        return committed
+
+    # ---- transactions, as they are replayed -------------------------------------------------------------------------
+
+    def replay_begin(self, offset: int) -> None:
+        """From `offset` on nothing counts.
+
+        Raises:
+            InvariantViolationError: inside another transaction.
+        """
+        if self.in_transaction:
+            raise InvariantViolationError(f"a transaction begins at {offset} inside another one")
+        self._registry.get_or_create_snapshot(offset)
+        self._transactions.append(_Transaction(offset))
+
+    def replay_end(self, offset: int) -> None:
+        """Everything up to `offset` counts once that commits.
+
+        Raises:
+            InvariantViolationError: no transaction is open.
+        """
+        self._open_or_raise(offset).end_offset = offset + 1
+
+    def replay_abort(self, offset: int) -> None:
+        """Nothing since the Begin ever counts: the state goes back.
+
+        Raises:
+            InvariantViolationError: no transaction is open.
+        """
+        transaction = self._open_or_raise(offset)
+        self._registry.revert_to_snapshot(transaction.start_offset)
+        transaction.end_offset = offset + 1
+
+    def _open_or_raise(self, offset: int) -> _Transaction:
+        if not self.in_transaction:
+            raise InvariantViolationError(f"a transaction ends at {offset} that never began")
+        return self._transactions[-1]
+
+    # ---- snapshots of the log ---------------------------------------------------------------------------------------
+
+    def begin_load(self) -> None:
+        """Forget everything: the records of a snapshot are replayed next."""
+        self._registry.reset()
+        self._transactions.clear()
+        self._unstable.clear()
+
+    def end_load(self, end_offset: int, epoch: int) -> None:
+        """The state is that of everything below `end_offset`.
+
+        Raises:
+            InvariantViolationError: the snapshot holds half a transaction.
+        """
+        if self._transactions:
+            raise InvariantViolationError(f"the snapshot at {end_offset} holds marks of a transaction")
+        self._registry.get_or_create_snapshot(end_offset)
+        self.committed_end_offset = self.stable_end_offset = end_offset
+        self.committed_epoch = epoch

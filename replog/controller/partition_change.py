@@ -1,4 +1,4 @@
-"""How a partition changes when its ISR does: new ISR, ELR, leader, as one record (KIP-966; kafka-reference 4.10).
+"""How a partition changes: new ISR, ELR, replicas and leader, as one record (KIP-966; kafka-reference 4.10, 4.11).
 
 Eligible leader replicas are always on: a replica that leaves the ISR while that is below the effective minimum stays
 eligible, because nothing has been committed without it since.
@@ -12,18 +12,41 @@ neither, unclean election allowed     the first active replica of any kind, alon
 neither                               nobody (-1)
 ====================================  =========================================================================
 
-When ISR and ELR are both empty because everybody restarted uncleanly, `recovered_change` elects the longest log once
-all of them have told their end.
+Where several may lead, those on brokers that are not being drained come first; `Election` says whether the current leader
+may stay.  When ISR and ELR are both empty because everybody restarted uncleanly, `recovered_change` elects the longest log
+once all of them have told their end.
+
+A reassignment completes inside whatever change brings its last addition into the ISR: the replicas that were to go leave
+replicas, ISR and ELR in the same record, and if one of them led, another leads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from uuid import UUID
 
 from replog.metadata.records import NO_LEADER, ElectionType, LeaderRecoveryState, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration
+
+
+class Election(Enum):
+    """What a change wants of the leader."""
+
+    KEEP = auto()
+    """Nothing as long as it may lead."""
+
+    PREFERRED = auto()
+    """The first of the replicas, if that may lead and is not being drained."""
+
+    LEAVE_DRAINED = auto()
+    """Somebody else, if its broker is being drained and another may lead."""
+
+
+def nobody(_broker_id: int) -> bool:
+    """Holds for no broker."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +55,34 @@ class ElectionRules:
 
     Attributes:
         is_acceptable: whether a broker may lead, as it will be once the change has happened.
-        min_isr: effective min.insync.replicas: never above the number of replicas.
+        min_isr: min.insync.replicas of the topic; never more of it counts than there are replicas.
         unclean_allowed: unclean.leader.election.enable of the topic.
+        is_drained: whether a broker is being drained.
     """
 
     is_acceptable: Callable[[int], bool]
     min_isr: int
     unclean_allowed: bool = False
+    is_drained: Callable[[int], bool] = nobody
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a partition lives and where it moves: as in `PartitionRegistration`."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    def __contains__(self, broker_id: object) -> bool:
+        return broker_id in self.replicas
+
+    def completed(self, isr: tuple[int, ...]) -> Placement:
+        """The placement once `isr` is in sync: without those that go, if all that stay are in it."""
+        if not self.adding and not self.removing:
+            return self
+        staying = _without(self.replicas, self.removing)
+        return Placement(staying) if staying and set(staying) <= set(isr) else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +109,13 @@ def partition_change(
     rules: ElectionRules,
     *,
     target_isr: tuple[int, ...] | None = None,
+    placement: Placement | None = None,
     restarted_uncleanly: Collection[int] = (),
     isr_is_proven: bool = False,
     leader_recovery_state: LeaderRecoveryState | None = None,
+    election: Election = Election.KEEP,
 ) -> PartitionChangeRecord | None:
-    """The record that takes `partition` to `target_isr` under `rules`.
+    """The record that takes `partition` to `target_isr` and `placement` under `rules`.
 
     Args:
         topic_id: of the partition.
@@ -77,23 +123,31 @@ def partition_change(
         partition: its state now.
         rules: what holds after the change.
         target_isr: the ISR wanted; None keeps it.
+        placement: where the partition shall live; None keeps it, or completes what is under way.
         restarted_uncleanly: brokers that cannot prove what they hold; they leave the ELR and go to `last_known_elr`.
         isr_is_proven: the leader itself proposed the ISR (AlterPartition).
         leader_recovery_state: what the leader says about it; None keeps it.
+        election: what is wanted of the leader.
 
     Returns:
         Only the fields that change are set; None when nothing changes.
     """
     isr = partition.isr if target_isr is None else target_isr
-    outcome = _elect(partition, isr, _eligible(partition, isr, rules.min_isr, restarted_uncleanly), rules)
-    if len(outcome.isr) >= rules.min_isr:
+    wanted = placement or Placement(partition.replicas, partition.adding_replicas, partition.removing_replicas)
+    placed = wanted.completed(isr)
+    if placed.replicas != partition.replicas:
+        isr = tuple(member for member in isr if member in placed)
+    min_isr = min(rules.min_isr, len(placed.replicas))
+    elr = _eligible(partition, isr, placed, min_isr, restarted_uncleanly)
+    outcome = _elect(partition.leader, placed.replicas, isr, elr, rules, election)
+    if len(outcome.isr) >= min_isr:
         outcome = _Outcome(outcome.leader, outcome.isr, (), outcome.election_type)
     if outcome.election_type is ElectionType.UNCLEAN:
         leader_recovery_state = LeaderRecoveryState.RECOVERING
-    last_known_elr = _last_known(partition, outcome, restarted_uncleanly)
-    if isr_is_proven and len(outcome.isr) >= rules.min_isr:
+    last_known_elr = _last_known(partition, placed, outcome, restarted_uncleanly)
+    if isr_is_proven and len(outcome.isr) >= min_isr:
         last_known_elr = ()
-    return _difference(topic_id, partition_id, partition, outcome, last_known_elr, leader_recovery_state)
+    return _difference(topic_id, partition_id, partition, placed, outcome, last_known_elr, leader_recovery_state)
 
 
 def recovered_change(
@@ -123,61 +177,96 @@ def recovered_change(
 
 
 def _eligible(
-    partition: PartitionRegistration, isr: tuple[int, ...], min_isr: int, restarted_uncleanly: Collection[int]
+    partition: PartitionRegistration,
+    isr: tuple[int, ...],
+    placed: Placement,
+    min_isr: int,
+    restarted_uncleanly: Collection[int],
 ) -> tuple[int, ...]:
     if len(isr) >= min_isr:
         return ()
+    gone = {*isr, *restarted_uncleanly}
     candidates = dict.fromkeys((*partition.elr, *partition.isr))
-    return tuple(replica for replica in candidates if replica not in isr and replica not in restarted_uncleanly)
+    return tuple(replica for replica in candidates if replica not in gone and replica in placed)
 
 
 def _elect(
-    partition: PartitionRegistration, isr: tuple[int, ...], elr: tuple[int, ...], rules: ElectionRules
+    leader: int,
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    elr: tuple[int, ...],
+    rules: ElectionRules,
+    election: Election,
 ) -> _Outcome:
-    active = [replica for replica in partition.replicas if rules.is_acceptable(replica)]
-    if partition.leader in isr and partition.leader in active:
-        return _Outcome(partition.leader, isr, elr)
-    if in_sync := [replica for replica in active if replica in isr]:
-        return _Outcome(in_sync[0], isr, elr, ElectionType.CLEAN)
+    active = [replica for replica in replicas if rules.is_acceptable(replica)]
+    in_sync = [replica for replica in active if replica in isr]
+    if in_sync:
+        elected = _choose(leader, replicas[0], in_sync, rules, election)
+        if elected == leader:
+            return _Outcome(leader, isr, elr)
+        is_preferred = election is Election.PREFERRED and leader in in_sync
+        return _Outcome(elected, isr, elr, ElectionType.PREFERRED if is_preferred else ElectionType.CLEAN)
     if not isr and (eligible := [replica for replica in active if replica in elr]):
-        leader = eligible[0]
-        return _Outcome(leader, (leader,), _without(elr, (leader,)), ElectionType.CLEAN)
+        elected = _choose(leader, replicas[0], eligible, rules, election)
+        return _Outcome(elected, (elected,), _without(elr, (elected,)), ElectionType.CLEAN)
     if rules.unclean_allowed and active:
         return _Outcome(active[0], (active[0],), (), ElectionType.UNCLEAN)
     return _Outcome(NO_LEADER, isr, elr)
 
 
+def _choose(leader: int, preferred: int, may_lead: list[int], rules: ElectionRules, election: Election) -> int:
+    """One of `may_lead`, which is in order of the replicas."""
+    if election is Election.PREFERRED and preferred in may_lead and not rules.is_drained(preferred):
+        return preferred
+    if leader in may_lead and not (election is Election.LEAVE_DRAINED and rules.is_drained(leader)):
+        return leader
+    for replica in may_lead:
+        if not rules.is_drained(replica):
+            return replica
+    return leader if leader in may_lead else may_lead[0]
+
+
 def _last_known(
-    partition: PartitionRegistration, outcome: _Outcome, restarted_uncleanly: Collection[int]
+    partition: PartitionRegistration, placed: Placement, outcome: _Outcome, restarted_uncleanly: Collection[int]
 ) -> tuple[int, ...]:
     if outcome.election_type is ElectionType.UNCLEAN:
         return ()  # what the others held has been given up
     lost = [replica for replica in (*partition.isr, *partition.elr) if replica in restarted_uncleanly]
-    return _without(tuple(dict.fromkeys((*partition.last_known_elr, *lost))), (*outcome.isr, *outcome.elr))
+    if not lost and not partition.last_known_elr:
+        return ()
+    known = tuple(replica for replica in dict.fromkeys((*partition.last_known_elr, *lost)) if replica in placed)
+    return _without(known, (*outcome.isr, *outcome.elr))
 
 
 def _difference(
     topic_id: UUID,
     partition_id: int,
     partition: PartitionRegistration,
+    placed: Placement,
     outcome: _Outcome,
     last_known_elr: tuple[int, ...],
     leader_recovery_state: LeaderRecoveryState | None,
 ) -> PartitionChangeRecord | None:
-    unchanged = PartitionChangeRecord(partition_id, topic_id)
-    record = PartitionChangeRecord(
-        partition_id,
-        topic_id,
-        leader=None if outcome.leader == partition.leader and outcome.election_type is None else outcome.leader,
-        isr=None if outcome.isr == partition.isr else outcome.isr,
-        elr=None if outcome.elr == partition.elr else outcome.elr,
-        last_known_elr=None if last_known_elr == partition.last_known_elr else last_known_elr,
-        leader_recovery_state=None
-        if leader_recovery_state == partition.leader_recovery_state
-        else leader_recovery_state,
-        election_type=outcome.election_type,
+    # a replica that is gone must not follow, nor its fetches count, in the epoch in which it did
+    loses_replicas = placed.replicas != partition.replicas and not set(partition.replicas) <= set(placed.replicas)
+    leads_anew = loses_replicas or outcome.election_type is not None or outcome.leader != partition.leader
+    if leader_recovery_state == partition.leader_recovery_state:
+        leader_recovery_state = None
+    values = (
+        outcome.leader if leads_anew else None,
+        None if outcome.isr == partition.isr else outcome.isr,
+        None if outcome.elr == partition.elr else outcome.elr,
+        None if last_known_elr == partition.last_known_elr else last_known_elr,
+        None if placed.replicas == partition.replicas else placed.replicas,
+        leader_recovery_state,
+        outcome.election_type,
+        None if placed.adding == partition.adding_replicas else placed.adding,
+        None if placed.removing == partition.removing_replicas else placed.removing,
     )
-    return None if record == unchanged else record
+    return None if values == _NO_CHANGE else PartitionChangeRecord(partition_id, topic_id, *values)
+
+
+_NO_CHANGE = (None,) * 9
 
 
 def _without(members: tuple[int, ...], gone: Collection[int]) -> tuple[int, ...]:

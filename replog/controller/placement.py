@@ -29,9 +29,9 @@ class UsableBroker:
 class _Ring:
     """Brokers in a circle, entered at a random place."""
 
-    def __init__(self, broker_ids: Sequence[int], rng: random.Random) -> None:
-        self._broker_ids = sorted(broker_ids)
-        self._start = rng.randrange(len(broker_ids)) if broker_ids else 0
+    def __init__(self, broker_ids: tuple[int, ...], rng: random.Random) -> None:
+        self._broker_ids = broker_ids
+        self._start = _below(len(broker_ids), rng)
 
     def __len__(self) -> int:
         return len(self._broker_ids)
@@ -39,32 +39,50 @@ class _Ring:
     def advance(self) -> None:
         self._start += 1
 
-    def in_order(self) -> list[int]:
+    def in_order(self) -> tuple[int, ...]:
         start = self._start % max(1, len(self))
         return self._broker_ids[start:] + self._broker_ids[:start]
 
 
-class _Rack:
-    """The brokers of one rack: live ones are taken before fenced ones."""
+@dataclass(frozen=True, slots=True)
+class _RackBrokers:
+    """The brokers of one rack, by id."""
 
-    def __init__(self, brokers: Sequence[UsableBroker], rng: random.Random) -> None:
-        self.live = _Ring([broker.broker_id for broker in brokers if not broker.fenced], rng)
-        self.fenced = _Ring([broker.broker_id for broker in brokers if broker.fenced], rng)
+    live: tuple[int, ...]
+    fenced: tuple[int, ...]
+
+
+class _Rack:
+    """One rack while a stripe is placed: live brokers are taken before fenced ones."""
+
+    def __init__(self, brokers: _RackBrokers, rng: random.Random) -> None:
+        self.live = _Ring(brokers.live, rng)
+        self.fenced = _Ring(brokers.fenced, rng)
 
     def advance(self) -> None:
         self.live.advance()
         self.fenced.advance()
 
-    def in_order(self) -> list[int]:
+    def in_order(self) -> tuple[int, ...]:
         return self.live.in_order() + self.fenced.in_order()
 
 
 class ReplicaPlacer:
-    """Places the partitions of one topic after another."""
+    """Places the partitions of one topic after another on the same brokers."""
 
     def __init__(self, brokers: Sequence[UsableBroker], rng: random.Random) -> None:
-        self._brokers = sorted(brokers, key=lambda broker: broker.broker_id)
-        self._live_count = sum(not broker.fenced for broker in brokers)
+        by_rack: dict[str, list[UsableBroker]] = {}
+        for broker in sorted(brokers, key=lambda broker: broker.broker_id):
+            by_rack.setdefault(broker.rack or "", []).append(broker)
+        self._racks = [
+            _RackBrokers(
+                tuple(broker.broker_id for broker in rack if not broker.fenced),
+                tuple(broker.broker_id for broker in rack if broker.fenced),
+            )
+            for _, rack in sorted(by_rack.items())
+        ]
+        self._brokers_count = len(brokers)
+        self._live_count = sum(len(rack.live) for rack in self._racks)
         self._rng = rng
 
     def place(self, num_partitions: int, replication_factor: int) -> tuple[tuple[int, ...], ...]:
@@ -73,9 +91,9 @@ class ReplicaPlacer:
         Raises:
             InvalidReplicationFactorError: fewer usable brokers than replicas, or no live one to lead.
         """
-        if replication_factor > len(self._brokers):
+        if replication_factor > self._brokers_count:
             raise InvalidReplicationFactorError(
-                f"replication factor {replication_factor} is more than the {len(self._brokers)} usable brokers"
+                f"replication factor {replication_factor} is more than the {self._brokers_count} usable brokers"
             )
         if self._live_count == 0:
             raise InvalidReplicationFactorError(
@@ -88,7 +106,11 @@ class ReplicaPlacer:
 
     def _stripe(self, partitions_count: int, replication_factor: int) -> list[tuple[int, ...]]:
         """As many partitions as there are live brokers; then the rings are entered anew."""
-        racks = self._shuffled_racks()
+        if len(self._racks) == 1 and replication_factor <= self._live_count:
+            return self._stripe_of_one_rack(partitions_count, replication_factor)
+        racks = [_Rack(brokers, self._rng) for brokers in self._racks]
+        start = _below(len(racks), self._rng)
+        racks = racks[start:] + racks[:start]
         stripe: list[tuple[int, ...]] = []
         for _ in range(partitions_count):
             leading = next(index for index, rack in enumerate(racks) if len(rack.live))
@@ -97,13 +119,16 @@ class ReplicaPlacer:
             racks.append(racks.pop(0))
         return stripe
 
-    def _shuffled_racks(self) -> list[_Rack]:
-        by_rack: dict[str, list[UsableBroker]] = {}
-        for broker in self._brokers:
-            by_rack.setdefault(broker.rack or "", []).append(broker)
-        racks = [_Rack(brokers, self._rng) for _, brokers in sorted(by_rack.items())]
-        start = self._rng.randrange(len(racks))
-        return racks[start:] + racks[:start]
+    def _stripe_of_one_rack(self, partitions_count: int, replication_factor: int) -> list[tuple[int, ...]]:
+        """The same, where most clusters are: no racks, enough live brokers.  The circle is walked along a doubled row."""
+        row = self._racks[0].live * 2
+        start = _below(self._live_count, self._rng)
+        starts = range(start, start + partitions_count)
+        return [row[first : first + replication_factor] for first in (at % self._live_count for at in starts)]
+
+
+def _below(count: int, rng: random.Random) -> int:
+    return int(rng.random() * count)
 
 
 def _one_partition(racks: Sequence[_Rack], leading: int, replication_factor: int) -> tuple[int, ...]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.messages import AllocateProducerIds, AllocateProducerIdsResponse
+from replog.controller.record_handlers import RecordHandler, on_record
+from replog.controller.requests import AllocateProducerIds, AllocateProducerIdsResponse
 from replog.controller.result import Result
 from replog.errors import InvariantViolationError
 from replog.metadata.records import ProducerIdsRecord
@@ -28,6 +31,10 @@ class ProducerIdControl:
         first = self.next_producer_id.get()
         record = ProducerIdsRecord(request.broker_id, request.broker_epoch, first + self._block_size)
         return Result((record,), AllocateProducerIdsResponse(first, self._block_size))
+
+    def record_handlers(self) -> Mapping[type, RecordHandler]:
+        """See `record_handlers`."""
+        return dict([on_record(ProducerIdsRecord, self.replay)])
 
     def replay(self, record: ProducerIdsRecord) -> None:
         """The block is gone.

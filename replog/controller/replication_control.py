@@ -1,99 +1,82 @@
-"""Topics and partitions, and who leads them: the state, its replay, and the changes that brokers' fates bring.
+"""What the fates of brokers and the configuration change about partitions: who leads, who is in sync, who is eligible.
 
-Every leader election of the cluster starts here: a broker goes (`changes_without`), comes back (`changes_with`), tells
-how far its replicas reach (`changes_after_reports`), or the configuration changes (`changes_under`).  The rule of one
-partition is `partition_change`.
+A broker goes (`changes_without`), comes back (`changes_with`), cannot use a replica (`changes_for_offline`), tells how far
+its replicas reach (`changes_after_reports`), or the configuration changes (`changes_under`).  The rule of one partition is
+`partition_change`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
-from uuid import UUID
 
 from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.configuration import ConfigurationControl
-from replog.controller.messages import ReplicaEnd
-from replog.controller.partition_change import ElectionRules, ReplicaReport, partition_change, recovered_change
-from replog.errors import InvariantViolationError
-from replog.metadata.records import (
-    NO_LEADER,
-    ConfigRecord,
-    ElectionType,
-    PartitionChangeRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-    TopicRecord,
+from replog.controller.partition_change import (
+    ElectionRules,
+    ReplicaReport,
+    nobody,
+    partition_change,
+    recovered_change,
 )
+from replog.controller.replication_state import PartitionKey, ReplicationState, in_order
+from replog.controller.requests import ReplicaEnd
+from replog.metadata.config_keys import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration
-from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineHashSet, TimelineLong
 
-PartitionKey: TypeAlias = tuple[UUID, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicState:
-    """A topic; its partitions are numbered from 0 to `partitions_count` - 1."""
-
-    name: str
-    topic_id: UUID
-    partitions_count: int = 0
+_ELECTION_KEYS = {MIN_INSYNC_REPLICAS.name, UNCLEAN_LEADER_ELECTION_ENABLE.name}
 
 
 class ReplicationControl:
-    """All topics and partitions, changed by `replay_*` only.
+    """Makes the changes; the state itself is `ReplicationState`'s.
 
     `_reports` and `_offline` are not part of the replicated state: they are what brokers told this controller during its
     term.
 
     Invariants:
-        - `_memberships[b]` is exactly the partitions with b in ISR or ELR; a leader is always in its ISR;
-        - `_leaderless` is exactly the partitions with leader -1;
         - reports are kept only for partitions that await them.
     """
 
-    def __init__(self, registry: SnapshotRegistry, brokers: BrokerRegistry, configs: ConfigurationControl) -> None:
-        self._registry = registry
+    def __init__(self, state: ReplicationState, brokers: BrokerRegistry, configs: ConfigurationControl) -> None:
+        self._state = state
         self._brokers = brokers
         self._configs = configs
-        self.topics: TimelineHashMap[UUID, TopicState] = TimelineHashMap(registry)
-        self.topic_ids: TimelineHashMap[str, UUID] = TimelineHashMap(registry)
-        self.partitions: TimelineHashMap[PartitionKey, PartitionRegistration] = TimelineHashMap(registry)
-        self.elections = {election_type: TimelineLong(registry) for election_type in ElectionType}
-        self._leaderless: TimelineHashSet[PartitionKey] = TimelineHashSet(registry)
-        self._memberships: dict[int, TimelineHashSet[PartitionKey]] = {}
         self._reports: dict[PartitionKey, dict[int, ReplicaReport]] = {}
         self._offline: dict[int, frozenset[PartitionKey]] = {}
-
-    # ---- questions --------------------------------------------------------------------------------------------------
-
-    @property
-    def leaderless_count(self) -> int:
-        """Partitions without a leader."""
-        return len(self._leaderless)
-
-    def leads_any(self, broker_id: int) -> bool:
-        """Whether the broker leads a partition."""
-        return any(self.partitions[key].leader == broker_id for key in self._memberships.get(broker_id, ()))
+        state.notify(self._drop_reports)
 
     def rules(
         self,
         key: PartitionKey,
-        partition: PartitionRegistration,
         is_acceptable: Callable[[int], bool] | None = None,
         pending: Sequence[ConfigRecord] = (),
+        *,
+        unclean_allowed: bool | None = None,
     ) -> ElectionRules:
-        """The rules for a partition; `pending` are configuration records of the same batch."""
-        topic_name = self.topics[key[0]].name
+        """The rules for a partition.
+
+        Args:
+            key: of the partition.
+            is_acceptable: whether a broker may lead, where that is about to change.
+            pending: configuration records of the same batch.
+            unclean_allowed: what somebody decided for this one election; None: what is configured.
+        """
+        settings = self._configs.election_settings(self._state.topics[key[0]], pending)
         is_active = is_acceptable or self._brokers.is_active
+
+        def has_usable_replica(broker_id: int) -> bool:
+            return is_active(broker_id) and key not in self._offline.get(broker_id, ())
+
         return ElectionRules(
-            is_acceptable=lambda broker_id: is_active(broker_id) and key not in self._offline.get(broker_id, ()),
-            min_isr=self._configs.min_isr(topic_name, len(partition.replicas), pending),
-            unclean_allowed=self._configs.unclean_election_allowed(topic_name, pending),
+            has_usable_replica if self._offline else is_active,
+            settings.min_isr,
+            settings.unclean_allowed if unclean_allowed is None else unclean_allowed,
+            self._brokers.is_drained if self._brokers.drained else nobody,
         )
 
-    # ---- what brokers' fates change ---------------------------------------------------------------------------------
+    def is_offline(self, broker_id: int, key: PartitionKey) -> bool:
+        """Whether the broker has told that it cannot use its replica."""
+        return key in self._offline.get(broker_id, ())
 
     def changes_without(
         self, broker_id: int, *, restarted_uncleanly: bool = False, keeps_log_dirs: bool = True
@@ -106,15 +89,18 @@ class ReplicationControl:
                 were on its disk (`flush.policy=always`).
             keeps_log_dirs: it still has every disk that made those acknowledgements.
         """
-        for key in sorted(self._memberships.get(broker_id, ())):
-            partition = self.partitions[key]
-            topic_name = self.topics[key[0]].name
-            keeps_membership = keeps_log_dirs and self._configs.always_flushes(topic_name)
+        is_acceptable = (self._brokers.active() - {broker_id}).__contains__
+        for key in in_order(self._state.hosted(broker_id)):
+            partition = self._state.partitions[key]
+            if not _is_member(broker_id, partition):
+                continue
+            settings = self._configs.election_settings(self._state.topics[key[0]])
+            keeps_membership = keeps_log_dirs and settings.always_flushes
             change = partition_change(
                 *key,
                 partition,
-                self.rules(key, partition, lambda other: other != broker_id and self._brokers.is_active(other)),
-                target_isr=tuple(member for member in partition.isr if member != broker_id),
+                self.rules(key, is_acceptable),
+                target_isr=_without(partition.isr, broker_id),
                 restarted_uncleanly=(broker_id,) if restarted_uncleanly and not keeps_membership else (),
             )
             if change is not None:
@@ -124,22 +110,29 @@ class ReplicationControl:
         """The broker tells which of its replicas it cannot use, all of them: they leave ISR and ELR, and lead nothing.
 
         What such a replica held counts as lost until it proves otherwise: a failed disk may have dropped what it had
-        acknowledged, and damaged bytes are no better.
+        acknowledged, and damaged bytes are no better.  Where a replica is usable again and nobody leads, it may be elected.
 
         Args:
             broker_id: who tells.
             offline: the replicas.
         """
-        self._offline[broker_id] = frozenset(offline)
+        usable_again = self._offline.get(broker_id, frozenset()) - frozenset(offline)
+        if offline:
+            self._offline[broker_id] = frozenset(offline)
+        else:
+            self._offline.pop(broker_id, None)
+        yield from self._elections(
+            [key for key in usable_again if key in self._state.leaderless], self._brokers.is_active
+        )
         for key in offline:
-            partition = self.partitions.get(key)
-            if partition is None or broker_id not in {*partition.isr, *partition.elr}:
+            partition = self._state.partitions.get(key)
+            if partition is None or not _is_member(broker_id, partition):
                 continue
             change = partition_change(
                 *key,
                 partition,
-                self.rules(key, partition),
-                target_isr=tuple(member for member in partition.isr if member != broker_id),
+                self.rules(key),
+                target_isr=_without(partition.isr, broker_id),
                 restarted_uncleanly=(broker_id,),
             )
             if change is not None:
@@ -147,8 +140,9 @@ class ReplicationControl:
 
     def changes_with(self, broker_id: int) -> Iterator[PartitionChangeRecord]:
         """The broker becomes active: partitions without a leader that may have one now get it."""
-        keys = [key for key in self._leaderless if broker_id in self.partitions[key].replicas]
-        return self._elections(keys, lambda other: other == broker_id or self._brokers.is_active(other))
+        state = self._state
+        keys = [key for key in state.leaderless if broker_id in state.partitions[key].replicas]
+        return self._elections(keys, (self._brokers.active() | {broker_id}).__contains__)
 
     def changes_under(self, records: Sequence[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
         """The configuration changes by `records`.
@@ -156,15 +150,19 @@ class ReplicationControl:
         A lower min.insync.replicas empties the ELR where the ISR is large enough now (its leader will commit without the
         members of the ELR); allowing unclean elections elects where nobody leads.
         """
-        names = {record.resource_name for record in records}
-        for key in sorted(self.partitions):
-            partition = self.partitions[key]
-            topic_name = self.topics[key[0]].name
-            if "" not in names and topic_name not in names:
-                continue
-            change = partition_change(*key, partition, self.rules(key, partition, pending=records))
+        records = [record for record in records if record.name in _ELECTION_KEYS]
+        for key in self._keys_under({record.resource_name for record in records}):
+            change = partition_change(*key, self._state.partitions[key], self.rules(key, pending=records))
             if change is not None:
                 yield change
+
+    def _keys_under(self, names: set[str]) -> Iterable[PartitionKey]:
+        state = self._state
+        if "" in names:
+            return in_order(state.partitions)
+        return (key for name in sorted(names) for key in state.partitions_of(state.topic_ids[name]))
+
+    # ---- reports ----------------------------------------------------------------------------------------------------
 
     def changes_after_reports(
         self, broker_id: int, broker_epoch: int, ends: Sequence[ReplicaEnd]
@@ -173,7 +171,7 @@ class ReplicationControl:
         keys: set[PartitionKey] = set()
         for end in ends:
             key = (end.topic_id, end.partition_id)
-            partition = self.partitions.get(key)
+            partition = self._state.partitions.get(key)
             if partition is None or not partition.awaits_reports or broker_id not in partition.last_known_elr:
                 continue  # it has been elected, or deleted, since the broker looked
             report = ReplicaReport(broker_epoch, end.last_epoch, end.log_end_offset)
@@ -186,14 +184,18 @@ class ReplicationControl:
         self._reports.clear()
         self._offline.clear()
 
+    def _drop_reports(self, key: PartitionKey, partition: PartitionRegistration | None) -> None:
+        if self._reports and (partition is None or not partition.awaits_reports):
+            self._reports.pop(key, None)
+
     def _elections(
         self, keys: Iterable[PartitionKey], is_acceptable: Callable[[int], bool]
     ) -> Iterator[PartitionChangeRecord]:
-        for key in sorted(keys):
-            partition = self.partitions[key]
-            change = partition_change(
-                *key, partition, self.rules(key, partition, is_acceptable)
-            ) or self._recovered_or_none(key, partition, is_acceptable)
+        for key in in_order(keys):
+            partition = self._state.partitions[key]
+            change = partition_change(*key, partition, self.rules(key, is_acceptable)) or self._recovered_or_none(
+                key, partition, is_acceptable
+            )
             if change is not None:
                 yield change
 
@@ -211,80 +213,10 @@ class ReplicationControl:
                 return None
         return recovered_change(*key, partition, reports)
 
-    # ---- replay -----------------------------------------------------------------------------------------------------
 
-    def replay_topic(self, record: TopicRecord) -> None:
-        """A topic without partitions yet.
+def _is_member(broker_id: int, partition: PartitionRegistration) -> bool:
+    return broker_id in partition.isr or broker_id in partition.elr
 
-        Raises:
-            InvariantViolationError: the name or the id exists.
-        """
-        if record.name in self.topic_ids or record.topic_id in self.topics:
-            raise InvariantViolationError(f'topic "{record.name}" is created twice')
-        self.topics[record.topic_id] = TopicState(record.name, record.topic_id)
-        self.topic_ids[record.name] = record.topic_id
 
-    def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """The topic and its partitions are gone; returns its name.
-
-        Raises:
-            InvariantViolationError: no such topic.
-        """
-        topic = self._topic_or_raise(record.topic_id)
-        for partition_id in range(topic.partitions_count):
-            key = (record.topic_id, partition_id)
-            self._index(key, self.partitions.pop(key), None)
-        del self.topics[record.topic_id]
-        del self.topic_ids[topic.name]
-        return topic.name
-
-    def replay_partition(self, record: PartitionRecord) -> None:
-        """The next partition of a topic.
-
-        Raises:
-            InvariantViolationError: no such topic, or not its next partition.
-        """
-        topic = self._topic_or_raise(record.topic_id)
-        if record.partition_id != topic.partitions_count:
-            raise InvariantViolationError(f"partition {topic.name}-{record.partition_id} is not the next one")
-        self.topics[record.topic_id] = replace(topic, partitions_count=topic.partitions_count + 1)
-        self._put((record.topic_id, record.partition_id), PartitionRegistration.from_record(record))
-
-    def replay_partition_change(self, record: PartitionChangeRecord) -> None:
-        """A partition changes.
-
-        Raises:
-            InvariantViolationError: no such partition.
-        """
-        topic = self._topic_or_raise(record.topic_id)
-        key = (record.topic_id, record.partition_id)
-        partition = self.partitions.get(key)
-        if partition is None:
-            raise InvariantViolationError(f"change of the unknown partition {topic.name}-{record.partition_id}")
-        self._put(key, partition.merge(record))
-        if record.election_type is not None:
-            self.elections[record.election_type].increment()
-
-    def _topic_or_raise(self, topic_id: UUID) -> TopicState:
-        topic = self.topics.get(topic_id)
-        if topic is None:
-            raise InvariantViolationError(f"topic {topic_id} does not exist")
-        return topic
-
-    def _put(self, key: PartitionKey, partition: PartitionRegistration) -> None:
-        self._index(key, self.partitions.get(key), partition)
-        self.partitions[key] = partition
-
-    def _index(self, key: PartitionKey, old: PartitionRegistration | None, new: PartitionRegistration | None) -> None:
-        old_members = set[int]() if old is None else {*old.isr, *old.elr}
-        new_members = set[int]() if new is None else {*new.isr, *new.elr}
-        for broker_id in old_members - new_members:
-            self._memberships[broker_id].discard(key)
-        for broker_id in new_members - old_members:
-            self._memberships.setdefault(broker_id, TimelineHashSet(self._registry)).add(key)
-        if new is not None and new.leader == NO_LEADER:
-            self._leaderless.add(key)
-        else:
-            self._leaderless.discard(key)
-        if new is None or not new.awaits_reports:
-            self._reports.pop(key, None)
+def _without(members: tuple[int, ...], broker_id: int) -> tuple[int, ...]:
+    return tuple(member for member in members if member != broker_id)

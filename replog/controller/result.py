@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replog.controller.messages import ControllerResponse
+from replog.controller.requests import ControllerResponse
 from replog.metadata.records import MetadataRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`records` is one atomic batch, in order; empty when nothing changes."""
+    """What one request leads to.
+
+    Attributes:
+        records: one change, all of it or nothing, in order; empty when nothing changes.
+        response: the answer.
+        wakes: periodic tasks that should look soon at what has changed.
+    """
 
     records: tuple[MetadataRecord, ...]
     response: ControllerResponse
+    wakes: tuple[str, ...] = ()

@@ -7,28 +7,26 @@ that is checked.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.config import ControllerConfig
 from replog.controller.configuration import ConfigurationControl
+from replog.controller.controller_registry import ControllerRegistry
 from replog.controller.features import FeatureControl
+from replog.controller.offset_control import OffsetControl
 from replog.controller.producer_ids import ProducerIdControl
-from replog.controller.replication_control import ReplicationControl
+from replog.controller.record_handlers import RecordHandler, on_record
+from replog.controller.replication_state import ReplicationState
+from replog.errors import InvariantViolationError
 from replog.metadata.records import (
-    BrokerRegistrationChangeRecord,
-    ConfigRecord,
-    FeatureLevelRecord,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
     MetadataRecord,
     NoOpRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RegisterBrokerRecord,
     RemoveTopicRecord,
-    TopicRecord,
-    UnregisterBrokerRecord,
 )
 from replog_timeline import SnapshotRegistry
 
@@ -37,11 +35,23 @@ class ControllerState:
     """The managers that hold state, over one timeline."""
 
     def __init__(self, registry: SnapshotRegistry, config: ControllerConfig) -> None:
+        self.offsets = OffsetControl(registry, config.max_records_per_batch)
         self.brokers = BrokerRegistry(registry)
+        self.controllers = ControllerRegistry(registry)
         self.configs = ConfigurationControl(registry)
-        self.features = FeatureControl(registry)
+        self.features = FeatureControl(registry, self.brokers, self.controllers)
         self.producer_ids = ProducerIdControl(registry, self.brokers, config.producer_id_block_size)
-        self.replication = ReplicationControl(registry, self.brokers, self.configs)
+        self.replication = ReplicationState(registry)
+        managers: tuple[Mapping[type, RecordHandler], ...] = (
+            self.brokers.record_handlers(),
+            self.controllers.record_handlers(),
+            self.configs.record_handlers(),
+            self.features.record_handlers(),
+            self.producer_ids.record_handlers(),
+            self.replication.record_handlers(),
+            dict((on_record(RemoveTopicRecord, self._replay_remove_topic), on_record(NoOpRecord, lambda _: None))),
+        )
+        self._handlers = dict(chain.from_iterable(manager.items() for manager in managers))
 
     def replay(self, record: MetadataRecord, offset: int) -> None:
         """Take in the record that stands at `offset` of the metadata log.
@@ -49,34 +59,35 @@ class ControllerState:
         Raises:
             InvariantViolationError: it contradicts the state; the log is not what it must be.
         """
-        match record:
-            case RegisterBrokerRecord():
-                self.brokers.replay_register(record, offset)
-            case UnregisterBrokerRecord():
-                self.brokers.replay_unregister(record)
-            case BrokerRegistrationChangeRecord():
-                self.brokers.replay_change(record)
-            case TopicRecord():
-                self.replication.replay_topic(record)
-            case RemoveTopicRecord():
-                self.configs.replay_remove_topic(self.replication.replay_remove_topic(record))
-            case PartitionRecord():
-                self.replication.replay_partition(record)
-            case PartitionChangeRecord():
-                self.replication.replay_partition_change(record)
-            case ConfigRecord():
-                self.configs.replay(record)
-            case ProducerIdsRecord():
-                self.producer_ids.replay(record)
-            case FeatureLevelRecord():
-                self.features.replay(record)
-            case NoOpRecord():
-                pass
-            case _ as unreachable:
-                assert_never(unreachable)
+        handler = self._handlers.get(type(record))
+        try:
+            if handler is not None:
+                handler(record)
+            else:
+                self._replay_mark(record, offset)
+        except InvariantViolationError:
+            raise
+        except Exception as bug:
+            raise InvariantViolationError(
+                f"the record at offset {offset} of the metadata log cannot be replayed: {record!r}: {bug!r}"
+            ) from bug
 
-    def state_hash(self, end_offset: int) -> str:
-        """SHA-256 of the state after everything below `end_offset`, where a batch must end.
+    def _replay_mark(self, record: MetadataRecord, offset: int) -> None:
+        match record:
+            case BeginTransactionRecord():
+                self.offsets.replay_begin(offset)
+            case EndTransactionRecord():
+                self.offsets.replay_end(offset)
+            case AbortTransactionRecord():
+                self.offsets.replay_abort(offset)
+            case _:
+                raise InvariantViolationError(f"nobody replays {type(record).__name__}")
+
+    def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+        self.configs.replay_remove_topic(self.replication.replay_remove_topic(record))
+
+    def state_hash(self, end_offset: int | None) -> str:
+        """SHA-256 of the state after everything below `end_offset`, where a batch must end; None: of the newest state.
 
         Costs a walk over the whole state: for checks, not for every step.
 
@@ -85,16 +96,16 @@ class ControllerState:
         """
         replication = self.replication
         configs = {key: sorted(values.items()) for key, values in self.configs.values.items(epoch=end_offset)}
-        counters = (self.producer_ids.next_producer_id, *replication.elections.values())
         tables: tuple[Iterable[tuple[object, object]], ...] = (
             replication.topics.items(epoch=end_offset),
             replication.topic_ids.items(epoch=end_offset),
             replication.partitions.items(epoch=end_offset),
             self.brokers.registrations.items(epoch=end_offset),
-            self.brokers.register_offsets.items(epoch=end_offset),
+            enumerate(sorted(self.brokers.drained if end_offset is None else self.brokers.drained.at(end_offset))),
+            self.controllers.registrations.items(epoch=end_offset),
             self.features.levels.items(epoch=end_offset),
             configs.items(),
-            enumerate(counter.get(epoch=end_offset) for counter in counters),
+            ((0, self.producer_ids.next_producer_id.get(epoch=end_offset)),),
         )
         digest = hashlib.sha256()
         for table in tables:

@@ -1,26 +1,30 @@
-"""Topics are created and deleted (kafka-reference 6.6)."""
+"""Topics are created, grow and are deleted (kafka-reference 6.6)."""
 
 from __future__ import annotations
 
 import random
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.config import ControllerConfig
 from replog.controller.configuration import ConfigurationControl
-from replog.controller.messages import (
+from replog.controller.placement import ReplicaPlacer, UsableBroker
+from replog.controller.replication_state import ReplicationState
+from replog.controller.requests import (
+    CreatePartitions,
+    CreatePartitionsResponse,
     CreateTopics,
     CreateTopicsResponse,
     DeleteTopics,
     DeleteTopicsResponse,
+    NewPartitions,
     NewTopic,
     TopicResult,
 )
-from replog.controller.placement import ReplicaPlacer, UsableBroker
-from replog.controller.replication_control import ReplicationControl
 from replog.controller.result import Result
 from replog.errors import (
     ErrorCode,
@@ -34,36 +38,34 @@ from replog.errors import (
     TopicLimitError,
     UnknownTopicOrPartitionError,
 )
-from replog.metadata.records import (
-    MetadataRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-    ResourceType,
-    TopicRecord,
-)
+from replog.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 _NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+Assignments = tuple[tuple[int, ...], ...]
+"""Replicas of partition after partition, the preferred leader first."""
 
 
 @dataclass(slots=True)
 class _Batch:
     """What one request has made so far; later topics count against the bounds together with earlier ones."""
 
-    records: list[MetadataRecord]
-    names: list[str]
+    records: list[MetadataRecord] = field(default_factory=list[MetadataRecord])
+    topics_count: int = 0
     partitions_count: int = 0
+    metric_names: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class TopicControl:
-    """Makes the records of new topics and of deletions; a topic that fails does not stop the others of its request."""
+    """Makes the records of new topics, new partitions and deletions; a topic that fails does not stop the others."""
 
     def __init__(
         self,
         config: ControllerConfig,
         brokers: BrokerRegistry,
         configs: ConfigurationControl,
-        replication: ReplicationControl,
+        replication: ReplicationState,
         rng: random.Random,
     ) -> None:
         self._config = config
@@ -71,17 +73,19 @@ class TopicControl:
         self._configs = configs
         self._replication = replication
         self._rng = rng
+        self._usable: tuple[UsableBroker, ...] = ()
+        self._placer = ReplicaPlacer((), rng)  # on `_usable`
 
     # ---- create -----------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateTopics) -> Result:
-        """One result per topic, in order; all topics that succeed are one atomic batch."""
-        counts = Counter(topic.name for topic in request.topics)
-        batch = _Batch([], [])
+        """One result per topic, in order; all topics that succeed are one atomic change."""
+        repeated = _repeated([topic.name for topic in request.topics])
+        batch = _Batch()
         results: list[TopicResult] = []
         for topic in request.topics:
             try:
-                if counts[topic.name] > 1:
+                if topic.name in repeated:
                     raise InvalidRequestError(f'topic "{topic.name}" is given more than once')
                 results.append(self._create_one(topic, batch))
             except ReplogError as error:
@@ -91,29 +95,25 @@ class TopicControl:
         return Result(tuple(batch.records), CreateTopicsResponse(tuple(results)))
 
     def _create_one(self, topic: NewTopic, batch: _Batch) -> TopicResult:
-        self._check_name(topic.name, batch)
-        config_records = self._configs.change(ResourceType.TOPIC, topic.name, topic.configs)
+        name = topic.name
+        self._check_name(name, batch)
+        config_records = self._configs.initial(name, topic.configs)
         assignments = self._manual(topic) if topic.assignments else self._placed(topic, batch)
-        records_count = 1 + len(config_records) + len(assignments)
-        self._check_bounds(len(assignments), records_count, batch)
-        topic_id = self._new_topic_id()
-        batch.records += (
-            TopicRecord(topic.name, topic_id),
-            *config_records,
-            *(self._partition(topic_id, index, replicas) for index, replicas in enumerate(assignments)),
-        )
-        batch.names.append(topic.name)
-        batch.partitions_count += len(assignments)
-        return TopicResult(
-            topic.name,
-            ErrorCode.NONE,
-            topic_id=topic_id,
-            num_partitions=len(assignments),
-            replication_factor=len(assignments[0]),
-        )
+        partitions_count = len(assignments)
+        self._check_bounds(partitions_count, 1 + len(config_records) + partitions_count, batch, new_topics=1)
+        topic_id = UUID(int=self._rng.getrandbits(128), version=4)
+        batch.records.append(TopicRecord(name, topic_id))
+        batch.records += config_records
+        for index, replicas in enumerate(assignments):
+            batch.records.append(self._partition(topic_id, index, replicas))
+        batch.topics_count += 1
+        batch.partitions_count += partitions_count
+        if "." in name or "_" in name:
+            batch.metric_names[name.replace(".", "_")] = name
+        return TopicResult(name, ErrorCode.NONE, "", topic_id, partitions_count, len(assignments[0]))
 
     def _check_name(self, name: str, batch: _Batch) -> None:
-        if name in {"", ".", ".."} or len(name) > _NAME_LENGTH_MAX or not _NAME.match(name):
+        if len(name) > _NAME_LENGTH_MAX or not _NAME.match(name) or name in {".", ".."}:
             raise InvalidTopicError(
                 f'topic name "{name[:_NAME_LENGTH_MAX]}" is not 1 to {_NAME_LENGTH_MAX} of letters, digits, ".", "_", "-"'
             )
@@ -121,23 +121,24 @@ class TopicControl:
             raise TopicExistsError(f'topic "{name}" exists')
         if "." not in name and "_" not in name:
             return
-        for other in (*self._replication.topic_ids, *batch.names):
-            if other.replace(".", "_") == name.replace(".", "_"):
-                raise InvalidTopicError(f'topic "{name}" collides with "{other}": "." and "_" are one in metric names')
+        other = self._replication.colliding_name(name) or batch.metric_names.get(name.replace(".", "_"))
+        if other is not None:
+            raise InvalidTopicError(f'topic "{name}" collides with "{other}": "." and "_" are one in metric names')
 
-    def _check_bounds(self, partitions_count: int, records_count: int, batch: _Batch) -> None:
-        topics = len(self._replication.topics) + len(batch.names) + 1
+    def _check_bounds(self, partitions_count: int, records_count: int, batch: _Batch, *, new_topics: int) -> None:
+        config = self._config
+        topics = len(self._replication.topics) + batch.topics_count + new_topics
         partitions = len(self._replication.partitions) + batch.partitions_count + partitions_count
-        if topics > self._config.max_topics:
-            raise TopicLimitError(f"the cluster may have {self._config.max_topics} topics; delete one first")
-        if partitions > self._config.max_partitions:
-            raise TopicLimitError(
-                f"the cluster may have {self._config.max_partitions} partitions, with this topic {partitions}"
-            )
-        if len(batch.records) + records_count > self._config.max_records_per_batch:
+        if topics > config.max_topics:
+            raise TopicLimitError(f"the cluster may have {config.max_topics} topics; delete one first")
+        if partitions > config.max_partitions:
+            raise TopicLimitError(f"the cluster may have {config.max_partitions} partitions, with these {partitions}")
+        if len(batch.records) + records_count > config.max_records_per_change:
             raise TopicLimitError("too much for one request; create fewer topics at a time")
 
-    def _placed(self, topic: NewTopic, batch: _Batch) -> tuple[tuple[int, ...], ...]:
+    # ---- where replicas go ------------------------------------------------------------------------------------------
+
+    def _placed(self, topic: NewTopic, batch: _Batch) -> Assignments:
         num_partitions = self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         replication_factor = topic.replication_factor
         if replication_factor == -1:
@@ -146,56 +147,108 @@ class TopicControl:
             raise InvalidPartitionsError(f"a topic has at least 1 partition, not {num_partitions}")
         if replication_factor < 1:
             raise InvalidReplicationFactorError(f"replication factor is at least 1, not {replication_factor}")
-        self._check_bounds(num_partitions, num_partitions, batch)  # before as many assignments are made
-        usable = [
-            UsableBroker(registration.broker_id, registration.rack, registration.fenced)
-            for registration in self._brokers.all()
-            if not registration.in_controlled_shutdown
-        ]
-        return ReplicaPlacer(usable, self._rng).place(num_partitions, replication_factor)
+        if num_partitions > 1:  # before as many assignments are made
+            self._check_bounds(num_partitions, num_partitions, batch, new_topics=1)
+        return self._place(num_partitions, replication_factor)
 
-    def _manual(self, topic: NewTopic) -> tuple[tuple[int, ...], ...]:
+    def _place(self, partitions_count: int, replication_factor: int) -> Assignments:
+        usable = self._brokers.usable()
+        if usable is not self._usable:
+            self._usable, self._placer = usable, ReplicaPlacer(usable, self._rng)
+        return self._placer.place(partitions_count, replication_factor)
+
+    def _manual(self, topic: NewTopic) -> Assignments:
         if topic.num_partitions != -1 or topic.replication_factor != -1:
             raise InvalidRequestError("give the number of partitions and replicas, or the assignments, not both")
-        for index, replicas in enumerate(topic.assignments):
+        self._check_assignments(topic.assignments, 0, len(topic.assignments[0]))
+        return topic.assignments
+
+    def _check_assignments(self, assignments: Assignments, first_partition: int, replicas_count: int) -> None:
+        for index, replicas in enumerate(assignments, first_partition):
             if not replicas or len(set(replicas)) < len(replicas):
                 raise InvalidReplicaAssignmentError(
                     f"partition {index}: replicas {list(replicas)} are empty or repeated"
                 )
-            if len(replicas) != len(topic.assignments[0]):
+            if len(replicas) != replicas_count:
                 raise InvalidReplicaAssignmentError(
-                    f"partition {index} has another number of replicas than partition 0"
+                    f"partition {index} has {len(replicas)} replicas, the others of its topic have {replicas_count}"
                 )
             if unknown := [replica for replica in replicas if self._brokers.get(replica) is None]:
                 raise InvalidReplicaAssignmentError(f"partition {index}: brokers {unknown} are not registered")
             if not any(self._brokers.is_active(replica) for replica in replicas):
                 raise InvalidReplicaAssignmentError(f"partition {index}: brokers {list(replicas)} are all fenced")
-        return topic.assignments
 
     def _partition(self, topic_id: UUID, partition_id: int, replicas: tuple[int, ...]) -> PartitionRecord:
-        isr = tuple(replica for replica in replicas if self._brokers.is_active(replica))
-        return PartitionRecord(partition_id, topic_id, replicas, isr, leader=isr[0], leader_epoch=0, partition_epoch=0)
+        isr = tuple([replica for replica in replicas if self._brokers.is_active(replica)])
+        return PartitionRecord(partition_id, topic_id, replicas, isr, isr[0], 0, 0)
 
-    def _new_topic_id(self) -> UUID:
-        return UUID(int=self._rng.getrandbits(128), version=4)
+    # ---- grow -------------------------------------------------------------------------------------------------------
+
+    def create_partitions(self, request: CreatePartitions) -> Result:
+        """One result per topic, in order; all that succeed are one atomic change."""
+        repeated = _repeated([topic.topic for topic in request.topics])
+        batch = _Batch()
+        results: list[TopicResult] = []
+        for item in request.topics:
+            try:
+                if item.topic in repeated:
+                    raise InvalidRequestError(f'topic "{item.topic}" is given more than once')
+                results.append(self._grow_one(item, batch))
+            except ReplogError as error:
+                results.append(TopicResult(item.topic, error.code, str(error)))
+        records = () if request.validate_only else tuple(batch.records)
+        return Result(records, CreatePartitionsResponse(tuple(results)))
+
+    def _grow_one(self, item: NewPartitions, batch: _Batch) -> TopicResult:
+        topic_id = self._topic_id_or_raise(item.topic)
+        old_count = self._replication.partitions_count(topic_id)
+        added_count = item.count - old_count
+        if added_count < 1:
+            raise InvalidPartitionsError(
+                f'topic "{item.topic}" has {old_count} partitions; it can only grow, {item.count} is not more'
+            )
+        self._check_bounds(added_count, added_count, batch, new_topics=0)
+        first = self._replication.partitions[topic_id, 0]
+        replication_factor = len(set(first.replicas) - set(first.removing_replicas))
+        assignments = item.assignments or self._place(added_count, replication_factor)
+        if len(assignments) != added_count:
+            raise InvalidReplicaAssignmentError(
+                f'topic "{item.topic}" gets {added_count} partitions, assignments are given for {len(assignments)}'
+            )
+        self._check_assignments(assignments, old_count, replication_factor)
+        batch.records += [
+            self._partition(topic_id, index, replicas) for index, replicas in enumerate(assignments, old_count)
+        ]
+        batch.partitions_count += added_count
+        return TopicResult(item.topic, ErrorCode.NONE, "", topic_id, item.count, replication_factor)
 
     # ---- delete -----------------------------------------------------------------------------------------------------
 
     def delete(self, request: DeleteTopics) -> Result:
-        """One result per name, in order; all deletions are one atomic batch."""
+        """One result per name, in order; all deletions are one atomic change."""
         records: list[MetadataRecord] = []
         results: list[TopicResult] = []
-        counts = Counter(request.names)
+        repeated = _repeated(request.names)
         for name in request.names:
-            topic_id = self._replication.topic_ids.get(name)
             try:
-                if counts[name] > 1:
+                if name in repeated:
                     raise InvalidRequestError(f'topic "{name}" is given more than once')
-                if topic_id is None:
-                    raise UnknownTopicOrPartitionError(f'topic "{name}" does not exist')
+                topic_id = self._topic_id_or_raise(name)
             except ReplogError as error:
                 results.append(TopicResult(name, error.code, str(error)))
             else:
                 records.append(RemoveTopicRecord(topic_id))
                 results.append(TopicResult(name, ErrorCode.NONE, topic_id=topic_id))
         return Result(tuple(records), DeleteTopicsResponse(tuple(results)))
+
+    def _topic_id_or_raise(self, name: str) -> UUID:
+        topic_id = self._replication.topic_ids.get(name)
+        if topic_id is None:
+            raise UnknownTopicOrPartitionError(f'topic "{name}" does not exist')
+        return topic_id
+
+
+def _repeated(names: Sequence[str]) -> Collection[str]:
+    if len(names) < 2:
+        return ()
+    return {name for name, times in Counter(names).items() if times > 1}

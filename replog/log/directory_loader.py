@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 
 from replog.errors import DiskFullError, StorageError
@@ -23,7 +23,7 @@ class Loader:
         fs: FileSystem,
         config_for: Callable[[str], LogConfig],
         now_ms: int,
-        threads: int,
+        threads: Callable[[], Executor],
         on_progress: Callable[[RecoveryProgress], None] | None,
         monotonic_ms: Callable[[], int],
     ) -> None:
@@ -42,7 +42,7 @@ class Loader:
             for directory, futures in begun:
                 if futures is None:
                     continue
-                for future in as_completed(futures):
+                for future in futures:
                     directory.add(future.result())
                 try:
                     directory.end_load()
@@ -54,7 +54,7 @@ class Loader:
 
     def _begin(self, directory: LogDirectory, pools: ExitStack, survey: Survey) -> list[Future[LoadedReplica]] | None:
         """The loads that are under way; None: the directory is offline."""
-        executor = ThreadPoolExecutor(self._threads, thread_name_prefix="replog-recovery")
+        executor = self._threads()
         pools.callback(executor.shutdown, cancel_futures=True)
         meter = RecoveryMeter(directory.path, self._monotonic_ms, self._tell)
         try:

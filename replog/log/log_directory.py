@@ -105,7 +105,14 @@ class LogDirectory(DirectoryCheckpoints):
     """
 
     def __init__(
-        self, fs: FileSystem, path: str, meta: MetaProperties, lock: Lock, config: LogConfig, limits: DiskLimits
+        self,
+        fs: FileSystem,
+        path: str,
+        meta: MetaProperties,
+        lock: Lock,
+        config: LogConfig,
+        limits: DiskLimits,
+        new_id: Callable[[], UUID],
     ) -> None:
         self.space = DiskSpace(fs, path, limits)
         super().__init__(fs, path, self.space)
@@ -117,6 +124,7 @@ class LogDirectory(DirectoryCheckpoints):
         self._fs = fs
         self._lock = lock
         self._config = config
+        self._new_id = new_id
         self._topic_ids: dict[TopicPartition, UUID | None] = {}
         self._closed = False
 
@@ -144,7 +152,7 @@ class LogDirectory(DirectoryCheckpoints):
             now_ms: wall time.
             config: settings of logs of which nothing else is known.
             config_for: topic -> settings, for the replicas found; None: `config` for all.
-            new_directory_id: for a new directory.
+            new_directory_id: for a new directory, and in the names of replicas that are deleted.
             limits: when its disk counts as full; None: never, and there is no reserve.
 
         Raises:
@@ -198,7 +206,7 @@ class LogDirectory(DirectoryCheckpoints):
                 meta = read_identity(fs, path, cluster_id, node_id)
                 if meta is None:
                     meta = write_identity(fs, path, require_cluster_id(path, cluster_id), node_id, new_directory_id)
-                directory = cls(fs, path, meta, lock, config, limits or NO_LIMITS)
+                directory = cls(fs, path, meta, lock, config, limits or NO_LIMITS, new_directory_id)
                 for checkpoint in directory._checkpoints:
                     directory._read_checkpoint(checkpoint)
             except BaseException:
@@ -352,9 +360,9 @@ class LogDirectory(DirectoryCheckpoints):
         """
         key = (topic, partition)
         if key in self._logs:
-            job = self._logs[key].prepare_delete(uuid.uuid4())
+            job = self._logs[key].prepare_delete(self._new_id())
         elif key in self.offline:
-            job = retire_directory(self._fs, self.path_of(key), uuid.uuid4())
+            job = retire_directory(self._fs, self.path_of(key), self._new_id())
         else:
             raise UnknownTopicOrPartitionError(f"{self.path} has no replica {topic}-{partition}")
         self._drop(key)
@@ -372,7 +380,7 @@ class LogDirectory(DirectoryCheckpoints):
         key = (topic, partition)
         if key not in self._logs:
             raise UnknownTopicOrPartitionError(f"{self.path} has no open replica {topic}-{partition}")
-        path = self._logs[key].set_aside(uuid.uuid4())
+        path = self._logs[key].set_aside(self._new_id())
         self._drop(key)
         self.forget([key])
         return path

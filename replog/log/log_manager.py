@@ -28,7 +28,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
 from uuid import UUID
@@ -65,11 +65,16 @@ class LogManager:
     """
 
     def __init__(
-        self, fs: FileSystem, directories: Sequence[LogDirectory], unopened: Mapping[str, StorageError]
+        self,
+        fs: FileSystem,
+        directories: Sequence[LogDirectory],
+        unopened: Mapping[str, StorageError],
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self.directories = {directory.path: directory for directory in directories}
         self.unopened = dict(unopened)
         self._fs = fs
+        self._threads = threads
         self._home: dict[TopicPartition, LogDirectory] = {}
         for directory in directories:
             self._home.update(dict.fromkeys((*directory.logs, *directory.offline), directory))
@@ -90,6 +95,7 @@ class LogManager:
         recovery_threads: int = RECOVERY_THREADS,
         on_progress: Callable[[RecoveryProgress], None] | None = None,
         monotonic_ms: Callable[[], int] = lambda: 0,
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> LogManager:
         """Locks and opens all directories, recovering their replicas in parallel.
 
@@ -101,12 +107,13 @@ class LogManager:
             now_ms: wall time.
             config: settings of logs of which nothing else is known.
             config_for: topic -> settings, for the replicas found; None: `config` for all.
-            new_directory_id: for new directories.
+            new_directory_id: for new directories, and in the names of replicas that are deleted.
             limits: when a disk counts as full; None: the defaults.
             recovery_threads: for each directory, from 1.
             on_progress: told how far each directory is, at most ten times a second, in threads of the manager, one
                 call at a time for one directory.
             monotonic_ms: for the progress.
+            threads: makes them: how many, and the prefix of their names.
 
         Raises:
             DirectoryLockedError, InconsistentClusterIdError, ConfigError: a directory must not be used.
@@ -131,10 +138,13 @@ class LogManager:
                 undo.callback(directory.release)
                 directories.append(directory)
             survey.require_one()
-            loader = Loader(fs, config_for or (lambda _: config), now_ms, recovery_threads, on_progress, monotonic_ms)
+            loader = Loader(
+                fs, config_for or (lambda _: config), now_ms, lambda: threads(recovery_threads, "replog-recovery"),
+                on_progress, monotonic_ms,
+            )  # fmt: skip
             opened = loader.load(directories, survey)
             undo.pop_all()
-        return cls(fs, opened, survey.unopened)
+        return cls(fs, opened, survey.unopened, threads)
 
     # What there is
 
@@ -398,7 +408,7 @@ class LogManager:
             StorageError: one of them could not be closed in order; it has no marker.
         """
         failures: list[StorageError] = []
-        with ThreadPoolExecutor(RECOVERY_THREADS * 2, thread_name_prefix="replog-close") as executor:
+        with self._threads(RECOVERY_THREADS * 2, "replog-close") as executor:
             for directory in self.directories.values():
                 try:
                     directory.close(now_ms=now_ms, broker_epoch=broker_epoch, mapper=executor.map)

@@ -25,12 +25,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
-from replog.errors import CorruptRecordError, InvariantViolationError
+from replog.errors import InvariantViolationError
 from replog.log.snapshot_files import (
     DELETED_SNAPSHOT_SUFFIX,
     PART_SUFFIX,
-    SNAPSHOT_FILE_SUFFIX,
     SnapshotContext,
     SnapshotId,
     parse_snapshot_name,
@@ -40,6 +40,9 @@ from replog.log.snapshot_files import (
     write_part,
 )
 from replog_checkpoints import Buffer, File, FileSystem, OpenMode
+
+FETCHED_PART_SUFFIX: Final = f".fetched{PART_SUFFIX}"
+"""Of a snapshot that is being fetched: this node may be writing one of the same id itself."""
 
 
 @dataclass(slots=True)
@@ -193,7 +196,7 @@ class SnapshotStore:
             if (self._download.snapshot_id, self._download.source) == (snapshot_id, source):
                 return self._download.position
             self.abandon_download()
-        file = self._fs.open(snapshot_path(self._directory, snapshot_id, PART_SUFFIX), OpenMode.REPLACE)
+        file = self._fs.open(snapshot_path(self._directory, snapshot_id, FETCHED_PART_SUFFIX), OpenMode.REPLACE)
         self._download = _Download(snapshot_id, source, file)
         return 0
 
@@ -208,24 +211,27 @@ class SnapshotStore:
             download.position += download.file.pwrite([data], position)
         return download.position
 
-    def finish_download(self, snapshot_id: SnapshotId) -> None:
-        """Verifies the whole file and gives it its name, durably.
+    def check_download(self, snapshot_id: SnapshotId) -> None:
+        """Verifies the whole `.part` and makes it durable; touches nothing else.  In any thread.
 
         Raises:
-            CorruptRecordError: what came is damaged; the `.part` is gone.
+            CorruptRecordError: what came is damaged.
             OSError: the disk refused.
         """
         download = self._download_or_raise(snapshot_id)
-        part = download.file.path
-        try:
-            verify_snapshot(self._fs, part)
-        except CorruptRecordError:
-            self.abandon_download()
-            raise
+        verify_snapshot(self._fs, download.file.path)
         download.file.sync()
+
+    def finish_download(self, snapshot_id: SnapshotId) -> None:
+        """Gives a checked `.part` its name, durably.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        download = self._download_or_raise(snapshot_id)
         download.file.close()
         self._download = None
-        self._fs.rename(part, self.path(snapshot_id))
+        self._fs.rename(download.file.path, self.path(snapshot_id))
         self._fs.sync_dir(self._directory)
         self.add(snapshot_id)
 
@@ -248,11 +254,19 @@ class SnapshotStore:
         """
         paths: list[str] = []
         for snapshot_id in [found for found in self._ids if found.end_offset < end_offset]:
-            target = snapshot_path(self._directory, snapshot_id, DELETED_SNAPSHOT_SUFFIX)
-            self._fs.rename(self.path(snapshot_id), target)
-            self._ids.remove(snapshot_id)
-            paths.append(target)
+            self.set_aside(snapshot_id)
+            paths.append(snapshot_path(self._directory, snapshot_id, DELETED_SNAPSHOT_SUFFIX))
         return SnapshotRemoveJob(self._fs, tuple(paths))
+
+    def set_aside(self, snapshot_id: SnapshotId) -> None:
+        """Forgets a snapshot; its file goes with the next start at the latest.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        target = snapshot_path(self._directory, snapshot_id, DELETED_SNAPSHOT_SUFFIX)
+        self._fs.rename(self.path(snapshot_id), target)
+        self._ids.remove(snapshot_id)
 
     def close(self) -> None:
         """Ends a download that is under way."""
@@ -262,13 +276,3 @@ class SnapshotStore:
         if self._download is None or self._download.snapshot_id != snapshot_id:
             raise InvariantViolationError(f"snapshot {snapshot_id.stem} is not being fetched")
         return self._download
-
-
-__all__ = [
-    "SNAPSHOT_FILE_SUFFIX",
-    "SnapshotContext",
-    "SnapshotId",
-    "SnapshotRemoveJob",
-    "SnapshotStore",
-    "SnapshotWriteJob",
-]

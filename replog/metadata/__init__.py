@@ -2,6 +2,8 @@
 
 from replog.metadata.delta import LocalChanges, LocalPartition, MetadataDelta, TopicDelta
 from replog.metadata.image import AwaitedReport, MetadataImage, TopicImage, awaiting_report
+from replog.metadata.image_records import image_records
+from replog.metadata.loader import MetadataLoader
 from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
 
 __all__ = [
@@ -11,8 +13,10 @@ __all__ = [
     "LocalPartition",
     "MetadataDelta",
     "MetadataImage",
+    "MetadataLoader",
     "PartitionRegistration",
     "TopicDelta",
     "TopicImage",
     "awaiting_report",
+    "image_records",
 ]

@@ -1,7 +1,16 @@
-"""The configuration of topics: names, types, ranges and defaults, Kafka's (kafka-reference 2), in one table.
+"""The dynamic configuration: names, types, ranges and defaults, Kafka's (kafka-reference 2), in one table.
 
-A value is looked up in three places, the first that has it wins: the topic, the cluster-wide default (resource type
-BROKER with the empty name, where some keys have another name), the default here.  Values travel as text, as in Kafka.
+A value of a topic is looked up in four places, the first that has it wins: the topic; the broker that asks (resource type
+BROKER with its id as name); the cluster-wide default (resource type BROKER with the empty name; on both some keys have
+another name); the default here.  Values travel as text, as in Kafka.
+
+=====================  ========================================================================================
+set on                 keys
+=====================  ========================================================================================
+a topic                `CONFIG_KEYS` by `name`
+the cluster            `CONFIG_KEYS` by `cluster_name`, and `CONTROLLER_KEYS`
+one broker             `CONFIG_KEYS` by `cluster_name`, but not `CLUSTER_WIDE`: controller and leaders must agree on them
+=====================  ========================================================================================
 """
 
 from __future__ import annotations
@@ -132,10 +141,10 @@ class BooleanType:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One configuration of topics.
+    """One configuration.
 
     Attributes:
-        name: the topic configuration.
+        name: the topic configuration; the same as `cluster_name` where topics have none.
         cluster_name: its name as cluster-wide default.
     """
 
@@ -228,20 +237,51 @@ CONFIG_KEYS: tuple[ConfigKey, ...] = (
     MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
     MESSAGE_TIMESTAMP_AFTER_MAX_MS,
 )
-_BY_NAME = {
-    ResourceType.TOPIC: {key.name: key for key in CONFIG_KEYS},
-    ResourceType.BROKER: {key.cluster_name: key for key in CONFIG_KEYS},
-}
+
+CLUSTER_WIDE = frozenset({MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE, FLUSH_POLICY})
+"""What elections depend on: a leader and the controller that had different values would lose acknowledged records."""
+
+AUTO_LEADER_REBALANCE_ENABLE = ConfigKey(
+    "auto.leader.rebalance.enable", "auto.leader.rebalance.enable", BooleanType(), default=True
+)
+LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = ConfigKey(
+    "leader.imbalance.check.interval.seconds",
+    "leader.imbalance.check.interval.seconds",
+    IntegerType(1, _INT32_MAX),
+    300,
+)
+METADATA_MAX_IDLE_INTERVAL_MS = ConfigKey(
+    "metadata.max.idle.interval.ms", "metadata.max.idle.interval.ms", IntegerType(0, _INT32_MAX), 0
+)
+CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
+    AUTO_LEADER_REBALANCE_ENABLE,
+    LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
+    METADATA_MAX_IDLE_INTERVAL_MS,
+)
+"""What the active controller goes by; not of topics."""
+
+_OF_TOPICS = {key.name: key for key in CONFIG_KEYS}
+_OF_THE_CLUSTER = {key.cluster_name: key for key in (*CONFIG_KEYS, *CONTROLLER_KEYS)}
+_OF_ONE_BROKER = {key.cluster_name: key for key in CONFIG_KEYS if key not in CLUSTER_WIDE}
 
 
-def config_key_or_raise(resource_type: ResourceType, name: str) -> ConfigKey:
-    """The key called `name` on resources of this type.
+def config_key_or_raise(resource_type: ResourceType, name: str, resource_name: str = "") -> ConfigKey:
+    """The key called `name` on a resource.
+
+    Args:
+        resource_type: what it is set on.
+        name: the configuration's.
+        resource_name: of the topic or broker; "" is the cluster-wide default, with the type BROKER.
 
     Raises:
-        ConfigError: unknown; the message names the nearest valid name.
+        ConfigError: unknown there; the message names the nearest valid name.
     """
-    keys = _BY_NAME[resource_type]
+    keys = _OF_TOPICS
+    if resource_type is ResourceType.BROKER:
+        keys = _OF_ONE_BROKER if resource_name else _OF_THE_CLUSTER
     if (key := keys.get(name)) is not None:
         return key
+    if resource_name and keys is _OF_ONE_BROKER and name in _OF_THE_CLUSTER:
+        raise ConfigError(name, None, f'configuration "{name}" is set for the whole cluster, not for one broker')
     nearest = difflib.get_close_matches(name, keys, n=1, cutoff=0.0)[0]
     raise ConfigError(name, None, f'unknown configuration "{name}". Did you mean "{nearest}"? ({keys[nearest].type})')

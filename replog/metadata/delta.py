@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 from uuid import UUID
 
 from replog.errors import InvariantViolationError
 from replog.metadata.image import ConfigResource, MetadataImage, TopicImage
+from replog.metadata.persistent_map import PersistentMap, patched
 from replog.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    DrainBrokerRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
@@ -24,15 +29,23 @@ from replog.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     ResourceType,
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
+from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+_NodeRecord: TypeAlias = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | DrainBrokerRecord
+    | RegisterControllerRecord
+)
 
 
 @dataclass(slots=True)
@@ -52,8 +65,9 @@ class TopicDelta:
 
     def apply(self) -> TopicImage:
         """The topic after the changes."""
-        partitions = dict(self.partitions) if self.base is None else {**self.base.partitions, **self.partitions}
-        return TopicImage(self.name, self.topic_id, partitions)
+        if self.base is None:
+            return TopicImage(self.name, self.topic_id, PersistentMap(self.partitions))
+        return TopicImage(self.name, self.topic_id, patched(self.base.partitions, self.partitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +113,56 @@ class MetadataDelta:
         """Topics of the image that were deleted."""
         self.changed_configs: dict[ConfigResource, dict[str, str]] = {}
         """All values of every resource whose configuration changed."""
-        self.changed_features: dict[str, int] = {}
+        self.changed_features: dict[str, int | None] = {}
+        """Level of every feature that changed; None: no longer known, which only a snapshot can say."""
+        self.changed_controllers: dict[int, ControllerRegistration | None] = {}
+        """Newest registration of every controller that registered; None: no longer known, which only a snapshot can say."""
+        self.drained_brokers: frozenset[int] = image.drained_brokers
+        """The brokers that an operator wants empty, after the changes."""
         self.next_producer_id = image.next_producer_id
+        self._transaction = None if image.open_transaction is None else list(image.open_transaction)
         self._new_names: dict[str, UUID] = {}
+
+    @classmethod
+    def between(cls, before: MetadataImage, after: MetadataImage) -> MetadataDelta:
+        """The changes that lead from one image to another, whatever records did: as after loading a snapshot.
+
+        `before` may be empty: then everything is new.  Costs what both images are large.
+
+        Raises:
+            InvariantViolationError: a topic lost a partition, or its name, which no record can do.
+        """
+        delta = cls(before)
+        delta.changed_brokers = _difference(before.brokers, after.brokers)
+        delta.changed_controllers = _difference(before.controllers, after.controllers)
+        delta.changed_features = _difference(before.features, after.features)
+        delta.changed_configs = {
+            resource: dict(values or {}) for resource, values in _difference(before.configs, after.configs).items()
+        }
+        delta.drained_brokers = after.drained_brokers
+        delta.next_producer_id = after.next_producer_id
+        delta._transaction = None if after.open_transaction is None else list(after.open_transaction)
+        for topic_id, topic in _difference(before.topics_by_id, after.topics_by_id).items():
+            delta._add_topic_difference(before.topics_by_id.get(topic_id), topic)
+        return delta
+
+    def _add_topic_difference(self, before: TopicImage | None, after: TopicImage | None) -> None:
+        if after is None:
+            if before is not None:
+                self.removed_topics[before.topic_id] = before
+            return
+        if before is None:
+            self.changed_topics[after.topic_id] = TopicDelta(after.name, after.topic_id, None, dict(after.partitions))
+            self._new_names[after.name] = after.topic_id
+            return
+        partitions: dict[int, PartitionRegistration] = {}
+        for partition_id, partition in _difference(before.partitions, after.partitions).items():
+            if partition is None:
+                raise InvariantViolationError(f"partition {before.name}-{partition_id} is gone without its topic")
+            partitions[partition_id] = partition
+        if before.name != after.name:
+            raise InvariantViolationError(f'topic {before.topic_id} was "{before.name}" and is "{after.name}"')
+        self.changed_topics[after.topic_id] = TopicDelta(after.name, after.topic_id, before, partitions)
 
     # ---- replay -----------------------------------------------------------------------------------------------------
 
@@ -109,23 +170,16 @@ class MetadataDelta:
         """Take in the next record of the log.
 
         Raises:
-            InvariantViolationError: it names a topic, partition or broker incarnation that does not exist.
+            InvariantViolationError: it names a topic, partition or broker incarnation that does not exist, or a transaction
+                begins or ends where none can.
         """
         match record:
-            case RegisterBrokerRecord():
-                self.changed_brokers[record.broker_id] = BrokerRegistration.from_record(record)
-            case UnregisterBrokerRecord():
-                self._replay_unregister_broker(record)
-            case BrokerRegistrationChangeRecord():
-                self.changed_brokers[record.broker_id] = self._broker_or_raise(record.broker_id).merge(record)
-            case TopicRecord():
-                self._replay_topic(record)
-            case RemoveTopicRecord():
-                self._replay_remove_topic(record)
-            case PartitionRecord():
-                self._replay_partition(record)
-            case PartitionChangeRecord():
-                self._replay_partition_change(record)
+            case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
+                self._replay_transaction_mark(record)
+            case _ if self._transaction is not None:
+                self._transaction.append(record)
+            case TopicRecord() | RemoveTopicRecord() | PartitionRecord() | PartitionChangeRecord():
+                self._replay_topics(record)
             case ConfigRecord():
                 self._replay_config(record)
             case ProducerIdsRecord():
@@ -134,6 +188,50 @@ class MetadataDelta:
                 self.changed_features[record.name] = record.level
             case NoOpRecord():
                 pass
+            case _:
+                self._replay_nodes(record)
+
+    def _replay_transaction_mark(
+        self, record: BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord
+    ) -> None:
+        if isinstance(record, BeginTransactionRecord):
+            if self._transaction is not None:
+                raise InvariantViolationError(f'transaction "{record.name}" begins inside another one')
+            self._transaction = []
+            return
+        held, self._transaction = self._transaction, None
+        if held is None:
+            raise InvariantViolationError("a transaction ends that never began")
+        if isinstance(record, EndTransactionRecord):
+            for each in held:
+                self.replay(each)
+
+    def _replay_topics(self, record: TopicRecord | RemoveTopicRecord | PartitionRecord | PartitionChangeRecord) -> None:
+        match record:
+            case PartitionRecord():
+                self._replay_partition(record)
+            case PartitionChangeRecord():
+                self._replay_partition_change(record)
+            case TopicRecord():
+                self._replay_topic(record)
+            case RemoveTopicRecord():
+                self._replay_remove_topic(record)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _replay_nodes(self, record: _NodeRecord) -> None:
+        match record:
+            case RegisterBrokerRecord():
+                self.changed_brokers[record.broker_id] = BrokerRegistration.from_record(record)
+            case UnregisterBrokerRecord():
+                self._replay_unregister_broker(record)
+            case BrokerRegistrationChangeRecord():
+                self.changed_brokers[record.broker_id] = self._broker_or_raise(record.broker_id).merge(record)
+            case DrainBrokerRecord():
+                drained = {*self.drained_brokers, record.broker_id}
+                self.drained_brokers = frozenset(drained if record.drained else drained - {record.broker_id})
+            case RegisterControllerRecord():
+                self.changed_controllers[record.controller_id] = ControllerRegistration.from_record(record)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -263,27 +361,41 @@ class MetadataDelta:
         removed_names = {topic.name: None for topic in self.removed_topics.values()}
         named = {topic.name: topic for topic in topics.values()}
         return MetadataImage(
-            brokers=_patched(self.image.brokers, self.changed_brokers),
-            topics_by_id=_patched(self.image.topics_by_id, {**dict.fromkeys(self.removed_topics), **topics}),
-            topics_by_name=_patched(self.image.topics_by_name, {**removed_names, **named}),
-            configs=_patched(
+            brokers=patched(self.image.brokers, self.changed_brokers),
+            topics_by_id=patched(self.image.topics_by_id, {**dict.fromkeys(self.removed_topics), **topics}),
+            topics_by_name=patched(self.image.topics_by_name, {**removed_names, **named}),
+            configs=patched(
                 self.image.configs, {resource: values or None for resource, values in self.changed_configs.items()}
             ),
-            features=_patched(self.image.features, self.changed_features),
+            features=patched(self.image.features, self.changed_features),
+            controllers=patched(self.image.controllers, self.changed_controllers),
+            drained_brokers=self.drained_brokers,
+            open_transaction=None if self._transaction is None else tuple(self._transaction),
             next_producer_id=self.next_producer_id,
+            awaiting_reports=patched(self.image.awaiting_reports, self._awaiting_changes()),
             end_offset=end_offset,
             epoch=epoch,
         )
 
+    def _awaiting_changes(self) -> dict[tuple[UUID, int], PartitionRegistration | None]:
+        awaiting = self.image.awaiting_reports
+        changes: dict[tuple[UUID, int], PartitionRegistration | None] = {
+            (topic_id, partition_id): None
+            for topic_id, topic in self.removed_topics.items()
+            for partition_id in topic.partitions
+            if (topic_id, partition_id) in awaiting
+        }
+        for key, partition in self.changed_partitions().items():
+            if partition.awaits_reports:
+                changes[key] = partition
+            elif key in awaiting:
+                changes[key] = None
+        return changes
 
-def _patched(base: Mapping[_K, _V], changes: Mapping[_K, _V | None]) -> Mapping[_K, _V]:
-    """`base` with the changes (None: removed), or `base` itself when there are none."""
-    if not changes:
-        return base
-    patched = dict(base)
-    for key, value in changes.items():
-        if value is None:
-            patched.pop(key, None)
-        else:
-            patched[key] = value
-    return patched
+
+def _difference(before: Mapping[_K, _V], after: Mapping[_K, _V]) -> dict[_K, _V | None]:
+    """What must change in `before` to make it `after`; None: removed."""
+    if before is after:
+        return {}
+    gone: dict[_K, _V | None] = {key: None for key in before if key not in after}
+    return gone | {key: value for key, value in after.items() if before.get(key) != value}

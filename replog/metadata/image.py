@@ -1,8 +1,8 @@
 """The cluster as one node knows it: an immutable picture of the metadata log up to one offset.
 
 A broker holds one image and swaps it for the next, so a reader never sees half a change.  The next image is made by
-`replog.metadata.delta` and shares everything that did not change: a change of one topic copies the table of topics
-(one pointer each) and the partitions of that topic, never the partitions of another.
+`replog.metadata.delta` and shares everything that did not change, of each table and of the partitions of each topic
+(`replog.metadata.persistent_map`): what a change costs does not depend on how many topics and partitions there are.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TypeAlias
 from uuid import UUID
 
 from replog.metadata.config_keys import CONFIG_KEYS, ConfigKey, ConfigValue
-from replog.metadata.records import ResourceType
-from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
+from replog.metadata.records import MetadataRecord, ResourceType
+from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 
 ConfigResource: TypeAlias = tuple[ResourceType, str]
 """(type, name); the name "" is the cluster-wide default."""
@@ -35,11 +35,19 @@ def _no_brokers() -> Mapping[int, BrokerRegistration]:
     return {}
 
 
+def _no_controllers() -> Mapping[int, ControllerRegistration]:
+    return {}
+
+
 def _no_topics_by_id() -> Mapping[UUID, TopicImage]:
     return {}
 
 
 def _no_topics_by_name() -> Mapping[str, TopicImage]:
+    return {}
+
+
+def _no_partitions() -> Mapping[tuple[UUID, int], PartitionRegistration]:
     return {}
 
 
@@ -60,6 +68,11 @@ class MetadataImage:
     Attributes:
         configs: text values that were set, by resource; `config_value` applies the defaults.
         next_producer_id: first producer id that has not been handed out as part of a block.
+        drained_brokers: those that an operator wants empty.
+        open_transaction: records since a BeginTransactionRecord that has no end yet, None outside of a transaction.  They
+            count for nothing until the end; an image with some is not one to make a snapshot of.
+        awaiting_reports: the partitions with `PartitionRegistration.awaits_reports`, by (topic id, partition): follows from
+            the topics, and is here so that a heartbeat does not look through all of them.
         end_offset: end (exclusive) of what has been replayed.
         epoch: leader epoch of the last batch replayed, -1 for none.
     """
@@ -69,7 +82,11 @@ class MetadataImage:
     topics_by_name: Mapping[str, TopicImage] = field(default_factory=_no_topics_by_name)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_no_configs)
     features: Mapping[str, int] = field(default_factory=_no_features)
+    controllers: Mapping[int, ControllerRegistration] = field(default_factory=_no_controllers)
+    drained_brokers: frozenset[int] = frozenset()
+    open_transaction: tuple[MetadataRecord, ...] | None = None
     next_producer_id: int = 0
+    awaiting_reports: Mapping[tuple[UUID, int], PartitionRegistration] = field(default_factory=_no_partitions)
     end_offset: int = 0
     epoch: int = -1
 
@@ -78,16 +95,18 @@ class MetadataImage:
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.partitions.get(partition_id)
 
-    def config_value(self, topic_name: str, key: ConfigKey) -> ConfigValue:
-        """The value in force for a topic: its own, else the cluster's default, else the default of `key`."""
+    def config_value(self, topic_name: str, key: ConfigKey, broker_id: int | None = None) -> ConfigValue:
+        """The value in force for a topic: its own, else the broker's, the cluster's default, the default of `key`."""
         text = self.configs.get((ResourceType.TOPIC, topic_name), {}).get(key.name)
+        if text is None and broker_id is not None:
+            text = self.configs.get((ResourceType.BROKER, str(broker_id)), {}).get(key.cluster_name)
         if text is None:
             text = self.configs.get(CLUSTER_DEFAULTS, {}).get(key.cluster_name)
         return key.default if text is None else key.parse(text)
 
-    def topic_configs(self, topic_name: str) -> dict[str, ConfigValue]:
-        """Every configuration in force for a topic, by topic configuration name."""
-        return {key.name: self.config_value(topic_name, key) for key in CONFIG_KEYS}
+    def topic_configs(self, topic_name: str, broker_id: int | None = None) -> dict[str, ConfigValue]:
+        """Every configuration in force for a topic (on one broker), by topic configuration name."""
+        return {key.name: self.config_value(topic_name, key, broker_id) for key in CONFIG_KEYS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +127,9 @@ def awaiting_report(image: MetadataImage, broker_id: int) -> list[AwaitedReport]
     Returns:
         In order of topic name and partition; empty when nothing waits.
     """
-    return [
-        AwaitedReport(name, topic.topic_id, partition_id)
-        for name, topic in sorted(image.topics_by_name.items())
-        for partition_id, partition in sorted(topic.partitions.items())
-        if partition.awaits_reports and broker_id in partition.last_known_elr
+    awaited = [
+        AwaitedReport(image.topics_by_id[topic_id].name, topic_id, partition_id)
+        for (topic_id, partition_id), partition in image.awaiting_reports.items()
+        if broker_id in partition.last_known_elr
     ]
+    return sorted(awaited, key=lambda report: (report.topic_name, report.partition_id))

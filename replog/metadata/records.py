@@ -38,6 +38,15 @@ class ResourceType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SupportedFeature:
+    """A node can work with every level of a feature from `min_level` to `max_level`, both included."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
+@dataclass(frozen=True, slots=True)
 class RegisterBrokerRecord:
     broker_id: int
     incarnation_id: UUID
@@ -48,6 +57,7 @@ class RegisterBrokerRecord:
     rack: str | None = None
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    supported_features: tuple[SupportedFeature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,29 @@ class BrokerRegistrationChangeRecord:
     broker_epoch: int
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrainBrokerRecord:
+    """An operator's wish, not a fact about a process: it outlives restarts and registrations of the broker.
+
+    While `drained` holds, the broker gets no new replicas, leads nothing that another replica can lead, and its replicas
+    move away.
+    """
+
+    broker_id: int
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterControllerRecord:
+    """A controller and what it can work with; a new incarnation replaces the one before."""
+
+    controller_id: int
+    incarnation_id: UUID
+    host: str
+    port: int
+    supported_features: tuple[SupportedFeature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +113,8 @@ class PartitionRecord:
     """A partition as a whole.
 
     `last_known_elr`: members of the last ISR or ELR that restarted uncleanly since the ISR was last proven; the
-    `recovered` election waits for all of them.
+    `recovered` election waits for all of them.  `adding_replicas` and `removing_replicas` are both parts of `replicas`;
+    a reassignment is under way while one of them is not empty.
     """
 
     partition_id: int
@@ -93,6 +127,8 @@ class PartitionRecord:
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +145,8 @@ class PartitionChangeRecord:
     replicas: tuple[int, ...] | None = None
     leader_recovery_state: LeaderRecoveryState | None = None
     election_type: ElectionType | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +177,35 @@ class NoOpRecord:
     """Moves the committed offset, changes nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class BeginTransactionRecord:
+    """From here on nothing counts until `EndTransactionRecord`: a change too large for one batch (KIP-866, 6.2).
+
+    Transactions of the metadata log do not nest.  Who replays shows none of it to anybody before the end, and forgets
+    all of it at an `AbortTransactionRecord`.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionRecord:
+    """Everything since the `BeginTransactionRecord` counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransactionRecord:
+    """Everything since the `BeginTransactionRecord` is void; `reason` is for people."""
+
+    reason: str
+
+
 MetadataRecord: TypeAlias = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
     | BrokerRegistrationChangeRecord
+    | DrainBrokerRecord
+    | RegisterControllerRecord
     | TopicRecord
     | RemoveTopicRecord
     | PartitionRecord
@@ -151,4 +214,7 @@ MetadataRecord: TypeAlias = (
     | ProducerIdsRecord
     | FeatureLevelRecord
     | NoOpRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
 )

@@ -18,6 +18,8 @@ from replog.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
+    SupportedFeature,
 )
 
 _T = TypeVar("_T")
@@ -39,6 +41,7 @@ class BrokerRegistration:
     rack: str | None = None
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    supported_features: tuple[SupportedFeature, ...] = ()
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
@@ -53,6 +56,7 @@ class BrokerRegistration:
             rack=record.rack,
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
+            supported_features=record.supported_features,
         )
 
     @property
@@ -78,6 +82,28 @@ class BrokerRegistration:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """One incarnation of a controller."""
+
+    controller_id: int
+    incarnation_id: UUID
+    host: str
+    port: int
+    supported_features: tuple[SupportedFeature, ...] = ()
+
+    @classmethod
+    def from_record(cls, record: RegisterControllerRecord) -> ControllerRegistration:
+        """The registration as `record` states it."""
+        return cls(
+            controller_id=record.controller_id,
+            incarnation_id=record.incarnation_id,
+            host=record.host,
+            port=record.port,
+            supported_features=record.supported_features,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRegistration:
     """The state of one partition (kafka-reference 4.4, 4.10).
 
@@ -89,6 +115,9 @@ class PartitionRegistration:
         leader: broker id, or -1.
         leader_epoch: raised whenever a leader is set, also to -1 and to the same broker.
         partition_epoch: raised by every change.
+        adding_replicas: the part of `replicas` that a reassignment brings in; empty outside of one.
+        removing_replicas: the part of `replicas` that goes once all others have caught up; empty outside of a reassignment.
+            A replica that was added for a target that has since been replaced is in both.
     """
 
     replicas: tuple[int, ...]
@@ -99,6 +128,8 @@ class PartitionRegistration:
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
@@ -112,7 +143,14 @@ class PartitionRegistration:
             elr=record.elr,
             last_known_elr=record.last_known_elr,
             leader_recovery_state=record.leader_recovery_state,
+            adding_replicas=record.adding_replicas,
+            removing_replicas=record.removing_replicas,
         )
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether replicas are being moved."""
+        return bool(self.adding_replicas or self.removing_replicas)
 
     @property
     def awaits_reports(self) -> bool:
@@ -130,6 +168,8 @@ class PartitionRegistration:
             elr=_changed(self.elr, change.elr),
             last_known_elr=_changed(self.last_known_elr, change.last_known_elr),
             leader_recovery_state=_changed(self.leader_recovery_state, change.leader_recovery_state),
+            adding_replicas=_changed(self.adding_replicas, change.adding_replicas),
+            removing_replicas=_changed(self.removing_replicas, change.removing_replicas),
         )
 
 

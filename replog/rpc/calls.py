@@ -28,12 +28,26 @@ _CONTROLLER_KINDS = {
     "alter_configs": (controller.AlterConfigs, controller.AlterConfigsResponse),
     "allocate_producer_ids": (controller.AllocateProducerIds, controller.AllocateProducerIdsResponse),
     "report_replicas": (controller.ReportReplicas, controller.ReportReplicasResponse),
+    "create_partitions": (controller.CreatePartitions, controller.CreatePartitionsResponse),
+    "elect_leaders": (controller.ElectLeaders, controller.ElectLeadersResponse),
+    "alter_partition_reassignments": (
+        controller.AlterPartitionReassignments,
+        controller.AlterPartitionReassignmentsResponse,
+    ),
+    "unregister_broker": (controller.UnregisterBroker, controller.UnregisterBrokerResponse),
+    "drain_broker": (controller.DrainBroker, controller.DrainBrokerResponse),
+    "update_features": (controller.UpdateFeatures, controller.UpdateFeaturesResponse),
+    "register_controller": (controller.RegisterController, controller.RegisterControllerResponse),
 }
 _CLIENT_KINDS = {
     "metadata": (messages.MetadataRequest, messages.ClusterMetadata),
     "list_offsets": (messages.ListOffsetsRequest, messages.ListOffsetsResponse),
     "init_producer_id": (messages.InitProducerIdRequest, messages.InitProducerIdResponse),
     "describe_node": (messages.DescribeNodeRequest, messages.DescribeNodeResponse),
+    "describe_quorum": (messages.DescribeQuorumRequest, messages.DescribeQuorumResponse),
+    "add_voter": (messages.AddVoterRequest, messages.AddVoterResponse),
+    "remove_voter": (messages.RemoveVoterRequest, messages.RemoveVoterResponse),
+    "describe_configs": (messages.DescribeConfigsRequest, messages.DescribeConfigsResponse),
 }
 
 
@@ -50,14 +64,17 @@ class IncomingCall(Generic[T]):
     forwarded: bool = False
 
 
-def encode_client_request(request: ClientRequest, *, cluster_id: str, timeout_ms: int) -> bytes:
-    message = data_pb2.ClientRequest(cluster_id=cluster_id, timeout_ms=timeout_ms)
+def encode_client_request(
+    request: ClientRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False
+) -> bytes:
+    message = data_pb2.ClientRequest(cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded)
     return _encode(request, message, _CLIENT_KINDS, 0)
 
 
 def decode_client_request(data: bytes) -> IncomingCall[ClientRequest]:
     message = _parse(data_pb2.ClientRequest(), data)
-    return IncomingCall(_decode(message, "request", _CLIENT_KINDS, 0), message.cluster_id, message.timeout_ms)
+    request = _decode(message, "request", _CLIENT_KINDS, 0)
+    return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
 
 
 def encode_client_response(response: ClientResponse | BaseException) -> bytes:

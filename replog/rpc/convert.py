@@ -103,16 +103,27 @@ def _nested(name: str, cls: type, *, optional: bool) -> tuple[_Write, _Read]:
     return write, read
 
 
+def _repeated_messages(name: str, cls: type, *, optional: bool) -> tuple[_Write, _Read]:
+    def write(message: Message, value: Any) -> None:
+        target = getattr(message, name)
+        if optional:
+            target.SetInParent()
+            target = target.values
+        for item in value:
+            to_proto(item, target.add())
+
+    def read(message: Message) -> Any:
+        if optional and not message.HasField(name):
+            return None
+        field = getattr(message, name)
+        return tuple(from_proto(cls, item) for item in (field.values if optional else field))
+
+    return write, read
+
+
 def _repeated(name: str, element: Any, *, optional: bool) -> tuple[_Write, _Read]:
     if dataclasses.is_dataclass(element):
-        cls = typing.cast("type", element)
-
-        def write_messages(message: Message, value: Any) -> None:
-            target = getattr(message, name)
-            for item in value:
-                to_proto(item, target.add())
-
-        return write_messages, lambda message: tuple(from_proto(cls, item) for item in getattr(message, name))
+        return _repeated_messages(name, typing.cast("type", element), optional=optional)
 
     if typing.get_origin(element) is tuple:
 

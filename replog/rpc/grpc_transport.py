@@ -183,8 +183,10 @@ class GrpcConnection:
     def address(self) -> str:
         return self._address
 
-    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse:
-        data = calls.encode_client_request(request, cluster_id=cluster_id, timeout_ms=timeout_ms)
+    async def call(
+        self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
+    ) -> ClientResponse:
+        data = calls.encode_client_request(request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded)
         return calls.decode_client_response(await self._unary("Call", data, timeout_ms))
 
     async def controller_call(

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from replog.errors import ErrorCode
+from replog.metadata.records import ResourceType
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -149,6 +150,8 @@ class BrokerInfo:
     broker_epoch: int
     fenced: bool
     rack: str | None = None
+    drained: bool = False
+    in_controlled_shutdown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,8 @@ class PartitionInfo:
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,5 +291,114 @@ class DescribeNodeResponse:
     version: str = ""
 
 
-ClientRequest: TypeAlias = MetadataRequest | ListOffsetsRequest | InitProducerIdRequest | DescribeNodeRequest
-ClientResponse: TypeAlias = ClusterMetadata | ListOffsetsResponse | InitProducerIdResponse | DescribeNodeResponse
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumRequest:
+    """The metadata quorum as its leader knows it; any node passes the question on."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumMember:
+    """One voter or observer.
+
+    Attributes:
+        directory_id: None for a voter of a static configuration that has not been heard.
+        endpoint: where a voter listens, "" where that is not known.
+        log_end_offset: -1 before its first fetch; flushed, for a voter.
+        last_fetch_age_ms: -1: never.
+        last_caught_up_age_ms: since it had everything the leader had, -1: never.
+    """
+
+    node_id: int
+    directory_id: UUID | None
+    endpoint: str
+    is_voter: bool
+    log_end_offset: int
+    last_fetch_age_ms: int
+    last_caught_up_age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumResponse:
+    """`is_dynamic`: the voters stand in the log and can be changed.  Times are -1 where nothing was measured."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    log_start_offset: int
+    log_end_offset: int
+    is_dynamic: bool
+    members: tuple[QuorumMember, ...]
+    election_ms: int = -1
+    commit_ms_p50: int = -1
+    commit_ms_p99: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterRequest:
+    """Lets an observer vote (KIP-853); it must have caught up."""
+
+    voter_id: int
+    directory_id: UUID
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterRequest:
+    """Takes a vote away; `directory_id` None: whichever directory the voter has."""
+
+    voter_id: int
+    directory_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterResponse:
+    """The change is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterResponse:
+    """The change is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsRequest:
+    """`resource_name` of a broker is its id, "" for the cluster's defaults."""
+
+    resource_type: ResourceType
+    resource_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDescription:
+    """`source`: topic, broker, cluster, node (its configuration file), or default."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsResponse:
+    configs: tuple[ConfigDescription, ...]
+
+
+ClientRequest: TypeAlias = (
+    MetadataRequest
+    | ListOffsetsRequest
+    | InitProducerIdRequest
+    | DescribeNodeRequest
+    | DescribeQuorumRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | DescribeConfigsRequest
+)
+ClientResponse: TypeAlias = (
+    ClusterMetadata
+    | ListOffsetsResponse
+    | InitProducerIdResponse
+    | DescribeNodeResponse
+    | DescribeQuorumResponse
+    | AddVoterResponse
+    | RemoveVoterResponse
+    | DescribeConfigsResponse
+)

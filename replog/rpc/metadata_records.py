@@ -18,8 +18,7 @@ from replog.metadata import records
 from replog.metadata.records import MetadataRecord
 from replog.pb.v1 import metadata_pb2
 from replog.rpc.convert import from_proto, to_proto
-
-FRAME_VERSION = 0x80
+from replog.rpc.metadata_fast import FAST_ENCODERS, FRAME_VERSION, decode_fast
 
 _KINDS: dict[str, type] = {
     "register_broker": records.RegisterBrokerRecord,
@@ -33,11 +32,22 @@ _KINDS: dict[str, type] = {
     "producer_ids": records.ProducerIdsRecord,
     "feature_level": records.FeatureLevelRecord,
     "no_op": records.NoOpRecord,
+    "drain_broker": records.DrainBrokerRecord,
+    "register_controller": records.RegisterControllerRecord,
+    "begin_transaction": records.BeginTransactionRecord,
+    "end_transaction": records.EndTransactionRecord,
+    "abort_transaction": records.AbortTransactionRecord,
 }
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 
 
 def encode_metadata_record(record: MetadataRecord) -> bytes:
+    encode = FAST_ENCODERS.get(type(record))
+    return encode_generic(record) if encode is None else encode(record)
+
+
+def encode_generic(record: MetadataRecord) -> bytes:
+    """Any record, by the names of its fields."""
     message = metadata_pb2.MetadataRecord()
     target = getattr(message, _NAMES[type(record)])
     target.SetInParent()
@@ -60,6 +70,11 @@ def decode_metadata_record(value: bytes | None, *, offset: int) -> MetadataRecor
             f"__cluster_metadata-0 offset {offset}: frame version {value[0]}, expected {FRAME_VERSION}. "
             "This directory was written by another system or a newer replog."
         )
+    return decode_fast(value) or decode_generic(value, offset=offset)
+
+
+def decode_generic(value: bytes, *, offset: int) -> MetadataRecord:
+    """Any record, by the names of its fields; errors as `decode_metadata_record`, which has seen the frame byte."""
     message: Any = metadata_pb2.MetadataRecord()
     try:
         message.ParseFromString(value[1:])

@@ -17,8 +17,12 @@ from replog_quorum.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Request,
     Response,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -35,6 +39,10 @@ _KINDS: dict[str, type] = {
     "end_response": EndQuorumEpochResponse,
     "fetch_request": FetchRequest,
     "fetch_response": FetchResponse,
+    "fetch_snapshot_request": FetchSnapshotRequest,
+    "fetch_snapshot_response": FetchSnapshotResponse,
+    "update_voter_request": UpdateVoterRequest,
+    "update_voter_response": UpdateVoterResponse,
 }
 _NAMES = {cls: name for name, cls in _KINDS.items()}
 

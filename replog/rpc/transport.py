@@ -65,7 +65,9 @@ class Connection(Protocol):
     @property
     def address(self) -> str: ...
 
-    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse: ...
+    async def call(
+        self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
+    ) -> ClientResponse: ...
 
     async def controller_call(
         self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
@@ -138,5 +140,9 @@ class Server(Protocol):
 
     @property
     def port(self) -> int: ...
+
+    async def start(self, handlers: NodeHandlers) -> None:
+        """Begins to answer; connections that came before have waited."""
+        ...
 
     async def stop(self, grace_s: float) -> None: ...

@@ -16,7 +16,7 @@ from cluster_kit import Cluster, StartCluster, read_to_the_end, say
 from cluster_raw import T0_MS, RawClient
 
 from replog.client import Admin, Consumer, Producer
-from replog.controller.messages import AlterConfigs, CreateTopics, DeleteTopics, NewTopic
+from replog.controller.messages import AlterConfigs, AlterConfigsResource, CreateTopics, DeleteTopics, NewTopic
 from replog.errors import (
     ErrorCode,
     InconsistentClusterIdError,
@@ -194,7 +194,7 @@ async def test_mutated_messages(start_cluster: StartCluster) -> None:
     fetch = FetchRequest(1, 100, -1, -1, 10, 1, 1000, (FetchPartition(topic_id, 0, 0),))
     offsets = ListOffsetsRequest((ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP),))
     create = CreateTopics((NewTopic("t", 1, 1),), validate_only=True)
-    configs = AlterConfigs(ResourceType.TOPIC, "missing", ())
+    configs = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "missing", ()),))
     unary = {
         "Call": [calls.encode_client_request(request, cluster_id="", timeout_ms=100) for request in (MetadataRequest(), offsets)],
         "ControllerCall": [

@@ -175,23 +175,27 @@ class FetchRequests(_message.Message):
     def __init__(self, hello: _Optional[_Union[_quorum_pb2.Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[FetchRequest, _Mapping]]] = ...) -> None: ...
 
 class BrokerInfo(_message.Message):
-    __slots__ = ("broker_id", "host", "port", "broker_epoch", "fenced", "rack")
+    __slots__ = ("broker_id", "host", "port", "broker_epoch", "fenced", "rack", "drained", "in_controlled_shutdown")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     host: str
     port: int
     broker_epoch: int
     fenced: bool
     rack: str
-    def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: bool = ..., rack: _Optional[str] = ...) -> None: ...
+    drained: bool
+    in_controlled_shutdown: bool
+    def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: bool = ..., rack: _Optional[str] = ..., drained: bool = ..., in_controlled_shutdown: bool = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
-    __slots__ = ("partition_id", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr", "last_known_elr")
+    __slots__ = ("partition_id", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr", "last_known_elr", "adding_replicas", "removing_replicas")
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -200,6 +204,8 @@ class PartitionInfo(_message.Message):
     ISR_FIELD_NUMBER: _ClassVar[int]
     ELR_FIELD_NUMBER: _ClassVar[int]
     LAST_KNOWN_ELR_FIELD_NUMBER: _ClassVar[int]
+    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     partition_id: int
     leader: int
     leader_epoch: int
@@ -208,7 +214,9 @@ class PartitionInfo(_message.Message):
     isr: _containers.RepeatedScalarFieldContainer[int]
     elr: _containers.RepeatedScalarFieldContainer[int]
     last_known_elr: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition_id: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ...) -> None: ...
+    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
+    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition_id: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "configs")
@@ -372,32 +380,146 @@ class DescribeNodeResponse(_message.Message):
     version: str
     def __init__(self, node_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., quorum_role: _Optional[str] = ..., quorum_epoch: _Optional[int] = ..., quorum_leader_id: _Optional[int] = ..., quorum_high_watermark: _Optional[int] = ..., quorum_end_offset: _Optional[int] = ..., quorum_replicas: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., rss_bytes: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
 
+class DescribeQuorumRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class QuorumMember(_message.Message):
+    __slots__ = ("node_id", "directory_id", "endpoint", "is_voter", "log_end_offset", "last_fetch_age_ms", "last_caught_up_age_ms")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    IS_VOTER_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_FETCH_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_CAUGHT_UP_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    directory_id: bytes
+    endpoint: str
+    is_voter: bool
+    log_end_offset: int
+    last_fetch_age_ms: int
+    last_caught_up_age_ms: int
+    def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ..., is_voter: bool = ..., log_end_offset: _Optional[int] = ..., last_fetch_age_ms: _Optional[int] = ..., last_caught_up_age_ms: _Optional[int] = ...) -> None: ...
+
+class DescribeQuorumResponse(_message.Message):
+    __slots__ = ("leader_id", "leader_epoch", "high_watermark", "log_start_offset", "log_end_offset", "is_dynamic", "members", "election_ms", "commit_ms_p50", "commit_ms_p99")
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    IS_DYNAMIC_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_MS_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_MS_P50_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_MS_P99_FIELD_NUMBER: _ClassVar[int]
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    log_start_offset: int
+    log_end_offset: int
+    is_dynamic: bool
+    members: _containers.RepeatedCompositeFieldContainer[QuorumMember]
+    election_ms: int
+    commit_ms_p50: int
+    commit_ms_p99: int
+    def __init__(self, leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., is_dynamic: bool = ..., members: _Optional[_Iterable[_Union[QuorumMember, _Mapping]]] = ..., election_ms: _Optional[int] = ..., commit_ms_p50: _Optional[int] = ..., commit_ms_p99: _Optional[int] = ...) -> None: ...
+
+class AddVoterRequest(_message.Message):
+    __slots__ = ("voter_id", "directory_id", "endpoint")
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    voter_id: int
+    directory_id: bytes
+    endpoint: str
+    def __init__(self, voter_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ...) -> None: ...
+
+class RemoveVoterRequest(_message.Message):
+    __slots__ = ("voter_id", "directory_id")
+    VOTER_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    voter_id: int
+    directory_id: bytes
+    def __init__(self, voter_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ...) -> None: ...
+
+class AddVoterResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RemoveVoterResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeConfigsRequest(_message.Message):
+    __slots__ = ("resource_type", "resource_name")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    resource_name: str
+    def __init__(self, resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ...) -> None: ...
+
+class ConfigDescription(_message.Message):
+    __slots__ = ("name", "value", "source")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    source: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+
+class DescribeConfigsResponse(_message.Message):
+    __slots__ = ("configs",)
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    configs: _containers.RepeatedCompositeFieldContainer[ConfigDescription]
+    def __init__(self, configs: _Optional[_Iterable[_Union[ConfigDescription, _Mapping]]] = ...) -> None: ...
+
 class ClientRequest(_message.Message):
-    __slots__ = ("timeout_ms", "cluster_id", "metadata", "list_offsets", "init_producer_id", "describe_node")
+    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs")
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    FORWARDED_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_NODE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    ADD_VOTER_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_VOTER_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     timeout_ms: int
     cluster_id: str
+    forwarded: bool
     metadata: MetadataRequest
     list_offsets: ListOffsetsRequest
     init_producer_id: InitProducerIdRequest
     describe_node: DescribeNodeRequest
-    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ...) -> None: ...
+    describe_quorum: DescribeQuorumRequest
+    add_voter: AddVoterRequest
+    remove_voter: RemoveVoterRequest
+    describe_configs: DescribeConfigsRequest
+    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ...) -> None: ...
 
 class ClientResponse(_message.Message):
-    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node")
+    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     INIT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_NODE_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_QUORUM_FIELD_NUMBER: _ClassVar[int]
+    ADD_VOTER_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_VOTER_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     error: _controller_pb2.ErrorDetail
     metadata: ClusterMetadata
     list_offsets: ListOffsetsResponse
     init_producer_id: InitProducerIdResponse
     describe_node: DescribeNodeResponse
-    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ...) -> None: ...
+    describe_quorum: DescribeQuorumResponse
+    add_voter: AddVoterResponse
+    remove_voter: RemoveVoterResponse
+    describe_configs: DescribeConfigsResponse
+    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ...) -> None: ...

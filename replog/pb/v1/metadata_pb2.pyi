@@ -19,7 +19,7 @@ class BytesList(_message.Message):
     def __init__(self, values: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class RegisterBrokerRecord(_message.Message):
-    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "host", "port", "log_dirs", "rack", "fenced", "in_controlled_shutdown")
+    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "host", "port", "log_dirs", "rack", "fenced", "in_controlled_shutdown", "supported_features")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class RegisterBrokerRecord(_message.Message):
     RACK_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTED_FEATURES_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation_id: bytes
     broker_epoch: int
@@ -38,7 +39,18 @@ class RegisterBrokerRecord(_message.Message):
     rack: str
     fenced: bool
     in_controlled_shutdown: bool
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., rack: _Optional[str] = ..., fenced: bool = ..., in_controlled_shutdown: bool = ...) -> None: ...
+    supported_features: _containers.RepeatedCompositeFieldContainer[SupportedFeature]
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., rack: _Optional[str] = ..., fenced: bool = ..., in_controlled_shutdown: bool = ..., supported_features: _Optional[_Iterable[_Union[SupportedFeature, _Mapping]]] = ...) -> None: ...
+
+class SupportedFeature(_message.Message):
+    __slots__ = ("name", "min_level", "max_level")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MIN_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    MAX_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    min_level: int
+    max_level: int
+    def __init__(self, name: _Optional[str] = ..., min_level: _Optional[int] = ..., max_level: _Optional[int] = ...) -> None: ...
 
 class UnregisterBrokerRecord(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")
@@ -60,6 +72,28 @@ class BrokerRegistrationChangeRecord(_message.Message):
     in_controlled_shutdown: bool
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: bool = ..., in_controlled_shutdown: bool = ...) -> None: ...
 
+class DrainBrokerRecord(_message.Message):
+    __slots__ = ("broker_id", "drained")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    drained: bool
+    def __init__(self, broker_id: _Optional[int] = ..., drained: bool = ...) -> None: ...
+
+class RegisterControllerRecord(_message.Message):
+    __slots__ = ("controller_id", "incarnation_id", "host", "port", "supported_features")
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTED_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    controller_id: int
+    incarnation_id: bytes
+    host: str
+    port: int
+    supported_features: _containers.RepeatedCompositeFieldContainer[SupportedFeature]
+    def __init__(self, controller_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., supported_features: _Optional[_Iterable[_Union[SupportedFeature, _Mapping]]] = ...) -> None: ...
+
 class TopicRecord(_message.Message):
     __slots__ = ("name", "topic_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -75,7 +109,7 @@ class RemoveTopicRecord(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ...) -> None: ...
 
 class PartitionRecord(_message.Message):
-    __slots__ = ("partition_id", "topic_id", "replicas", "isr", "leader", "leader_epoch", "partition_epoch", "elr", "last_known_elr", "leader_recovery_state")
+    __slots__ = ("partition_id", "topic_id", "replicas", "isr", "leader", "leader_epoch", "partition_epoch", "elr", "last_known_elr", "leader_recovery_state", "adding_replicas", "removing_replicas")
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +120,8 @@ class PartitionRecord(_message.Message):
     ELR_FIELD_NUMBER: _ClassVar[int]
     LAST_KNOWN_ELR_FIELD_NUMBER: _ClassVar[int]
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
+    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     partition_id: int
     topic_id: bytes
     replicas: _containers.RepeatedScalarFieldContainer[int]
@@ -96,10 +132,12 @@ class PartitionRecord(_message.Message):
     elr: _containers.RepeatedScalarFieldContainer[int]
     last_known_elr: _containers.RepeatedScalarFieldContainer[int]
     leader_recovery_state: int
-    def __init__(self, partition_id: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ...) -> None: ...
+    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
+    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition_id: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PartitionChangeRecord(_message.Message):
-    __slots__ = ("partition_id", "topic_id", "leader", "isr", "elr", "last_known_elr", "replicas", "leader_recovery_state", "election_type")
+    __slots__ = ("partition_id", "topic_id", "leader", "isr", "elr", "last_known_elr", "replicas", "leader_recovery_state", "election_type", "adding_replicas", "removing_replicas")
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +147,8 @@ class PartitionChangeRecord(_message.Message):
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
     ELECTION_TYPE_FIELD_NUMBER: _ClassVar[int]
+    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     partition_id: int
     topic_id: bytes
     leader: int
@@ -118,7 +158,9 @@ class PartitionChangeRecord(_message.Message):
     replicas: Int32List
     leader_recovery_state: int
     election_type: int
-    def __init__(self, partition_id: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., leader: _Optional[int] = ..., isr: _Optional[_Union[Int32List, _Mapping]] = ..., elr: _Optional[_Union[Int32List, _Mapping]] = ..., last_known_elr: _Optional[_Union[Int32List, _Mapping]] = ..., replicas: _Optional[_Union[Int32List, _Mapping]] = ..., leader_recovery_state: _Optional[int] = ..., election_type: _Optional[int] = ...) -> None: ...
+    adding_replicas: Int32List
+    removing_replicas: Int32List
+    def __init__(self, partition_id: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., leader: _Optional[int] = ..., isr: _Optional[_Union[Int32List, _Mapping]] = ..., elr: _Optional[_Union[Int32List, _Mapping]] = ..., last_known_elr: _Optional[_Union[Int32List, _Mapping]] = ..., replicas: _Optional[_Union[Int32List, _Mapping]] = ..., leader_recovery_state: _Optional[int] = ..., election_type: _Optional[int] = ..., adding_replicas: _Optional[_Union[Int32List, _Mapping]] = ..., removing_replicas: _Optional[_Union[Int32List, _Mapping]] = ...) -> None: ...
 
 class ConfigRecord(_message.Message):
     __slots__ = ("resource_type", "resource_name", "name", "value")
@@ -154,8 +196,24 @@ class NoOpRecord(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class BeginTransactionRecord(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class EndTransactionRecord(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AbortTransactionRecord(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
 class MetadataRecord(_message.Message):
-    __slots__ = ("register_broker", "unregister_broker", "broker_registration_change", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "feature_level", "no_op")
+    __slots__ = ("register_broker", "unregister_broker", "broker_registration_change", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "feature_level", "no_op", "drain_broker", "register_controller", "begin_transaction", "end_transaction", "abort_transaction")
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     UNREGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     BROKER_REGISTRATION_CHANGE_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +225,11 @@ class MetadataRecord(_message.Message):
     PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     NO_OP_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_BROKER_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    END_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    ABORT_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     register_broker: RegisterBrokerRecord
     unregister_broker: UnregisterBrokerRecord
     broker_registration_change: BrokerRegistrationChangeRecord
@@ -178,4 +241,9 @@ class MetadataRecord(_message.Message):
     producer_ids: ProducerIdsRecord
     feature_level: FeatureLevelRecord
     no_op: NoOpRecord
-    def __init__(self, register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChangeRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ...) -> None: ...
+    drain_broker: DrainBrokerRecord
+    register_controller: RegisterControllerRecord
+    begin_transaction: BeginTransactionRecord
+    end_transaction: EndTransactionRecord
+    abort_transaction: AbortTransactionRecord
+    def __init__(self, register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_registration_change: _Optional[_Union[BrokerRegistrationChangeRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerRecord, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRecord, _Mapping]] = ..., begin_transaction: _Optional[_Union[BeginTransactionRecord, _Mapping]] = ..., end_transaction: _Optional[_Union[EndTransactionRecord, _Mapping]] = ..., abort_transaction: _Optional[_Union[AbortTransactionRecord, _Mapping]] = ...) -> None: ...

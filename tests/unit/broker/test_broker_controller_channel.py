@@ -71,7 +71,7 @@ class Channeled:
         self.channel = ControllerChannel(
             node_id=1,
             cluster_id="c",
-            voters=VOTERS,
+            address_of=VOTERS.get,
             leader_id=lambda: self.leader_id,
             local=local,  # type: ignore[arg-type]
             transport=self.network,  # type: ignore[arg-type]
@@ -249,7 +249,7 @@ async def test_a_partition_the_controller_forgot_is_answered_with_an_error() -> 
 async def test_a_bug_is_not_swallowed() -> None:
     """A sender that died unheard would leave every partition with the ISR it has, for ever."""
     async with sending() as it:
-        it.leader_id = 99  # no such voter
+        it.network.answer = lambda *_: KeyError("a bug")
         it.sender.propose(KEYS[0], proposal(1))
         await wait_until(lambda: it.failures)
         assert isinstance(it.failures[0], KeyError)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
+from broker_fakes import FakeNetwork
 
 from replog.broker.controller_driver import ControllerDriver
 from replog.controller.messages import (
@@ -18,6 +20,7 @@ from replog.controller.messages import (
     Submit,
 )
 from replog.errors import NotControllerError
+from replog.rpc.messages import Hello
 
 HEARTBEAT = Heartbeat(broker_id=1, broker_epoch=5, metadata_offset=9)
 PERMISSION = HeartbeatResponse(is_caught_up=True, is_fenced=False, should_shut_down=False, metadata_offset=9)
@@ -39,7 +42,8 @@ class Core:
 async def answer(request: ControllerRequest, *, holds_lease: bool) -> object:
     failures: list[BaseException] = []
     clock = SimpleNamespace(now_ms=lambda: 0)
-    driver = ControllerDriver(Core(), clock, failures.append)  # type: ignore[arg-type]  # fakes
+    hello = Hello("c", 1, UUID(int=1))
+    driver = ControllerDriver(Core(), clock, FakeNetwork(), lambda: hello, failures.append)  # type: ignore[arg-type]  # fakes
     driver.start(SimpleNamespace(holds_lease=lambda: holds_lease))  # type: ignore[arg-type]  # a fake
     try:
         return await driver.submit(request, timeout_ms=1_000)

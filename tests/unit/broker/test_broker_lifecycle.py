@@ -30,6 +30,7 @@ from replog.errors import (
     RequestTimedOutError,
     StaleBrokerEpochError,
 )
+from replog.metadata.features import SUPPORTED_FEATURES
 
 SESSION_MS = 9_000
 INCARNATION, DIRECTORY_ID = UUID(int=11), UUID(int=12)
@@ -130,7 +131,17 @@ async def test_it_registers_is_unfenced_and_serves() -> None:
         assert it.lifecycle.broker_epoch == 40
         assert it.lifecycle.refuses_because() is None
         assert it.controller.sent(RegisterBroker) == [
-            RegisterBroker(1, "c", INCARNATION, "h", 9, (DIRECTORY_ID,), "r", previous_broker_epoch=31)
+            RegisterBroker(
+                1,
+                "c",
+                INCARNATION,
+                "h",
+                9,
+                (DIRECTORY_ID,),
+                "r",
+                previous_broker_epoch=31,
+                supported_features=SUPPORTED_FEATURES,
+            )
         ]
         assert it.controller.sent(Heartbeat)[0] == Heartbeat(1, 40, 0)
 

@@ -26,7 +26,8 @@ THIS_PROCESS = UUID(int=999)
 class Subscriber:
     def __init__(self) -> None:
         self.calls: list[tuple[MetadataImage, LocalChanges, tuple[int, ...]]] = []
-        self.publisher = MetadataPublisher(1, THIS_PROCESS, lambda *call: self.calls.append(call))
+        self.failures: list[BaseException] = []
+        self.publisher = MetadataPublisher(1, THIS_PROCESS, lambda *call: self.calls.append(call), self.failures.append)
         self.end_offset = 0
 
     def commit(self, *records: MetadataRecord) -> None:
@@ -123,7 +124,9 @@ def test_what_clients_see() -> None:
     assert (seen.cluster_id, seen.metadata_offset, seen.controller_id, seen.controller_epoch) == ("c", 6, 2, 8)
     assert seen.brokers == (
         BrokerInfo(1, "127.0.0.1", 9001, 101, fenced=True),
-        BrokerInfo(2, "127.0.0.1", 9002, 102, fenced=True),  # leaving: not to be used either
+        BrokerInfo(
+            2, "127.0.0.1", 9002, 102, fenced=True, in_controlled_shutdown=True
+        ),  # leaving: not to be used either
     )
     assert seen.topics == (
         TopicInfo(TOPIC, TOPIC_ID, (PartitionInfo(0, 2, 3, 0, (1, 2), (2,)),), (ConfigEntry("retention.ms", "5"),)),

@@ -13,10 +13,17 @@ from uuid import UUID
 import pytest
 from broker_kit import batch, wait_until
 
-from replog.broker import node as node_module
 from replog.broker.config import ServerConfig
+from replog.broker.environment import NodeEnvironment
 from replog.broker.node import Node
-from replog.controller.messages import AlterConfigs, ConfigEntry, CreateTopics, DeleteTopics, NewTopic
+from replog.controller.messages import (
+    AlterableConfig,
+    AlterConfigs,
+    AlterConfigsResource,
+    CreateTopics,
+    DeleteTopics,
+    NewTopic,
+)
 from replog.errors import (
     ConfigError,
     CorruptCheckpointError,
@@ -30,7 +37,7 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.metadata.records import ResourceType
-from replog.rpc.grpc_transport import GrpcConnection, GrpcTransport, client_hello
+from replog.rpc.grpc_transport import GrpcConnection, GrpcServer, GrpcTransport, bind, client_hello
 from replog.rpc.messages import (
     LATEST_TIMESTAMP,
     DescribeNodeRequest,
@@ -98,7 +105,14 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def node(fs: FileSystem, configuration: ServerConfig | None = None) -> AsyncIterator[Running]:
-    started = await Node.start(configuration or config(), fs=fs)
+    started = await Node.start(configuration or config(), environment=NodeEnvironment(fs=fs))
+    async with stopping(started) as it:
+        yield it
+
+
+@contextlib.asynccontextmanager
+async def stopping(started: Node) -> AsyncIterator[Running]:
+    """Ready, and stopped at the end."""
     it = Running(started)
     try:
         async with asyncio.timeout(10):
@@ -159,7 +173,8 @@ async def test_all_that_clients_ask() -> None:
         described = await call(DescribeNodeRequest(), timeout_ms=5000)
         assert (described.node_id, described.state, described.quorum_role) == (1, "running", "Leader")  # type: ignore[union-attr]
         assert [replica.high_watermark for replica in described.replicas] == [1]  # type: ignore[union-attr]
-        altered = AlterConfigs(ResourceType.TOPIC, "t", (ConfigEntry("retention.ms", "5"),))
+        retention = AlterableConfig("retention.ms", value="5")
+        altered = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "t", (retention,)),))
         await it.connection.controller_call(altered, timeout_ms=5000)
         await it.connection.controller_call(DeleteTopics(("t",)), timeout_ms=5000)
         await wait_until(lambda: not it.node._manager.replicas)
@@ -198,7 +213,7 @@ async def test_a_taken_port_leaves_the_directory_free() -> None:
     async with node(SimulatedFileSystem()) as it:
         fs = SimulatedFileSystem()
         with pytest.raises(ConfigError, match="cannot listen"):
-            await Node.start(config(listeners=[it.node.address]), fs=fs)
+            await Node.start(config(listeners=[it.node.address]), environment=NodeEnvironment(fs=fs))
         async with node(fs):
             pass
 
@@ -207,7 +222,7 @@ async def test_a_directory_is_used_once() -> None:
     fs = SimulatedFileSystem()
     async with node(fs):
         with pytest.raises(DirectoryLockedError):
-            await Node.start(config(), fs=fs)
+            await Node.start(config(), environment=NodeEnvironment(fs=fs))
 
 
 async def test_a_damaged_vote_stops_the_start_and_leaves_the_directory_and_the_port_free() -> None:
@@ -221,7 +236,7 @@ async def test_a_damaged_vote_stops_the_start_and_leaves_the_directory_and_the_p
     file.close()
     for _ in range(2):
         with pytest.raises(CorruptCheckpointError):
-            await Node.start(config(listeners=[port]), fs=fs)
+            await Node.start(config(listeners=[port]), environment=NodeEnvironment(fs=fs))
     file = fs.open(path, OpenMode.WRITE)
     file.pwrite((content,), 0)
     file.close()
@@ -229,12 +244,11 @@ async def test_a_damaged_vote_stops_the_start_and_leaves_the_directory_and_the_p
         pass
 
 
-async def test_a_request_never_meets_half_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_never_meets_half_a_node() -> None:
     """Peers knock as soon as the port is there."""
-    bind = node_module.bind
     knocking: list[asyncio.Task[object]] = []
 
-    def knock_at_once(host: str, port: int) -> object:
+    def knock_at_once(host: str, port: int) -> GrpcServer:
         server = bind(host, port)
         connection = GrpcTransport().connect(f"127.0.0.1:{server.port}", purpose="test")
 
@@ -247,8 +261,8 @@ async def test_a_request_never_meets_half_a_node(monkeypatch: pytest.MonkeyPatch
         knocking.append(asyncio.create_task(knock()))
         return server
 
-    monkeypatch.setattr(node_module, "bind", knock_at_once)
-    async with node(SimulatedFileSystem()):
+    started = await Node.start(config(), environment=NodeEnvironment(fs=SimulatedFileSystem(), bind=knock_at_once))
+    async with stopping(started):
         assert await knocking[0] is not None
 
 
@@ -379,7 +393,7 @@ async def test_a_stop_before_the_registration_keeps_the_promise_of_the_marker() 
     async with node(fs) as it:
         epoch = it.node._lifecycle.broker_epoch
     for _ in range(2):
-        unheard = await Node.start(broker_alone(), fs=fs)
+        unheard = await Node.start(broker_alone(), environment=NodeEnvironment(fs=fs))
         await unheard.stop()
         assert marker(fs) == epoch
 
@@ -388,13 +402,13 @@ async def test_without_a_marker_there_is_no_promise_to_keep() -> None:
     fs = SimulatedFileSystem()
     async with node(fs) as it:
         await it.node.abort()
-    unheard = await Node.start(broker_alone(), fs=fs)
+    unheard = await Node.start(broker_alone(), environment=NodeEnvironment(fs=fs))
     await unheard.stop()
     assert marker(fs) == -1
 
 
 async def test_a_broker_that_is_not_the_controller_says_so() -> None:
-    unheard = await Node.start(broker_alone(), fs=SimulatedFileSystem())
+    unheard = await Node.start(broker_alone(), environment=NodeEnvironment(fs=SimulatedFileSystem()))
     it = Running(unheard)
     try:
         call = it.connection.controller_call
@@ -413,6 +427,6 @@ async def test_a_controller_alone_is_ready_when_it_has_started() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     alone = config(process_roles=["controller"], listeners=[address], controller_quorum_voters=f"1@{address}")
-    only = await Node.start(alone, fs=SimulatedFileSystem())
+    only = await Node.start(alone, environment=NodeEnvironment(fs=SimulatedFileSystem()))
     await asyncio.wait_for(only.wait_until_ready(), 1)
     await only.stop()

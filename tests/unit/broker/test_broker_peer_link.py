@@ -19,7 +19,9 @@ from replog_quorum.messages import QuorumError, Response, VoteRequest, VoteRespo
 
 
 def request(correlation_id: int) -> VoteRequest:
-    return VoteRequest(correlation_id, 2, 1, 5, 4, 10, pre_vote=False)
+    return VoteRequest(
+        correlation_id, 2, 1, 5, 4, 10, pre_vote=False, replica_directory_id=UUID(int=1), voter_directory_id=None
+    )
 
 
 def response(correlation_id: int) -> VoteResponse:
@@ -27,21 +29,26 @@ def response(correlation_id: int) -> VoteResponse:
 
 
 class Linked:
-    def __init__(self, request_timeout_s: float) -> None:
+    def __init__(self, request_timeout_s: float, addresses: tuple[str, ...]) -> None:
         self.network = FakeNetwork()
         self.responses: list[Response] = []
         self.failed: list[int] = []
+        self.refused: list[bool] = []
         self.failures: list[BaseException] = []
         self.link = PeerLink(
             peer_id=2,
-            address="there:1",
+            addresses=addresses,
             transport=self.network,  # type: ignore[arg-type]
             hello=lambda: Hello("c", 1, UUID(int=1)),
             request_timeout_s=request_timeout_s,
             on_response=self.responses.append,
-            on_failed=self.failed.append,
+            on_failed=self.note_failed,
             on_failure=self.failures.append,
         )
+
+    def note_failed(self, correlation_id: int, refused: bool) -> None:
+        self.failed.append(correlation_id)
+        self.refused.append(refused)
 
     async def stream(self) -> FakeStream:
         await wait_until(lambda: self.network.streams)
@@ -54,8 +61,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def linked(request_timeout_s: float = 5) -> AsyncIterator[Linked]:
-    it = Linked(request_timeout_s)
+async def linked(request_timeout_s: float = 5, addresses: tuple[str, ...] = ("there:1",)) -> AsyncIterator[Linked]:
+    it = Linked(request_timeout_s, addresses)
     it.link.start()
     yield it
     await it.link.stop()
@@ -100,6 +107,7 @@ async def test_a_lost_connection_fails_what_was_under_way_and_the_next_request_c
         await wait_until(lambda: first.sent)
         first.incoming.put_nowait(ConnectionLostError("gone"))
         await wait_until(lambda: it.failed == [1])
+        assert it.refused == [False]
         it.link.send(request(2))
         await wait_until(lambda: len(it.network.streams) == 2)
         await wait_until(lambda: it.network.streams[1].sent == [request(2)])
@@ -111,6 +119,7 @@ async def test_a_peer_that_cannot_be_reached_fails_each_request_once() -> None:
         it.link.send(request(1))
         it.link.send(request(2))
         await wait_until(lambda: it.failed == [1, 2])
+        assert it.refused == [True, True], "the process is gone: that is worth more than silence"
         attempts = it.network.attempts
         await asyncio.sleep(0.01)
         assert it.network.attempts == attempts, "nothing is waiting: no reason to knock again"
@@ -154,3 +163,44 @@ async def test_a_bug_is_not_swallowed() -> None:
         it.link.send(request(1))
         await wait_until(lambda: it.failures)
         assert isinstance(it.failures[0], KeyError)
+
+
+async def test_after_a_failure_the_next_address_is_tried() -> None:
+    async with linked(addresses=("there:1", "elsewhere:2")) as it:
+        it.network.refuses = ConnectionLostError("refused", refused=True)
+        for correlation_id in range(3):
+            it.link.send(request(correlation_id))
+            await wait_until(lambda sent=correlation_id: len(it.failed) == sent + 1)
+        assert [connection.address for connection in it.network.connections] == ["there:1", "elsewhere:2", "there:1"]
+
+
+async def test_a_peer_that_moved_is_asked_at_its_new_address() -> None:
+    async with linked() as it:
+        it.link.send(request(1))
+        stream = await it.stream()
+        await wait_until(lambda: stream.sent)
+        it.link.set_addresses(("elsewhere:2",))
+        await wait_until(lambda: it.failed == [1])
+        it.link.send(request(2))
+        await wait_until(lambda: len(it.network.streams) == 2)
+        assert it.network.connections[-1].address == "elsewhere:2"
+
+
+async def test_a_stream_that_works_survives_a_new_address_beside_its_own() -> None:
+    async with linked() as it:
+        it.link.send(request(1))
+        stream = await it.stream()
+        await wait_until(lambda: stream.sent)
+        it.link.set_addresses(("elsewhere:2", "there:1"))
+        it.link.send(request(2))
+        await wait_until(lambda: len(stream.sent) == 2)
+        assert not it.failed
+
+
+async def test_an_idle_link_takes_the_new_address_at_once() -> None:
+    async with linked() as it:
+        it.link.set_addresses(("elsewhere:2",))
+        it.link.send(request(1))
+        stream = await it.stream()
+        await wait_until(lambda: stream.sent)
+        assert it.network.connections[-1].address == "elsewhere:2"

@@ -310,11 +310,6 @@ def test_malformed_addresses(text: str, reason: str) -> None:
             "process.roles",
             "lacks controller",
         ),
-        (
-            {"node.id": 4, "controller.quorum.voters": THREE_VOTERS},
-            "controller.quorum.voters",
-            "does not name this node (4)",
-        ),
         ({"controller.quorum.voters": THREE_VOTERS}, "controller.quorum.voters", "it listens on 127.0.0.1:9092"),
         (
             {"controller.quorum.voters": THREE_VOTERS, "listeners": ["127.0.0.1:0"]},
@@ -348,6 +343,13 @@ def test_a_broker_beside_a_quorum_of_others() -> None:
     }
     config = ServerConfig.from_mapping(MINIMAL | values)
     assert not config.is_controller
+    assert config.voter_ids == (1, 2, 3)
+
+
+def test_a_controller_that_may_become_a_voter_later() -> None:
+    values = {"node.id": 9, "controller.quorum.voters": THREE_VOTERS, "listeners": "127.0.0.1:0"}
+    config = ServerConfig.from_mapping(MINIMAL | values)
+    assert config.is_controller
     assert config.voter_ids == (1, 2, 3)
 
 

@@ -7,6 +7,7 @@ from controller_kit import Quorum
 
 from replog.controller.config import ControllerConfig
 from replog.controller.messages import Heartbeat, HeartbeatResponse, OfflineReplica
+from replog.errors import ErrorCode
 
 
 @pytest.fixture
@@ -77,3 +78,19 @@ def test_a_broker_that_starts_with_an_offline_replica_is_unfenced_for_the_others
     tell(quorum, 1, "flights")
     assert not tell(quorum, 1, "flights").is_fenced
     assert 1 not in quorum.partition("flights").isr
+
+
+def test_it_does_not_join_the_isr_while_it_is_offline(quorum: Quorum) -> None:
+    quorum.create("flights", 1, 2)
+    tell(quorum, 2, "flights")
+    assert quorum.alter_isr("flights", (1, 2)) is ErrorCode.INELIGIBLE_REPLICA
+    tell(quorum, 2)
+    assert quorum.alter_isr("flights", (1, 2)) is ErrorCode.NONE
+
+
+def test_a_replica_that_is_usable_again_is_elected_where_nobody_leads(quorum: Quorum) -> None:
+    quorum.create("flights", 1, **{"unclean.leader.election.enable": "true"})
+    tell(quorum, 1, "flights")
+    assert quorum.partition("flights").leader == -1
+    tell(quorum, 1)
+    assert quorum.partition("flights").leader == 1

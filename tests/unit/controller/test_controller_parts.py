@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from replog.controller.config import ControllerConfig
 from replog.controller.deferred import DeferredReplies
 from replog.controller.heartbeats import BrokerHeartbeats
-from replog.controller.messages import AlterConfigsResponse, Reply
+from replog.controller.messages import AlterConfigsResponse, CommittedRecords, Reply
 from replog.controller.offset_control import OffsetControl
 from replog.errors import ConfigError, InvariantViolationError, NotControllerError, RequestTimedOutError
+from replog.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    NoOpRecord,
+    RemoveTopicRecord,
+)
 from replog_timeline import SnapshotRegistry, TimelineLong
 
 
 def reply(request_id: int) -> Reply:
-    return Reply(request_id, AlterConfigsResponse())
+    return Reply(request_id, AlterConfigsResponse(()))
 
 
 def test_answers_leave_in_order_of_their_offset() -> None:
@@ -65,42 +75,118 @@ def test_a_request_waits_once() -> None:
         deferred.park(6, 50, reply(1))
 
 
+def committed(base_offset: int, end_offset: int, epoch: int = 1, *records: MetadataRecord) -> CommittedRecords:
+    return CommittedRecords(base_offset, end_offset, epoch, records)
+
+
 def test_offsets_go_back_to_what_is_committed() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry), TimelineLong(registry)
+    offsets, value = OffsetControl(registry, 10), TimelineLong(registry)
     value.set(1)
-    offsets.commit(0, 3, 1)
+    offsets.commit(committed(0, 3))
     offsets.activate()
     assert not offsets.has_pending
     for number in (2, 3):
         value.set(number)
-        offsets.append(2)
+        offsets.skip_to(offsets.next_write_offset_or_raise() + 2)
     assert (offsets.next_write_offset, offsets.has_pending) == (7, True)
-    offsets.commit(3, 5, 2)
-    offsets.deactivate()
+    offsets.commit(committed(3, 5, 2))
+    assert list(offsets.deactivate()) == []
     assert (value.get(), offsets.committed_end_offset, offsets.next_write_offset) == (2, 5, None)
     assert tuple(registry.epochs()) == (5,)
 
 
 def test_commits_follow_each_other_and_end_where_batches_end() -> None:
-    offsets = OffsetControl(SnapshotRegistry())
-    offsets.commit(0, 3, 1)
+    offsets = OffsetControl(SnapshotRegistry(), 10)
+    offsets.commit(committed(0, 3))
     for base_offset, end_offset in ((2, 5), (4, 5), (3, 2)):
         with pytest.raises(InvariantViolationError):
-            offsets.commit(base_offset, end_offset, 1)
+            offsets.commit(committed(base_offset, end_offset))
     with pytest.raises(InvariantViolationError):
-        offsets.append(1)
+        offsets.skip_to(offsets.next_write_offset_or_raise() + 1)
     offsets.activate()
-    offsets.append(2)
+    offsets.skip_to(offsets.next_write_offset_or_raise() + 2)
     with pytest.raises(InvariantViolationError):
-        offsets.commit(3, 4, 1)
+        offsets.commit(committed(3, 4))
+
+
+def test_a_commit_may_cover_several_own_batches() -> None:
+    offsets = OffsetControl(SnapshotRegistry(), 10)
+    offsets.activate()
+    for count in (2, 3, 1):
+        offsets.skip_to(offsets.next_write_offset_or_raise() + count)
+    offsets.skip_to(8)
+    with pytest.raises(InvariantViolationError):
+        offsets.skip_to(7)
+    offsets.commit(committed(0, 5))
+    with pytest.raises(InvariantViolationError):
+        offsets.commit(committed(5, 7))
+    offsets.commit(committed(5, 8))
+    assert (offsets.stable_end_offset, offsets.has_pending) == (8, False)
+
+
+def test_a_large_change_is_a_transaction_of_batches() -> None:
+    offsets = OffsetControl(SnapshotRegistry(), 3)
+    offsets.activate()
+    records = tuple(RemoveTopicRecord(UUID(int=number)) for number in range(4))
+    assert offsets.batches(()) == []
+    assert offsets.batches(records[:3]) == [records[:3]]
+    first, second = offsets.batches(records)
+    assert (first[0], first[1:]) == (BeginTransactionRecord("4 records"), records[:2])
+    assert second == (*records[2:], EndTransactionRecord())
+    assert (offsets.end_after(3), offsets.end_after(4)) == (3, 6)
+
+
+def test_nothing_of_a_transaction_counts_before_its_end() -> None:
+    registry = SnapshotRegistry()
+    offsets, value = OffsetControl(registry, 10), TimelineLong(registry)
+    marks = (NoOpRecord(), BeginTransactionRecord("t"), NoOpRecord())
+    offsets.replay_begin(1)
+    value.set(5)
+    offsets.commit(committed(0, 3, 1, *marks))
+    assert (offsets.committed_end_offset, offsets.stable_end_offset) == (3, 1)
+    with pytest.raises(InvariantViolationError):
+        offsets.replay_begin(3)
+    offsets.replay_end(3)
+    offsets.commit(committed(3, 4, 1, EndTransactionRecord()))
+    assert (offsets.stable_end_offset, value.get(epoch=4)) == (4, 5)
+    with pytest.raises(InvariantViolationError):
+        offsets.replay_end(4)
+
+
+def test_an_aborted_transaction_never_happened() -> None:
+    registry = SnapshotRegistry()
+    offsets, value = OffsetControl(registry, 10), TimelineLong(registry)
+    offsets.replay_begin(0)
+    value.set(5)
+    offsets.commit(committed(0, 2, 1, BeginTransactionRecord("t"), NoOpRecord()))
+    offsets.replay_abort(2)
+    assert value.get() == 0
+    offsets.commit(committed(2, 3, 1, AbortTransactionRecord("no")))
+    assert offsets.stable_end_offset == 3
+
+
+def test_half_a_transaction_that_committed_is_replayed_again_after_a_revert() -> None:
+    registry = SnapshotRegistry()
+    offsets, value = OffsetControl(registry, 10), TimelineLong(registry)
+    marks = (NoOpRecord(), BeginTransactionRecord("t"), NoOpRecord())
+    offsets.activate()
+    offsets.replay_begin(1)
+    offsets.skip_to(offsets.next_write_offset_or_raise() + 3)
+    value.set(5)
+    offsets.replay_end(3)
+    offsets.skip_to(offsets.next_write_offset_or_raise() + 1)
+    offsets.commit(committed(0, 3, 1, *marks))
+    assert offsets.stable_end_offset == 1
+    assert list(offsets.deactivate()) == [(1, marks[1]), (2, marks[2])]
+    assert value.get() == 0
 
 
 def test_a_session_is_stale_only_beyond_the_timeout() -> None:
     heartbeats = BrokerHeartbeats(100)
-    heartbeats.start(1, 7, 0)
-    heartbeats.start(2, 8, 0)
-    heartbeats.touch(2, 8, 5, 10)
+    heartbeats.start(1, 7, 8, 0)
+    heartbeats.start(2, 8, 9, 0)
+    heartbeats.touch(2, 8, 5, 20, 10)
     assert heartbeats.is_live(1, 7, 100)
     assert not heartbeats.is_live(1, 7, 101)
     assert not heartbeats.is_live(1, 6, 0)
@@ -115,7 +201,13 @@ def test_a_session_is_stale_only_beyond_the_timeout() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"broker_session_timeout_ms": 0}, {"max_partitions": 10_000}, {"producer_id_block_size": -1}]
+    "values",
+    [
+        {"broker_session_timeout_ms": 0},
+        {"max_partitions": 250_000},
+        {"producer_id_block_size": -1},
+        {"metadata_max_idle_interval_ms": -1},
+    ],
 )
 def test_settings_are_checked(values: dict[str, int]) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from uuid import UUID
 
-from controller_kit import CLUSTER_ID, Quorum
+from controller_kit import CLUSTER_ID, Quorum, alterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +15,7 @@ from replog.controller.controller import Controller
 from replog.controller.messages import (
     AllocateProducerIds,
     AlterConfigs,
+    AlterConfigsResource,
     AlterPartition,
     CommittedRecords,
     ConfigEntry,
@@ -98,10 +99,11 @@ class Player:
     def configure(self) -> None:
         value = self.rng.choice(("1", "2", "3", None))
         if self.rng.random() < 0.5:
-            self._submit(AlterConfigs(ResourceType.BROKER, "", (ConfigEntry("min.insync.replicas", value),)))
+            resource_type, name = ResourceType.BROKER, ""
         else:
-            entry = ConfigEntry("min.insync.replicas", value)
-            self._submit(AlterConfigs(ResourceType.TOPIC, self.rng.choice(TOPICS), (entry,)))
+            resource_type, name = ResourceType.TOPIC, self.rng.choice(TOPICS)
+        entry = alterable("min.insync.replicas", value)
+        self._submit(AlterConfigs((AlterConfigsResource(resource_type, name, (entry,)),)))
 
     def alter_isr(self) -> None:
         for topic_id, partition_id, partition in self._partitions():
@@ -231,9 +233,12 @@ def check_indexes(node: Controller) -> None:
     """The tables that only speed things up say what the partitions say, after any number of reverts."""
     replication = node._state.replication
     for broker_id in BROKERS:
-        members = {key for key, p in replication.partitions.items() if broker_id in (*p.isr, *p.elr)}
-        assert set(replication._memberships.get(broker_id, ())) == members
-    assert set(replication._leaderless) == {key for key, p in replication.partitions.items() if p.leader == -1}
+        hosted = {key for key, p in replication.partitions.items() if broker_id in p.replicas}
+        assert set(replication.hosted(broker_id)) == hosted
+    partitions = replication.partitions.items()
+    assert set(replication.leaderless) == {key for key, p in partitions if p.leader == -1}
+    assert set(replication.imbalanced) == {key for key, p in partitions if p.leader not in {-1, p.replicas[0]}}
+    assert set(replication.reassigning) == {key for key, p in partitions if p.is_reassigning}
 
 
 def check_answers(player: Player) -> None:

@@ -12,7 +12,10 @@ from replog.controller.config import ControllerConfig
 from replog.controller.messages import (
     AllocateProducerIds,
     AllocateProducerIdsResponse,
+    AlterableConfig,
     AlterConfigs,
+    AlterConfigsResource,
+    AlterConfigsResponse,
     AlterPartition,
     AlterPartitionResponse,
     ConfigEntry,
@@ -31,14 +34,13 @@ from replog.controller.messages import (
 )
 from replog.errors import (
     BrokerIdNotRegisteredError,
-    ConfigError,
     DuplicateBrokerRegistrationError,
     ErrorCode,
     InconsistentClusterIdError,
     InvalidRequestError,
     StaleBrokerEpochError,
-    UnknownTopicOrPartitionError,
 )
+from replog.metadata.config_keys import RETENTION_MS
 from replog.metadata.records import LeaderRecoveryState, RegisterBrokerRecord, ResourceType
 
 
@@ -350,7 +352,7 @@ def test_configs_are_set_removed_and_left_alone(quorum: Quorum) -> None:
     quorum.create("flights", 1)
 
     def alter_configs(*entries: tuple[str, str | None]) -> None:
-        quorum.ask(AlterConfigs(ResourceType.TOPIC, "flights", tuple(ConfigEntry(*entry) for entry in entries)))
+        quorum.configure(ResourceType.TOPIC, "flights", **dict(entries))
 
     alter_configs(("retention.ms", "5"), ("flush.policy", "os"))
     length = len(quorum.log)
@@ -360,19 +362,48 @@ def test_configs_are_set_removed_and_left_alone(quorum: Quorum) -> None:
     assert quorum.image.configs[ResourceType.TOPIC, "flights"] == {"flush.policy": "os"}
 
 
-def test_configs_that_are_refused(quorum: Quorum) -> None:
-    good = (ConfigEntry("min.insync.replicas", "1"),)
-    with pytest.raises(UnknownTopicOrPartitionError):
-        quorum.ask(AlterConfigs(ResourceType.TOPIC, "unknown", good))
-    with pytest.raises(ConfigError):
-        quorum.ask(AlterConfigs(ResourceType.BROKER, "1", good))
-    with pytest.raises(ConfigError):
-        quorum.ask(AlterConfigs(ResourceType.BROKER, "", good + good))
+def test_resources_fail_each_for_itself(quorum: Quorum) -> None:
+    quorum.create("flights", 1)
+    minimum = AlterableConfig("min.insync.replicas", value="1")
+    retention = AlterableConfig("log.retention.ms", value="1")
+    resources = {
+        (ResourceType.TOPIC, "unknown", (minimum,)): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (ResourceType.TOPIC, "flights", (minimum,)): ErrorCode.NONE,
+        (ResourceType.BROKER, "1", (minimum,)): ErrorCode.INVALID_CONFIG,  # elections depend on it: not per broker
+        (ResourceType.BROKER, "2", (retention,)): ErrorCode.NONE,
+        (ResourceType.BROKER, "7", (retention,)): ErrorCode.BROKER_ID_NOT_REGISTERED,
+        (ResourceType.BROKER, "one", (retention,)): ErrorCode.INVALID_CONFIG,
+        (ResourceType.BROKER, "", (minimum, minimum)): ErrorCode.INVALID_CONFIG,
+    }
+    request = AlterConfigs(tuple(AlterConfigsResource(*resource) for resource in resources))
+    assert quorum.ask(replace(request, validate_only=True)) == quorum.ask(request)
+    response = quorum.ask(request)
+    assert isinstance(response, AlterConfigsResponse)
+    assert [result.error for result in response.resources] == list(resources.values())
+    assert quorum.image.configs[ResourceType.BROKER, "2"] == {"log.retention.ms": "1"}
+    assert quorum.image.config_value("flights", RETENTION_MS, broker_id=2) == 1
+    assert quorum.image.config_value("flights", RETENTION_MS) != 1
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        AlterableConfig("retention.ms"),
+        AlterableConfig("retention.ms", value="soon"),
+        AlterableConfig("retention.hours", value="1"),
+        AlterableConfig("auto.leader.rebalance.enable", value="false"),
+    ],
+)
+def test_configs_that_are_refused(quorum: Quorum, config: AlterableConfig) -> None:
+    quorum.create("flights", 1)
+    response = quorum.ask(AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "flights", (config,)),)))
+    assert isinstance(response, AlterConfigsResponse)
+    assert response.resources[0].error is ErrorCode.INVALID_CONFIG
 
 
 def test_a_new_log_begins_with_the_minimum_isr_in_force(quorum: Quorum) -> None:
     assert quorum.image.configs[ResourceType.BROKER, ""] == {"min.insync.replicas": "2"}
-    assert quorum.image.features == {"metadata.version": 1}
+    assert quorum.image.features == {"metadata.version": 2}
 
 
 def test_producer_id_blocks_do_not_overlap(quorum: Quorum) -> None:

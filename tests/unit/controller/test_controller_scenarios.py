@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from controller_kit import Scenario
+from controller_scenario import Scenario
 
 from tests import datadriven
 

@@ -138,7 +138,7 @@ def test_a_bug_in_a_request_ends_the_term_not_the_node(quorum: Quorum, monkeypat
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(quorum.leader._topics, "create", broken)
+    monkeypatch.setitem(quorum.leader._managers.handlers, CreateTopics, broken)
     reply, resign = quorum.leader.step(Submit(99, FLIGHTS, 10**9), quorum.now_ms)
     assert isinstance(reply, ReplyError)
     assert isinstance(reply.error, ReplogError)

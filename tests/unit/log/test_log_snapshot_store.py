@@ -88,6 +88,24 @@ def test_a_power_cut_at_any_time_leaves_a_whole_snapshot_or_none() -> None:
     assert outcomes == {0, 1}
 
 
+def test_one_snapshot_is_written_and_fetched_at_the_same_time() -> None:
+    """A node is told to fetch a snapshot at the end that its own has just reached."""
+    _, ours = with_snapshots(SECOND)
+    (whole,) = chunks(ours, SECOND, 1 << 20)
+    fs, theirs = with_snapshots()
+    theirs.begin_download(SECOND, SOURCE)
+    theirs.write_chunk(SECOND, 0, whole[:7])
+    own = theirs.prepare_write(SECOND, CONTEXT, [b"v"] * SECOND.end_offset, timestamp_ms=7)
+    assert own is not None
+    own.run()
+    theirs.add(SECOND)
+    theirs.write_chunk(SECOND, 7, whole[7:])
+    theirs.check_download(SECOND)
+    theirs.finish_download(SECOND)
+    assert theirs.ids == SnapshotStore(fs, DIRECTORY).ids == (SECOND,)
+    assert chunks(theirs, SECOND, 1 << 20) == [whole]
+
+
 @pytest.mark.parametrize("size", [1, 100, 1 << 20])
 def test_a_snapshot_travels_in_chunks(size: int) -> None:
     _, ours = with_snapshots(SECOND)
@@ -96,6 +114,7 @@ def test_a_snapshot_travels_in_chunks(size: int) -> None:
     position = 0
     for data in chunks(ours, SECOND, size):
         position = theirs.write_chunk(SECOND, position, data)
+    theirs.check_download(SECOND)
     theirs.finish_download(SECOND)
     assert theirs.ids == (SECOND,)
     verify_snapshot(fs, theirs.path(SECOND))
@@ -123,7 +142,8 @@ def test_a_damaged_download_is_dropped() -> None:
     theirs.begin_download(SECOND, SOURCE)
     theirs.write_chunk(SECOND, 0, bytes(data))
     with pytest.raises(CorruptRecordError):
-        theirs.finish_download(SECOND)
+        theirs.check_download(SECOND)
+    theirs.abandon_download()
     assert fs.list_dir(DIRECTORY) == []
     assert theirs.begin_download(SECOND, SOURCE) == 0
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from replog.errors import ConfigError
-from replog.metadata.config_keys import CONFIG_KEYS, config_key_or_raise
+from replog.metadata.config_keys import CLUSTER_WIDE, CONFIG_KEYS, CONTROLLER_KEYS, ConfigKey, config_key_or_raise
 from replog.metadata.records import ResourceType
 
 
 def test_every_default_is_valid() -> None:
-    for key in CONFIG_KEYS:
+    for key in (*CONFIG_KEYS, *CONTROLLER_KEYS):
         assert key.parse(str(key.default)) == key.default
 
 
@@ -64,3 +64,21 @@ def test_cluster_defaults_have_kafkas_broker_names() -> None:
     assert config_key_or_raise(ResourceType.BROKER, "log.retention.ms").name == "retention.ms"
     with pytest.raises(ConfigError):
         config_key_or_raise(ResourceType.BROKER, "retention.ms")
+
+
+@pytest.mark.parametrize("key", CONTROLLER_KEYS, ids=lambda key: key.name)
+def test_what_the_controller_goes_by_is_set_for_the_cluster_alone(key: ConfigKey) -> None:
+    assert config_key_or_raise(ResourceType.BROKER, key.name) is key
+    for resource_type, resource_name in ((ResourceType.TOPIC, "t"), (ResourceType.BROKER, "1")):
+        with pytest.raises(ConfigError):
+            config_key_or_raise(resource_type, key.name, resource_name)
+
+
+@pytest.mark.parametrize("key", CONFIG_KEYS, ids=lambda key: key.name)
+def test_what_elections_depend_on_is_not_set_per_broker(key: ConfigKey) -> None:
+    assert config_key_or_raise(ResourceType.BROKER, key.cluster_name) is key
+    if key in CLUSTER_WIDE:
+        with pytest.raises(ConfigError, match="for the whole cluster, not for one broker"):
+            config_key_or_raise(ResourceType.BROKER, key.cluster_name, "1")
+    else:
+        assert config_key_or_raise(ResourceType.BROKER, key.cluster_name, "1") is key

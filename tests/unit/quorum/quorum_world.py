@@ -8,54 +8,44 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from quorum_world_text import effect_lines, end_of, end_text, log_text, state_text, voters_text
 
 from replog_quorum import (
-    AppendBatches,
-    AppendLeaderChange,
-    BecameLeader,
+    AddVoter,
     BeginQuorumEpochRequest,
+    ChangeVoters,
     Effect,
     ElectionState,
     EndQuorumEpochRequest,
-    EpochEnd,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Flushed,
-    HighWatermarkAdvanced,
-    LeaderChanged,
-    LostLeadership,
     Message,
-    PersistElectionState,
     QuorumConfig,
     QuorumError,
     QuorumInvariantError,
     Received,
+    RemoveVoter,
     Request,
     Resign,
     Response,
-    Send,
-    SendFetchedData,
+    SendFailed,
     Shutdown,
     Tick,
-    TruncateTo,
+    UpdateVoterRequest,
+    Voter,
     VoteRequest,
-    VoteResponse,
+    VoterSet,
 )
-from tests.sim.quorum_simulation import FlushJob, SimNode, Simulation, Swarm
+from tests.sim.quorum_sim_log import FlushJob, SimDisk
+from tests.sim.quorum_sim_nodes import directory_id
+from tests.sim.quorum_simulation import SimNode, Simulation, Swarm
 
-QUIET = Swarm(
-    voter_count=3,
-    observer_count=0,
-    loss=0,
-    duplicate=0,
-    straggler=0,
-    slow_flush=0,
-    effect_crash=0,
-    crash=0,
-    cut=0,
-    resign=0,
-    client_interval_ms=1,
-)
+QUIET = Swarm(voter_count=3, observer_count=0, client_interval_ms=1)
 
 
 class Fixed(random.Random):
@@ -94,11 +84,13 @@ class QuorumWorld(Simulation):
 
     def do_cluster(self, voters: str, _voters: str, observers: str = "0", _observers: str = "") -> None:
         """cluster 3 voters [1 observers]: voters are 1, 2, 3, observers 10, 11; all are down."""
-        swarm = {name: getattr(QUIET, name) for name in Swarm.__slots__}
-        swarm.update(voter_count=int(voters), observer_count=int(observers))
-        super().__init__(0, Swarm(**swarm))
+        super().__init__(0, replace(QUIET, voter_count=int(voters), observer_count=int(observers)))
         self.config = QuorumConfig()
         self.rng = Fixed(0.0)
+
+    def do_directories(self, _known: str) -> None:
+        """directories known: the configuration names the voters' directories, too."""
+        self.voters = VoterSet(tuple(replace(v, directory_id=directory_id(v.voter_id)) for v in self.voters))
 
     def do_disk(self, node_id: str, *words: str) -> None:
         """disk 1 epoch 3 leader 2 voted 1 log 1x3 2x1: what a node finds when it starts."""
@@ -112,7 +104,9 @@ class QuorumWorld(Simulation):
             fields = fields[: fields.index("log")]
         state = dict(zip(fields[::2], map(int, fields[1::2]), strict=True))
         if state:
-            node.disk = ElectionState(state["epoch"], state.get("leader"), state.get("voted"))
+            voted = state.get("voted")
+            directory = None if voted is None else directory_id(voted)
+            node.disk.election = ElectionState(state["epoch"], state.get("leader"), voted, directory)
 
     def do_unflushed(self, node_id: str, count: str) -> None:
         """unflushed 1 2: the last two entries are in the log, but not on disk."""
@@ -140,6 +134,8 @@ class QuorumWorld(Simulation):
             node = self.node(node_id)
             node.core, node.tick_at_ms, node.leading_epoch = None, None, None
             node.log.crash(0)
+            self.checker.died(node.node_id)
+            self.connections_break(node)
             self.held.pop(node.node_id, None)
 
     def do_cut(self, *node_ids: str) -> None:
@@ -202,7 +198,7 @@ class QuorumWorld(Simulation):
         return self.effects_of(self.node(node_id), Tick())
 
     def do_vote(self, candidate: str, _to: str, voter: str, *words: str) -> str:
-        """vote 2 -> 1 epoch 3 log 2/7 [pre] [for 3]: a vote request; prints the effects."""
+        """vote 2 -> 1 epoch 3 log 2/7 [pre] [for 3] [disk 0]: a vote request, meant for that disk; prints the effects."""
         last_epoch, last_offset = map(int, words[3].split("/"))
         request = VoteRequest(
             correlation_id=0,
@@ -212,23 +208,29 @@ class QuorumWorld(Simulation):
             last_epoch=last_epoch,
             last_offset=last_offset,
             pre_vote="pre" in words,
+            replica_directory_id=directory_id(int(candidate)),
+            voter_directory_id=directory_id(int(voter), int(words[words.index("disk") + 1]))
+            if "disk" in words
+            else None,
         )
         self._requests[int(candidate), int(voter), 0] = request
         return self.effects_of(self.node(voter), Received(int(candidate), request))
 
-    def do_begin(self, leader: str, _to: str, voter: str, _epoch: str, epoch: str) -> str:
-        """begin 2 -> 1 epoch 3: BeginQuorumEpoch; prints the effects."""
-        request = BeginQuorumEpochRequest(0, int(voter), int(leader), int(epoch))
+    def do_begin(self, leader: str, _to: str, voter: str, *words: str) -> str:
+        """begin 2 -> 1 epoch 3 [endpoint x:1]: BeginQuorumEpoch; prints the effects."""
+        facts = dict(zip(words[::2], words[1::2], strict=True))
+        endpoint = facts.get("endpoint", "")
+        request = BeginQuorumEpochRequest(0, int(voter), int(leader), int(facts["epoch"]), None, endpoint)
         return self.effects_of(self.node(voter), Received(int(leader), request))
 
     def do_end(self, leader: str, _to: str, voter: str, _epoch: str, epoch: str, _word: str, *successors: str) -> str:
         """end 2 -> 1 epoch 3 preferred 1 3: EndQuorumEpoch; prints the effects."""
         preferred = tuple(map(int, successors))
-        request = EndQuorumEpochRequest(0, int(voter), int(leader), int(epoch), preferred)
+        request = EndQuorumEpochRequest(0, int(voter), int(leader), int(epoch), preferred, None)
         return self.effects_of(self.node(voter), Received(int(leader), request))
 
     def do_fetch(self, replica: str, _to: str, leader: str, *words: str) -> str:
-        """fetch 2 -> 1 epoch 3 from 2/7 [hw 5] [wait 100]: at offset 7, last epoch 2; prints the effects."""
+        """fetch 2 -> 1 epoch 3 from 2/7 [hw 5] [wait 100] [disk 1]: at offset 7, last epoch 2; prints the effects."""
         facts = dict(zip(words[::2], words[1::2], strict=True))
         last_epoch, offset = map(int, facts["from"].split("/"))
         request = FetchRequest(
@@ -239,28 +241,33 @@ class QuorumWorld(Simulation):
             last_fetched_epoch=last_epoch,
             high_watermark=int(facts.get("hw", "-1")),
             max_wait_ms=int(facts.get("wait", "500")),
+            replica_directory_id=directory_id(int(replica), int(facts.get("disk", "0"))),
         )
         return self.effects_of(self.node(leader), Received(int(replica), request))
 
     def do_answer(self, source: str, _to: str, node_id: str, *words: str) -> str:
-        """answer 2 -> 1 epoch 3 leader 2 [correlation 9] [error FENCED_LEADER_EPOCH] [hw 5] [diverging 2/4]:
-        a fetch response to the request in flight (or to that correlation id); prints the effects."""
+        """answer 2 -> 1 epoch 3 leader 2 [correlation 9] [error FENCED_LEADER_EPOCH] [hw 5] [diverging 2/4]
+        [snapshot 2/4] [endpoint x:1]: a fetch response to the request in flight (or to that correlation id); prints the effects."""
         node, facts = self.node(node_id), dict(zip(words[::2], words[1::2], strict=True))
-        assert node.core is not None
-        peer = node.core._machine.role.requests._peers.get(int(source))
-        in_flight = peer.correlation_id if peer is not None else None
-        leader, diverging = facts.get("leader"), facts.get("diverging")
+        leader = facts.get("leader")
         response = FetchResponse(
-            correlation_id=int(facts.get("correlation", in_flight or -1)),
+            correlation_id=int(facts.get("correlation", self.in_flight(node, int(source)))),
             replica_id=int(source),
             error=QuorumError[facts.get("error", "NONE")],
             leader_id=None if leader is None else int(leader),
             leader_epoch=int(facts["epoch"]),
             high_watermark=int(facts.get("hw", "-1")),
             log_start_offset=0,
-            diverging=None if diverging is None else EpochEnd(*map(int, diverging.split("/"))),
+            diverging=end_of(facts["diverging"]) if "diverging" in facts else None,
+            snapshot_id=end_of(facts["snapshot"]) if "snapshot" in facts else None,
+            leader_endpoint=facts.get("endpoint", ""),
         )
         return self.effects_of(node, Received(int(source), response))
+
+    def in_flight(self, node: SimNode, destination: int) -> int:
+        assert node.core is not None
+        peer = node.core._machine.role.requests._peers.get(destination)
+        return -1 if peer is None or peer.correlation_id is None else peer.correlation_id
 
     def do_state(self, *node_ids: str) -> str:
         """state [1 2]: what nodes are."""
@@ -268,15 +275,120 @@ class QuorumWorld(Simulation):
 
     def do_disks(self, *node_ids: str) -> str:
         """disks [1 2]: what quorum-state holds."""
-        return "\n".join(f"{i}: {state_text(self.node(i).disk)}" for i in map(int, node_ids or self.nodes))
+        return "\n".join(f"{i}: {state_text(self.node(i).disk.election)}" for i in map(int, node_ids or self.nodes))
 
     def do_progress(self, node_id: str) -> str:
         """progress 1: what a leader knows of the others."""
         core = self.node(node_id).core
         assert core is not None
         status = core.status()
-        ends = {**status.voter_end_offsets, **status.observer_end_offsets}
-        return " ".join(f"{replica_id}={end_offset}" for replica_id, end_offset in ends.items())
+        voters = " ".join(f"{replica_id}={end_offset}" for replica_id, end_offset in status.voter_end_offsets.items())
+        observers = " ".join(f"{i}={end_offset}" for i, end_offset in status.observer_end_offsets.items())
+        return f"{voters}, observers {observers}" if observers else voters
+
+    # ---- voters and snapshots -------------------------------------------------------------------------------
+
+    def do_add(self, leader: str, node_id: str, *words: str) -> str:
+        """add 1 10 [disk 2] [endpoint no]: ask node 1 to make 10 a voter; prints the effects."""
+        node = self.node(node_id)
+        directory = directory_id(node.node_id, int(words[1])) if "disk" in words else node.disk.directory_id
+        endpoint = "" if "endpoint" in words else node.endpoint
+        return self.change(leader, AddVoter(Voter(node.node_id, directory, endpoint)))
+
+    def do_remove(self, leader: str, voter_id: str, *words: str) -> str:
+        """remove 1 3 [disk 2]: ask node 1 to take the vote of 3 away; prints the effects."""
+        directory = directory_id(int(voter_id), int(words[1])) if words else None
+        return self.change(leader, RemoveVoter(int(voter_id), directory))
+
+    def change(self, leader: str, change: AddVoter | RemoveVoter) -> str:
+        self._request_id += 1
+        self._asked[self._request_id] = change
+        return self.effects_of(self.node(leader), ChangeVoters(self._request_id, change))
+
+    def do_voters(self, *node_ids: str) -> str:
+        """voters [1 2]: the set in force on nodes."""
+        lines = []
+        for node in map(self.node, node_ids or self.nodes):
+            if node.core is None:
+                continue
+            status = node.core.status()
+            lines.append(f"{node.node_id}: {voters_text(status.voter_set)} at {status.voter_set_offset}")
+        return "\n".join(lines)
+
+    def do_wipe(self, node_id: str) -> None:
+        """wipe 3: the node dies, and its disk is replaced by an empty one."""
+        node = self.node(node_id)
+        self.do_crash(node_id)
+        self._generation += 1
+        node.disk = SimDisk(directory_id(node.node_id, self._generation))
+        self.checker.disks[node.key] = node.disk
+
+    def do_move(self, node_id: str, endpoint: str) -> None:
+        """move 3 elsewhere:9: the node dies, and will start at another endpoint."""
+        self.do_crash(node_id)
+        self.node(node_id).endpoint = endpoint
+
+    def do_refuse(self, node_id: str, _by: str, other_id: str) -> str:
+        """refuse 2 by 1: nobody listens where 2's request to 1 went; prints the effects."""
+        node = self.node(node_id)
+        correlation_id = self.in_flight(node, int(other_id))
+        return self.effects_of(node, SendFailed(int(other_id), correlation_id, refused=True))
+
+    def do_snapshot(self, node_id: str, *words: str) -> str:
+        """snapshot 1 [kept 1]: write one of everything committed, keep so many, clean the log before."""
+        node = self.node(node_id)
+        snapshot = node.log.take_snapshot(node.high_watermark)
+        node.log.clean(int(words[1]) if words else 1)
+        return (
+            "nothing" if snapshot is None else f"snapshot {end_text(snapshot.snapshot_id)}: {len(snapshot.data)} bytes"
+        )
+
+    def do_chunks(self, size: str) -> None:
+        """chunks 40: so many bytes of a snapshot travel at once (nodes started from now on)."""
+        self.config = replace(self.config, snapshot_chunk_max_bytes=int(size))
+
+    def do_partial(self, node_id: str, snapshot_id: str, count: str) -> None:
+        """partial 3 1/4 17: an interrupted download has left 17 bytes, of something."""
+        self.node(node_id).disk.parts[end_of(snapshot_id)] = b"?" * int(count)
+
+    def do_chunk(self, replica: str, _to: str, leader: str, *words: str) -> str:
+        """chunk 3 -> 1 epoch 1 of 1/4 at 0 [max 100] [disk 1]: FetchSnapshot; prints the effects."""
+        facts = dict(zip(words[::2], words[1::2], strict=True))
+        request = FetchSnapshotRequest(
+            correlation_id=0,
+            replica_id=int(replica),
+            replica_directory_id=directory_id(int(replica), int(facts.get("disk", "0"))),
+            leader_epoch=int(facts["epoch"]),
+            snapshot_id=end_of(facts["of"]),
+            position=int(facts["at"]),
+            max_bytes=int(facts.get("max", "1000")),
+        )
+        return self.effects_of(self.node(leader), Received(int(replica), request))
+
+    def do_give(self, source: str, _to: str, node_id: str, *words: str) -> str:
+        """give 2 -> 1 epoch 5 of 3/9 at 0 size 30 [bytes 20] [error X]: a chunk, to the request in flight; prints the
+        effects."""
+        node, facts = self.node(node_id), dict(zip(words[::2], words[1::2], strict=True))
+        response = FetchSnapshotResponse(
+            correlation_id=self.in_flight(node, int(source)),
+            replica_id=int(source),
+            error=QuorumError[facts.get("error", "NONE")],
+            leader_id=int(source),
+            leader_epoch=int(facts["epoch"]),
+            snapshot_id=end_of(facts["of"]),
+            size=int(facts["size"]),
+            position=int(facts["at"]),
+            data=b"?" * int(facts.get("bytes", "0")),
+        )
+        return self.effects_of(node, Received(int(source), response))
+
+    def do_update(self, voter: str, _to: str, leader: str, *words: str) -> str:
+        """update 2 -> 1 epoch 1 endpoint n2:9 [disk 1]: UpdateVoter; prints the effects."""
+        facts = dict(zip(words[::2], words[1::2], strict=True))
+        directory = directory_id(int(voter), int(facts.get("disk", "0")))
+        moved = Voter(int(voter), directory, facts["endpoint"])
+        request = UpdateVoterRequest(0, int(voter), int(facts["epoch"]), moved)
+        return self.effects_of(self.node(leader), Received(int(voter), request))
 
     # ---- the simulation, observed ---------------------------------------------------------------------------
 
@@ -312,70 +424,3 @@ class QuorumWorld(Simulation):
     def send(self, node: SimNode, destination: int, message: Request | Response) -> None:
         if node.node_id not in self.muted and message.correlation_id != 0:  # 0: it answers a command of the scenario
             super().send(node, destination, message)
-
-
-def log_text(node: SimNode) -> str:
-    """1x3 2x1: three entries of epoch 1, one of epoch 2."""
-    epochs = node.log.epochs
-    return " ".join(f"{epoch}x{epochs.count(epoch)}" for epoch in dict.fromkeys(epochs)) or "empty"
-
-
-def state_text(state: ElectionState | None) -> str:
-    if state is None:
-        return "nothing"
-    leader = "none" if state.leader_id is None else state.leader_id
-    voted = "none" if state.voted_id is None else state.voted_id
-    return f"epoch {state.epoch} leader {leader} voted {voted}"
-
-
-def effect_lines(effect: Effect) -> list[str]:  # noqa: PLR0911 - one return per kind of effect
-    match effect:
-        case Send():
-            return [f"send {effect.destination} {message_text(effect.message)}"]
-        case SendFetchedData():
-            return [f"send {effect.destination} data from {effect.fetch_offset} hw {effect.response.high_watermark}"]
-        case PersistElectionState():
-            then = [f"  {line}" for inner in effect.then for line in effect_lines(inner)]
-            return [f"persist {state_text(effect.state)}, then", *then]
-        case AppendLeaderChange():
-            return [f"append LeaderChange epoch {effect.leader_epoch} granted by {list(effect.granting_voters)}"]
-        case AppendBatches():
-            return [f"append {len(effect.batches)} bytes"]
-        case TruncateTo():
-            return [f"truncate to {effect.end_offset}"]
-        case HighWatermarkAdvanced():
-            return [f"high watermark {effect.high_watermark}"]
-        case LeaderChanged():
-            return [f"leader {'none' if effect.leader_id is None else effect.leader_id} epoch {effect.epoch}"]
-        case BecameLeader():
-            return [f"became leader of epoch {effect.epoch} from {effect.epoch_start_offset}"]
-        case LostLeadership():
-            return [f"lost leadership of epoch {effect.epoch}"]
-
-
-def message_text(message: Request | Response) -> str:
-    match message:
-        case VoteRequest():
-            kind = "PreVote" if message.pre_vote else "Vote"
-            return f"{kind} epoch {message.replica_epoch} log {message.last_epoch}/{message.last_offset}"
-        case VoteResponse():
-            verdict = "granted" if message.vote_granted else "refused"
-            return f"{verdict} {answer_text(message)}"
-        case EndQuorumEpochRequest():
-            preferred = " ".join(map(str, message.preferred_candidates))
-            return f"EndQuorumEpoch epoch {message.leader_epoch} preferred {preferred}"
-        case BeginQuorumEpochRequest():
-            return f"BeginQuorumEpoch epoch {message.leader_epoch}"
-        case FetchRequest():
-            return f"Fetch epoch {message.leader_epoch} from {message.last_fetched_epoch}/{message.fetch_offset}"
-        case FetchResponse():
-            diverging = message.diverging
-            tail = "" if diverging is None else f" diverging {diverging.epoch}/{diverging.end_offset}"
-            return f"{answer_text(message)} hw {message.high_watermark}{tail}"
-        case _:
-            return answer_text(message)
-
-
-def answer_text(response: Response) -> str:
-    leader = "none" if response.leader_id is None else response.leader_id
-    return f"{response.error.name} epoch {response.leader_epoch} leader {leader}"

@@ -1,29 +1,25 @@
-"""The role table in the README is generated from the transition table."""
+"""Role diagram and table in the documents are what `tools/quorum_roles.py` writes from the transition table."""
 
 from __future__ import annotations
 
-import os
-import re
+import runpy
 from pathlib import Path
 
 from replog_quorum.transitions import TRANSITIONS
 
-README = Path(__file__).parents[3] / "quorum" / "README.md"
+ROOT = Path(__file__).parents[3]
+ROLES = runpy.run_path(str(ROOT / "tools" / "quorum_roles.py"))
 
 
-def table() -> str:
-    rows = [
-        f"| {old.value} | {new.value} | {rule.value} |"
-        for old, ways in TRANSITIONS.items()
-        for new, rule in ways.items()
-    ]
-    return "\n".join(["| from | to | epoch |", "|---|---|---|", *rows])
+def test_documents_show_the_transition_table() -> None:
+    """`python tools/quorum_roles.py` updates them."""
+    for path, kind in ROLES["DOCUMENTS"].items():
+        text = path.read_text()
+        assert ROLES["rewritten"](text, kind) == text
 
 
-def test_readme_shows_the_transition_table() -> None:
-    """REPLOG_REWRITE=1 updates it."""
-    text = README.read_text()
-    if os.environ.get("REPLOG_REWRITE"):
-        text = re.sub(r"\| from \| to \| epoch \|\n(\|.*\n|TABLE\n)*", table() + "\n", text)
-        README.write_text(text)
-    assert table() in text
+def test_every_transition_is_drawn() -> None:
+    drawn = ROLES["diagram"]()
+    for old, row in TRANSITIONS.items():
+        for new in row:
+            assert f"{old.value} --> {new.value}: " in drawn

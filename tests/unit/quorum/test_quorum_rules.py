@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quorum_cores import fetch, follower, good_answer, quorum_of, sole_voter, static
 
 from replog_quorum import (
     Appended,
@@ -38,47 +38,10 @@ from replog_quorum.progress import OBSERVER_SESSION_TIMEOUT_MS
 from replog_quorum.requests import RequestTracker
 from replog_quorum.transitions import RoleName, check_transition
 from replog_quorum.votes import VoteTally
-from tests.sim.quorum_simulation import SimLog
+from tests.sim.quorum_sim_log import SimLog
+from tests.sim.quorum_sim_nodes import directory_id
 
 OFFSETS = st.lists(st.integers(-1, 20), min_size=1, max_size=7)
-
-
-def sole_voter(log: SimLog) -> Quorum:
-    quorum = Quorum(
-        node_id=1, voters=(1,), log=log, election_state=None, config=QuorumConfig(), rng=random.Random(1), now_ms=0
-    )
-    quorum.start(0)
-    log.append(1, 0)
-    log.flushed_offset = 1
-    quorum.step(Appended(1), 0)
-    assert quorum.step(Flushed(1), 0) == (HighWatermarkAdvanced(1),)
-    return quorum
-
-
-def fetch(offset: int = 1, *, epoch: int = 1, replica_id: int = 9) -> Received:
-    request = FetchRequest(7, replica_id, epoch, offset, epoch, high_watermark=1, max_wait_ms=500)
-    return Received(replica_id, request)
-
-
-def follower(log: SimLog) -> tuple[Quorum, FetchRequest]:
-    stored = ElectionState(3, 2, None)
-    quorum = Quorum(
-        node_id=1,
-        voters=(1, 2, 3),
-        log=log,
-        election_state=stored,
-        config=QuorumConfig(),
-        rng=random.Random(1),
-        now_ms=0,
-    )
-    (sent,) = [e for e in quorum.start(0) if isinstance(e, Send)]
-    assert sent.destination == 2
-    assert isinstance(sent.message, FetchRequest)
-    return quorum, sent.message
-
-
-def good_answer(request: FetchRequest) -> FetchResponse:
-    return FetchResponse(request.correlation_id, 2, QuorumError.NONE, 2, 3, high_watermark=-1, log_start_offset=0)
 
 
 @given(OFFSETS)
@@ -115,7 +78,7 @@ def test_successors_wait_by_rank() -> None:
 
 
 @pytest.mark.parametrize("field", QuorumConfig.__slots__)
-@pytest.mark.parametrize("value", [0, -1, 3_600_001, True, 1.5])
+@pytest.mark.parametrize("value", [0, -1, 8_388_609, True, 1.5])
 def test_config_names_the_field_out_of_range(field: str, value: object) -> None:
     with pytest.raises(QuorumConfigError) as caught:
         replace(QuorumConfig(), **{field: value})
@@ -128,18 +91,10 @@ def test_config_keeps_the_fetch_wait_below_the_timeouts() -> None:
     assert caught.value.field == "fetch_max_wait_ms"
 
 
-@pytest.mark.parametrize("voters", [(), (1, 1, 2), (-1, 2, 3)])
-def test_voter_ids_are_checked(voters: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("ids", [(), (1, 1, 2), (-1, 2, 3), (2, 1)])
+def test_voter_ids_are_checked(ids: tuple[int, ...]) -> None:
     with pytest.raises(QuorumConfigError):
-        Quorum(
-            node_id=1,
-            voters=voters,
-            log=SimLog(),
-            election_state=None,
-            config=QuorumConfig(),
-            rng=random.Random(1),
-            now_ms=0,
-        )
+        static(*ids)
 
 
 def test_transitions_outside_the_table_are_refused() -> None:
@@ -189,7 +144,7 @@ def test_a_request_times_out_and_a_pause_ends() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), max_size=8))
 def test_a_tally_is_never_won_and_lost(answers: list[tuple[int, bool]]) -> None:
-    tally = VoteTally((1, 2, 3, 4, 5), granted_by=1)
+    tally = VoteTally(static(1, 2, 3, 4, 5), granted_by=1)
     for voter_id, granted in answers:
         tally.record(voter_id, granted=granted)
     assert not (tally.is_won and tally.is_lost)
@@ -198,9 +153,7 @@ def test_a_tally_is_never_won_and_lost(answers: list[tuple[int, bool]]) -> None:
 
 def test_start_and_step_keep_their_order() -> None:
     log = SimLog()
-    quorum = Quorum(
-        node_id=1, voters=(1,), log=log, election_state=None, config=QuorumConfig(), rng=random.Random(1), now_ms=0
-    )
+    quorum = quorum_of(static(1), log)
     with pytest.raises(QuorumInvariantError):
         quorum.step(Tick(), 0)
     (persist,) = quorum.start(0)
@@ -215,23 +168,23 @@ def test_a_waiting_fetch_is_answered_by_the_append() -> None:
     quorum = sole_voter(log)
     assert quorum.step(fetch(), 10) == ()
     log.append(1, 0)
-    (sent,) = quorum.step(Appended(2), 20)
+    (sent,) = quorum.step(Appended(4), 20)
     assert isinstance(sent, SendFetchedData)
-    assert (sent.destination, sent.fetch_offset, sent.response.high_watermark) == (9, 1, 1)
+    assert (sent.destination, sent.fetch_offset, sent.response.high_watermark) == (9, 3, 3)
 
 
 def test_a_waiting_fetch_is_answered_by_the_high_watermark() -> None:
     log = SimLog()
     quorum = sole_voter(log)
     log.append(1, 0)
-    quorum.step(Appended(2), 10)
-    assert quorum.step(fetch(2), 10) == ()
-    log.flushed_offset = 2
-    advanced, sent = quorum.step(Flushed(2), 20)
-    assert advanced == HighWatermarkAdvanced(2)
+    quorum.step(Appended(4), 10)
+    assert quorum.step(fetch(4), 10) == ()
+    log.flushed_offset = 4
+    advanced, sent = quorum.step(Flushed(4), 20)
+    assert advanced == HighWatermarkAdvanced(4)
     assert isinstance(sent, Send)
     assert isinstance(sent.message, FetchResponse)
-    assert sent.message.high_watermark == 2
+    assert sent.message.high_watermark == 4
 
 
 def test_a_waiting_fetch_is_answered_empty_in_time() -> None:
@@ -247,15 +200,15 @@ def test_an_old_flush_does_not_count_what_the_log_does_not_hold_on_disk() -> Non
     log = SimLog()
     quorum = sole_voter(log)
     log.append(1, 0)
-    quorum.step(Appended(2), 10)
+    quorum.step(Appended(4), 10)
     assert quorum.step(Flushed(5), 20) == ()
-    assert quorum.status().high_watermark == 1
+    assert quorum.status().high_watermark == 3
 
 
 def test_silent_observers_are_forgotten() -> None:
     quorum = sole_voter(SimLog())
     quorum.step(fetch(), 10)
-    assert quorum.status().observer_end_offsets == {9: 1}
+    assert quorum.status().observer_end_offsets == {9: 3}
     quorum.step(Tick(), 10 + OBSERVER_SESSION_TIMEOUT_MS)
     assert quorum.status().observer_end_offsets == {}
 
@@ -313,15 +266,7 @@ def test_a_log_of_a_later_epoch_outdates_quorum_state() -> None:
     log = SimLog()
     log.append(8, 0)
     log.flushed_offset = 1
-    quorum = Quorum(
-        node_id=1,
-        voters=(1, 2, 3),
-        log=log,
-        election_state=ElectionState(3, 1, 1),
-        config=QuorumConfig(),
-        rng=random.Random(1),
-        now_ms=0,
-    )
+    quorum = quorum_of(static(1, 2, 3), log, ElectionState(3, 1, 1))
     (persist,) = quorum.start(0)
     assert isinstance(persist, PersistElectionState)
     assert persist.state == ElectionState(8)
@@ -330,15 +275,7 @@ def test_a_log_of_a_later_epoch_outdates_quorum_state() -> None:
 def leader_of_three() -> Quorum:
     """Node 1 leads epoch 1 of voters 1, 2, 3 from time 0 on."""
     log = SimLog()
-    quorum = Quorum(
-        node_id=1,
-        voters=(1, 2, 3),
-        log=log,
-        election_state=ElectionState(1, None, 1),
-        config=QuorumConfig(fetch_timeout_ms=1_000),
-        rng=random.Random(1),
-        now_ms=0,
-    )
+    quorum = quorum_of(static(1, 2, 3), log, ElectionState(1, None, 1), fetch_timeout_ms=1_000)
     (asked, *_) = [e.message for e in quorum.start(0) if isinstance(e, Send)]
     granted = VoteResponse(asked.correlation_id, 2, QuorumError.NONE, None, 1, vote_granted=True)
     quorum.step(Received(2, granted), 0)
@@ -351,7 +288,7 @@ def leader_of_three() -> Quorum:
 
 
 def voter_fetch(leader_time_ms: int) -> Received:
-    request = FetchRequest(7, 2, 1, 0, 0, high_watermark=-1, max_wait_ms=500, leader_time_ms=leader_time_ms)
+    request = FetchRequest(7, 2, 1, 0, 0, -1, 500, directory_id(2), leader_time_ms=leader_time_ms)
     return Received(2, request)
 
 

@@ -14,11 +14,13 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import strategies as st
 
-from replog.controller import messages as controller
+from replog.controller import messages as controller_steps
+from replog.controller import requests as controller
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, data_pb2, metadata_pb2, quorum_pb2
 from replog.rpc import messages as data
-from replog_quorum import messages as quorum
+from replog_quorum import peer_messages as quorum
+from replog_quorum import voters as quorum_voters
 
 _RANGES = {
     FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
@@ -32,7 +34,14 @@ _OTHER_NAMES = {
     data.EpochEnd: quorum_pb2.EpochEnd,
     data.ConfigEntry: controller_pb2.ConfigEntry,
 }
-_GENERATED = {records: metadata_pb2, controller: controller_pb2, quorum: quorum_pb2, data: data_pb2}
+_GENERATED = {
+    records: metadata_pb2,
+    controller: controller_pb2,
+    controller_steps: controller_pb2,
+    quorum: quorum_pb2,
+    quorum_voters: quorum_pb2,
+    data: data_pb2,
+}
 
 
 def dataclasses_of(module: types.ModuleType) -> list[type]:

@@ -32,13 +32,9 @@ CONVERTIBLE = [cls for cls in ON_THE_WIRE if cls not in ONLY_IN_DATACLASS]
 NEVER_SENT = {
     "replog.controller.messages": {
         "Tick", "Submit", "Claim", "Renounce", "CommittedRecords",
-        "AppendRecords", "Reply", "ReplyError", "ResignLeadership",
+        "Skip", "LoadSnapshot", "BrokerProbed", "AppendRecords", "ProbeBroker", "Reply", "ReplyError", "ResignLeadership",
     },
-    "replog_quorum.messages": {
-        "Tick", "Received", "SendFailed", "Appended", "Flushed", "Truncated", "Resign", "Shutdown",
-        "ElectionState", "PersistElectionState", "Send", "SendFetchedData", "AppendLeaderChange", "AppendBatches",
-        "TruncateTo", "HighWatermarkAdvanced", "LeaderChanged", "BecameLeader", "LostLeadership",
-    },
+    "replog_quorum.voters": {"VoterSet"},
 }  # fmt: skip
 
 
@@ -86,7 +82,9 @@ def test_no_change_and_an_empty_list_are_two_things(isr: tuple[int, ...] | None)
 
 def test_a_nested_message_without_fields_set_is_not_absent() -> None:
     message = quorum_pb2.QuorumFetchResponse()
-    to_proto(quorum.FetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, quorum.EpochEnd(0, 0), b""), message)
+    to_proto(
+        quorum.FetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, diverging=quorum.EpochEnd(0, 0)), message
+    )
     assert from_proto(quorum.FetchResponse, message).diverging == quorum.EpochEnd(0, 0)
 
 
@@ -106,7 +104,7 @@ def test_an_id_that_is_not_16_bytes_is_malformed(size: int) -> None:
 def test_a_view_is_copied() -> None:
     message = quorum_pb2.QuorumFetchResponse()
     batches = bytearray(b"abc")
-    response = quorum.FetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, None, memoryview(batches))
+    response = quorum.FetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, batches=memoryview(batches))
     to_proto(response, message)
     batches[0] = 0
     assert from_proto(quorum.FetchResponse, message).batches == b"abc"

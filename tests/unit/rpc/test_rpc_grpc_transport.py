@@ -348,7 +348,8 @@ async def test_the_end_of_a_server_ends_its_streams() -> None:
 async def test_quorum_messages_have_a_stream() -> None:
     async with serving() as (_, connection):
         stream = await connection.open_quorum(Hello("c", 2, UUID(int=2)))
-        await stream.send(VoteRequest(5, 1, 2, 3, 2, 10, pre_vote=True))
+        directory_id = UUID(int=2)
+        await stream.send(VoteRequest(5, 1, 2, 3, 2, 10, True, directory_id, None))  # noqa: FBT003 -- a pre-vote
         assert await stream.receive() == VoteResponse(5, 1, QuorumError.NONE, None, 3, vote_granted=True)
 
 

@@ -1,0 +1,84 @@
+"""The configuration in force for a topic, a broker or the cluster, and where each value comes from.
+
+The places in which a value is looked for stand in `replog.metadata.config_keys`; a node's own configuration file comes
+after them, before the default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from replog.broker.config import KEYS, ServerConfig
+from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
+from replog.metadata.config_keys import CLUSTER_WIDE, CONFIG_KEYS, CONTROLLER_KEYS, ConfigKey
+from replog.metadata.image import CLUSTER_DEFAULTS, ConfigResource, MetadataImage
+from replog.metadata.records import ResourceType
+from replog.rpc.messages import ConfigDescription
+
+
+def describe_configs(
+    image: MetadataImage, config: ServerConfig, resource_type: ResourceType, resource_name: str
+) -> tuple[ConfigDescription, ...]:
+    """Every configuration that the resource has, by name.
+
+    Args:
+        image: of the cluster.
+        config: of the node that answers; its file counts for what nobody has set.
+        resource_type: topic or broker.
+        resource_name: of a broker its id, "" for the cluster's defaults.
+
+    Raises:
+        UnknownTopicOrPartitionError: no such topic.
+        InvalidRequestError: no such broker.
+    """
+    places = [_Place(CLUSTER_DEFAULTS, "cluster", names_topics=False)]
+    keys: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *CONTROLLER_KEYS)
+    if resource_type is ResourceType.TOPIC:
+        if resource_name not in image.topics_by_name:
+            raise UnknownTopicOrPartitionError(f'there is no topic "{resource_name}"')
+        places.insert(0, _Place((resource_type, resource_name), "topic", names_topics=True))
+        keys = CONFIG_KEYS
+    elif resource_name:
+        if not resource_name.isdecimal() or int(resource_name) not in image.brokers:
+            raise InvalidRequestError(f'there is no broker "{resource_name}"; "" is the cluster-wide default')
+        places.insert(0, _Place((resource_type, resource_name), "broker", names_topics=False))
+        keys = tuple(key for key in CONFIG_KEYS if key not in CLUSTER_WIDE)
+    described = (_describe(image, config, key, places) for key in keys)
+    return tuple(sorted(described, key=lambda one: one.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value is looked for; `names_topics`: under the names that topics' configurations have."""
+
+    resource: ConfigResource
+    source: str
+    names_topics: bool
+
+
+def _describe(image: MetadataImage, config: ServerConfig, key: ConfigKey, places: list[_Place]) -> ConfigDescription:
+    name = key.name if places[0].names_topics else key.cluster_name
+    for place in places:
+        text = image.configs.get(place.resource, {}).get(key.name if place.names_topics else key.cluster_name)
+        if text is not None:
+            return ConfigDescription(name, text, place.source)
+    return _of_node(config, key, name)
+
+
+def _of_node(config: ServerConfig, key: ConfigKey, name: str) -> ConfigDescription:
+    known = KEYS.get(key.cluster_name)
+    if known is None:
+        return ConfigDescription(name, _text(key.default), "default")
+    value: object = getattr(config, known.field_name)
+    return ConfigDescription(name, _text(value), "default" if value == known.default else "node")
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(filter(None, map(_text, value)))
+    if isinstance(value, Enum):
+        return str(value.value)
+    return None if value is None else str(value)

@@ -1,0 +1,61 @@
+"""The quorum-state file of one node: its epoch, its leader, its vote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replog.errors import CorruptCheckpointError, StorageError
+from replog.log import is_disk_full
+from replog_checkpoints import CorruptCheckpointError as DamagedFileError
+from replog_checkpoints import FileSystem, QuorumState, read_quorum_state, write_quorum_state
+from replog_quorum import ElectionState
+
+
+class QuorumStateFile:
+    """Reads and writes one file, in any thread, one call at a time.
+
+    Args:
+        fs: the disk.
+        path: of the file.
+        make_room: gives the reserve of a full disk back, for one more try; whether there was one.
+    """
+
+    def __init__(self, fs: FileSystem, path: str, make_room: Callable[[], bool]) -> None:
+        self._fs = fs
+        self._path = path
+        self._make_room = make_room
+
+    def read(self) -> ElectionState | None:
+        """What is there; None when this node never took part in an election.
+
+        Raises:
+            CorruptCheckpointError: the file is damaged; this node must not vote.
+        """
+        try:
+            state = read_quorum_state(self._fs, self._path)
+        except DamagedFileError as error:
+            reason = f"{error.reason}. Nothing was changed: restore the file. Without it this voter could vote twice"
+            raise CorruptCheckpointError(error.path, error.line, reason) from error
+        if state is None:
+            return None
+        return ElectionState(state.leader_epoch, state.leader_id, state.voted_id, state.voted_directory_id)
+
+    def write(self, state: ElectionState) -> None:
+        """Durable when this returns.
+
+        Raises:
+            StorageError: it is not; the node must stop.
+        """
+        on_disk = QuorumState(state.leader_id, state.epoch, state.voted_id, state.voted_directory_id)
+        try:
+            self._write(on_disk)
+        except OSError as error:
+            raise StorageError(f"{self._path} cannot be written: {error}. Check the disk") from error
+
+    def _write(self, on_disk: QuorumState) -> None:
+        try:
+            write_quorum_state(self._fs, self._path, on_disk)
+        except OSError as error:
+            if not (is_disk_full(error) and self._make_room()):
+                raise
+            write_quorum_state(self._fs, self._path, on_disk)

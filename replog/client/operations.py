@@ -1,0 +1,292 @@
+"""What an operator does to a running cluster: configurations, partitions, leaders, brokers, voters.
+
+A base class of `Admin`; every method retries what is worth retrying, for its time-out at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from replog.client.cluster import ClusterView, expect
+from replog.client.types import TopicPartition
+from replog.controller.requests import (
+    AlterableConfig,
+    AlterConfigs,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResponse,
+    ConfigOperation,
+    CreatePartitions,
+    CreatePartitionsResponse,
+    DrainBroker,
+    DrainBrokerResponse,
+    ElectLeaders,
+    ElectLeadersResponse,
+    FeatureUpdate,
+    NewPartitions,
+    PartitionResult,
+    Reassignment,
+    UnregisterBroker,
+    UnregisterBrokerResponse,
+    UpdateFeatures,
+    UpdateFeaturesResponse,
+)
+from replog.controller.requests import TopicPartition as ControllerTopicPartition
+from replog.errors import ErrorCode
+from replog.metadata.records import ElectionType, ResourceType
+from replog.rpc.error_codes import error_from_code
+from replog.rpc.messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    ConfigDescription,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+)
+
+CLUSTER = (ResourceType.BROKER, "")
+"""The resource that holds the cluster-wide defaults."""
+
+
+class Operations:
+    """Needs what `Admin` has: a view of the cluster, and a time-out for methods that are given none."""
+
+    _view: ClusterView
+    _timeout_ms: int
+
+    # ---- configurations ----------------------------------------------------------------------------------------------
+
+    async def alter_configs(
+        self,
+        resource: tuple[ResourceType, str],
+        configs: Mapping[str, object],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Sets configurations of a topic, a broker (its id as text) or `CLUSTER`; what is not named stays.
+
+        Args:
+            resource: type and name.
+            configs: Kafka's names; None as a value removes one, so that the next place's value holds again.
+            validate_only: change nothing.
+            timeout_ms: of the whole call.
+
+        Raises:
+            ConfigError: a name or value is not allowed.
+            UnknownTopicOrPartitionError: no such topic.
+        """
+        request = AlterConfigs((AlterConfigsResource(*resource, _alterable(configs)),), validate_only=validate_only)
+        response = await self._view.controller_call(
+            request, timeout_ms=timeout_ms or self._timeout_ms, what=f"alter configs of {resource[1] or 'the cluster'}"
+        )
+        for result in expect(response, AlterConfigsResponse).resources:
+            if result.error is not ErrorCode.NONE:
+                raise error_from_code(result.error, result.message)
+
+    async def describe_configs(
+        self, resource: tuple[ResourceType, str], *, timeout_ms: int | None = None
+    ) -> tuple[ConfigDescription, ...]:
+        """Every configuration in force for a resource, by name, with where its value comes from.
+
+        Raises:
+            UnknownTopicOrPartitionError: no such topic.
+            InvalidRequestError: no such broker.
+        """
+        response = await self._view.call_any(
+            DescribeConfigsRequest(*resource), timeout_ms=timeout_ms or self._timeout_ms, what="describe configs"
+        )
+        return expect(response, DescribeConfigsResponse).configs
+
+    # ---- partitions --------------------------------------------------------------------------------------------------
+
+    async def create_partitions(
+        self,
+        topic: str,
+        count: int,
+        *,
+        assignments: Sequence[Sequence[int]] = (),
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Gives a topic more partitions.
+
+        Args:
+            topic: its name.
+            count: how many it has afterwards.
+            assignments: the replicas of the new ones, in order; empty: the controller places them.
+            validate_only: change nothing.
+            timeout_ms: of the whole call.
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError: as the controller says.
+        """
+        wanted = NewPartitions(topic, count, tuple(tuple(replicas) for replicas in assignments))
+        response = await self._view.controller_call(
+            CreatePartitions((wanted,), validate_only=validate_only),
+            timeout_ms=timeout_ms or self._timeout_ms,
+            what=f"add partitions to {topic}",
+        )
+        (result,) = expect(response, CreatePartitionsResponse).topics
+        if result.error is not ErrorCode.NONE:
+            raise error_from_code(result.error, result.message)
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        election_type: ElectionType = ElectionType.PREFERRED,
+        timeout_ms: int | None = None,
+    ) -> tuple[PartitionResult, ...]:
+        """Lets partitions be led by their first replica, or, unclean, by any that is alive; look at each `error`.
+
+        Args:
+            partitions: None: all that need it.
+            election_type: PREFERRED, or UNCLEAN where nobody leads: acknowledged records may be lost.
+            timeout_ms: of the whole call.
+        """
+        chosen = None if partitions is None else tuple(ControllerTopicPartition(*one) for one in partitions)
+        response = await self._view.controller_call(
+            ElectLeaders(election_type, chosen), timeout_ms=timeout_ms or self._timeout_ms, what="elect leaders"
+        )
+        return expect(response, ElectLeadersResponse).partitions
+
+    async def reassign_partitions(
+        self,
+        replicas: Mapping[tuple[str, int], Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
+    ) -> tuple[PartitionResult, ...]:
+        """Moves partitions; returns when the wish is committed, not when the data has moved.  Look at each `error`.
+
+        Args:
+            replicas: where each partition shall live, the preferred leader first; None cancels what is under way.
+            allow_replication_factor_change: the number of replicas may change.
+            timeout_ms: of the whole call.
+        """
+        items = tuple(
+            Reassignment(topic, partition_id, None if wanted is None else tuple(wanted))
+            for (topic, partition_id), wanted in replicas.items()
+        )
+        response = await self._view.controller_call(
+            AlterPartitionReassignments(items, allow_replication_factor_change),
+            timeout_ms=timeout_ms or self._timeout_ms,
+            what="reassign partitions",
+        )
+        return expect(response, AlterPartitionReassignmentsResponse).partitions
+
+    async def list_reassignments(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, tuple[int, ...]]:
+        """The partitions that are moving, and the replicas they will have."""
+        metadata = await self._view.describe(timeout_ms or self._timeout_ms)
+        return {
+            TopicPartition(topic.name, partition.partition_id): tuple(
+                replica for replica in partition.replicas if replica not in partition.removing_replicas
+            )
+            for topic in metadata.topics
+            for partition in topic.partitions
+            if partition.adding_replicas or partition.removing_replicas
+        }
+
+    # ---- brokers -----------------------------------------------------------------------------------------------------
+
+    async def drain_broker(self, broker_id: int, *, drained: bool = True, timeout_ms: int | None = None) -> int:
+        """Has everything moved off a broker, or lets it be used again.  Kept across restarts until told otherwise.
+
+        Returns:
+            How many replicas it still has.
+
+        Raises:
+            BrokerIdNotRegisteredError: no such broker.
+        """
+        response = await self._view.controller_call(
+            DrainBroker(broker_id, drained), timeout_ms=timeout_ms or self._timeout_ms, what=f"drain broker {broker_id}"
+        )
+        return expect(response, DrainBrokerResponse).replicas_count
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        """Forgets a broker that is gone for good.
+
+        Raises:
+            InvalidRequestError: it is alive, or still has replicas.
+            BrokerIdNotRegisteredError: no such broker.
+        """
+        response = await self._view.controller_call(
+            UnregisterBroker(broker_id),
+            timeout_ms=timeout_ms or self._timeout_ms,
+            what=f"unregister broker {broker_id}",
+        )
+        expect(response, UnregisterBrokerResponse)
+
+    async def update_features(
+        self, levels: Mapping[str, int], *, allow_downgrade: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Finalizes feature levels, all or none; 0 removes a feature.
+
+        Raises:
+            FeatureUpdateFailedError: a broker or controller does not know the level, or it would be a downgrade.
+        """
+        updates = tuple(FeatureUpdate(name, level, allow_downgrade) for name, level in levels.items())
+        response = await self._view.controller_call(
+            UpdateFeatures(updates), timeout_ms=timeout_ms or self._timeout_ms, what="update features"
+        )
+        expect(response, UpdateFeaturesResponse)
+
+    # ---- the metadata quorum -----------------------------------------------------------------------------------------
+
+    async def describe_quorum(self, *, timeout_ms: int | None = None) -> DescribeQuorumResponse:
+        """Leader, voters and observers, as the leader knows them."""
+        response = await self._view.call_any(
+            DescribeQuorumRequest(), timeout_ms=timeout_ms or self._timeout_ms, what="describe the quorum"
+        )
+        return expect(response, DescribeQuorumResponse)
+
+    async def add_voter(
+        self, voter_id: int, directory_id: UUID, endpoint: str, *, timeout_ms: int | None = None
+    ) -> None:
+        """Lets an observer vote, once it has caught up.
+
+        Raises:
+            DuplicateVoterError: there is a voter of this id; remove it first.
+            RequestTimedOutError: it has not caught up, or another change is under way; names the last cause.
+        """
+        response = await self._view.call_any(
+            AddVoterRequest(voter_id, directory_id, endpoint),
+            timeout_ms=timeout_ms or self._timeout_ms,
+            what=f"add voter {voter_id}",
+        )
+        expect(response, AddVoterResponse)
+
+    async def remove_voter(
+        self, voter_id: int, directory_id: UUID | None = None, *, timeout_ms: int | None = None
+    ) -> None:
+        """Takes a vote away.
+
+        Raises:
+            VoterNotFoundError: no such voter, or it is the last one.
+        """
+        response = await self._view.call_any(
+            RemoveVoterRequest(voter_id, directory_id),
+            timeout_ms=timeout_ms or self._timeout_ms,
+            what=f"remove voter {voter_id}",
+        )
+        expect(response, RemoveVoterResponse)
+
+
+def _alterable(configs: Mapping[str, object]) -> tuple[AlterableConfig, ...]:
+    return tuple(
+        AlterableConfig(name, ConfigOperation.DELETE)
+        if value is None
+        else AlterableConfig(name, ConfigOperation.SET, config_text(value))
+        for name, value in configs.items()
+    )
+
+
+def config_text(value: object) -> str:
+    """A configuration's value as it travels."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,135 @@
+"""The managers that turn requests into records, and which of them handles what.
+
+A new kind of request is a manager's method and one row of the table here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from replog.controller.alter_configs import AlterConfigsControl
+from replog.controller.alter_partition import IsrControl
+from replog.controller.cluster_control import ClusterControl
+from replog.controller.config import ControllerConfig
+from replog.controller.drain_control import DrainControl
+from replog.controller.election_control import ElectionControl
+from replog.controller.heartbeats import BrokerHeartbeats
+from replog.controller.reassignment_control import ReassignmentControl
+from replog.controller.registration_control import RegistrationControl
+from replog.controller.replication_control import ReplicationControl
+from replog.controller.requests import (
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartition,
+    AlterPartitionReassignments,
+    ControllerRequest,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    DrainBroker,
+    ElectLeaders,
+    Heartbeat,
+    RegisterBroker,
+    RegisterController,
+    ReportReplicas,
+    UnregisterBroker,
+    UpdateFeatures,
+)
+from replog.controller.result import Result
+from replog.controller.state import ControllerState
+from replog.controller.topic_control import TopicControl
+from replog.errors import InvalidRequestError
+from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
+
+RequestHandler: TypeAlias = Callable[[Any, int], Result]
+"""Takes a request of the class it is registered for, and the time."""
+
+R = TypeVar("R", bound=ControllerRequest)
+
+
+def _on(cls: type[R], handle: Callable[[R], Result]) -> tuple[type, RequestHandler]:
+    return cls, lambda request, _now_ms: handle(request)
+
+
+def _timed(cls: type[R], handle: Callable[[R, int], Result]) -> tuple[type, RequestHandler]:
+    return cls, handle
+
+
+class Managers:
+    """All managers over one state.
+
+    Attributes:
+        heartbeats: the sessions of this term.
+        replication: what the fates of brokers change.
+        cluster, elections, drains: what happens by time, too.
+    """
+
+    def __init__(self, cluster_id: str, config: ControllerConfig, state: ControllerState, rng: random.Random) -> None:
+        self._config = config
+        self._features = state.features
+        self.heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
+        self.replication = ReplicationControl(state.replication, state.brokers, state.configs)
+        self.cluster = ClusterControl(
+            state.offsets, state.brokers, state.replication, self.replication, self.heartbeats
+        )
+        self.elections = ElectionControl(state.replication, self.replication, state.brokers)
+        self._reassignments = ReassignmentControl(state.replication, self.replication, state.brokers, state.features)
+        self.drains = DrainControl(
+            config, state.replication, self.replication, self._reassignments, state.brokers, state.features
+        )
+        self._topics = TopicControl(config, state.brokers, state.configs, state.replication, rng)
+        self._registrations = RegistrationControl(
+            cluster_id,
+            state.offsets,
+            state.brokers,
+            state.controllers,
+            state.features,
+            state.replication,
+            self.replication,
+            self.heartbeats,
+        )
+        self._isr = IsrControl(state.replication, state.brokers, self.replication)
+        self._configs = AlterConfigsControl(state.configs, state.replication, self.replication, state.brokers)
+        self.handlers: Mapping[type, RequestHandler] = self._table(state)
+
+    def _table(self, state: ControllerState) -> dict[type, RequestHandler]:
+        topics, registrations = self._topics, self._registrations
+        return dict(
+            (
+                _timed(RegisterBroker, registrations.register),
+                _timed(Heartbeat, self.cluster.heartbeat),
+                _on(AlterPartition, self._isr.alter_partitions),
+                _on(CreateTopics, topics.create),
+                _on(DeleteTopics, topics.delete),
+                _on(CreatePartitions, topics.create_partitions),
+                _on(AlterConfigs, self._configs.alter),
+                _on(AllocateProducerIds, state.producer_ids.allocate),
+                _on(ReportReplicas, self.cluster.report),
+                _on(ElectLeaders, self.elections.elect),
+                _on(AlterPartitionReassignments, self._reassignments.alter),
+                _on(UnregisterBroker, registrations.unregister),
+                _on(DrainBroker, self.drains.drain),
+                _on(UpdateFeatures, state.features.update),
+                _on(RegisterController, registrations.register_controller),
+            )
+        )
+
+    def handle(self, request: ControllerRequest, now_ms: int) -> Result:
+        """What `request` leads to, made of the newest state.
+
+        Raises:
+            ReplogError: the request is refused; nothing changes.
+        """
+        result = self.handlers[type(request)](request, now_ms)
+        if len(result.records) > self._config.max_records_per_batch:
+            self._check_large(len(result.records))
+        return result
+
+    def _check_large(self, records_count: int) -> None:
+        if records_count > self._config.max_records_per_change:
+            raise InvalidRequestError(
+                f"the request changes {records_count} records, at most {self._config.max_records_per_change} may be"
+            )
+        self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "changes larger than a batch")

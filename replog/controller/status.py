@@ -1,0 +1,43 @@
+"""The controller for people and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from replog.metadata.records import ElectionType
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """What an operator wants to know; counts are of the newest state, uncommitted changes included.
+
+    Attributes:
+        epoch: leader epoch of the current term, -1 when not active.
+        committed_end_offset: what a majority has.
+        stable_end_offset: what counts: less than committed only while a transaction of the metadata log is open.
+        next_write_offset: -1 when not active.
+        queued_requests: requests that wait for this controller to become active.
+        parked_requests: answers that wait for a commit.
+        elections: leader elections that this node has replayed, by how the leader was chosen.
+        drained_brokers: brokers that shall be emptied, and how many replicas each still has.
+        failed_rounds: rounds of periodic tasks that failed and are tried again, by task.
+    """
+
+    is_active: bool
+    epoch: int
+    committed_end_offset: int
+    stable_end_offset: int
+    next_write_offset: int
+    queued_requests: int
+    parked_requests: int
+    registered_brokers: tuple[int, ...]
+    unfenced_brokers: tuple[int, ...]
+    topics_count: int
+    partitions_count: int
+    leaderless_partitions_count: int
+    imbalanced_partitions_count: int
+    reassigning_partitions_count: int
+    elections: Mapping[ElectionType, int]
+    drained_brokers: Mapping[int, int]
+    failed_rounds: Mapping[str, int]

@@ -1,0 +1,52 @@
+"""Which snapshots of the metadata log, and how much of the log, may go (kafka-reference 5.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotAge:
+    """One snapshot, for retention.
+
+    Attributes:
+        end_offset: it stands for everything below.
+        size_bytes: of its file.
+        timestamp_ms: wall time of the last record it contains.
+    """
+
+    end_offset: int
+    size_bytes: int
+    timestamp_ms: int
+
+
+def log_start_after_cleaning(
+    snapshots: Sequence[SnapshotAge], *, log_size_bytes: int, now_ms: int, retention_bytes: int, retention_ms: int
+) -> int | None:
+    """Where the log may start: at the end of the first snapshot that is kept.
+
+    Snapshots go from the oldest, as long as log and snapshots together are too large or the oldest is too old, and never
+    the newest: it and the log behind it are the state.
+
+    Args:
+        snapshots: ascending.
+        log_size_bytes: of all segments.
+        now_ms: wall time.
+        retention_bytes: for log and snapshots together; negative: no limit.
+        retention_ms: of the oldest one's last record; negative: no limit.
+
+    Returns:
+        None where all of them stay.
+    """
+    total_bytes = log_size_bytes + sum(snapshot.size_bytes for snapshot in snapshots)
+    kept = 0
+    while kept < len(snapshots) - 1:
+        oldest = snapshots[kept]
+        is_too_large = 0 <= retention_bytes < total_bytes
+        is_too_old = 0 <= retention_ms < now_ms - oldest.timestamp_ms
+        if not (is_too_large or is_too_old):
+            break
+        total_bytes -= oldest.size_bytes
+        kept += 1
+    return snapshots[kept].end_offset if kept else None

@@ -1,0 +1,37 @@
+"""The features of a cluster, and the levels of each that this version of the code can work with.
+
+A level is finalized for the whole cluster by a record, once every node supports it: nodes are replaced one by one, then
+the level is raised, and only then records appear that older nodes would not understand.
+
+================  =====  ==========================================================================================
+feature           level  what it brings
+================  =====  ==========================================================================================
+metadata.version  1      brokers, topics, partitions, configurations, producer ids
+metadata.version  2      transactions of the metadata log, reassignments, drained brokers, controller registrations
+================  =====  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replog.metadata.records import SupportedFeature
+
+METADATA_VERSION = "metadata.version"
+METADATA_VERSION_TRANSACTIONS = 2
+"""From this level on there are transactions, reassignments, drained brokers and registered controllers."""
+
+SUPPORTED_FEATURES = (SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_TRANSACTIONS),)
+"""What this code supports; a new cluster starts with the highest levels."""
+
+
+def supported_levels(features: Iterable[SupportedFeature], name: str) -> SupportedFeature:
+    """The levels of one feature that a node supports, by what it told when it registered.
+
+    A node that says nothing about `metadata.version` is of the first version; of any other feature it supports nothing.
+    """
+    for feature in features:
+        if feature.name == name:
+            return feature
+    level = 1 if name == METADATA_VERSION else 0
+    return SupportedFeature(name, level, level)

@@ -1,0 +1,142 @@
+"""Follows the metadata log on one node: committed batches and snapshots become images, images are published.
+
+The rules of kafka-reference 6.7, without a clock, a thread or a loop: whoever hears of commits feeds them in and calls
+`flush` once after each delivery, so that a hundred batches that arrive together are one change for the publishers.
+
+    load_snapshot, load_batch, load_batch, flush -> one image, one delta, every publisher in its order
+
+Publishing begins when the gate opens; then each publisher first gets everything, as a delta from the empty image.
+Records of a transaction count for nothing before its end (`MetadataImage.open_transaction`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from replog.errors import InvariantViolationError
+from replog.metadata.delta import MetadataDelta
+from replog.metadata.image import MetadataImage
+from replog.metadata.records import MetadataRecord
+
+Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
+"""Called with what changed (`delta.image` is what it was told last) and the image after the changes."""
+
+Gate: TypeAlias = Callable[[MetadataImage], bool]
+"""Whether an image is recent enough to be shown to anybody; asked until it once says yes."""
+
+FaultHandler: TypeAlias = Callable[[Publisher, Exception], None]
+
+
+class MetadataLoader:
+    """The newest image, and who is told about it.
+
+    Args:
+        publishers: in the order in which they are told.
+        gate: of publishing.  A broker's: the image holds this process's own registration, and has reached the high
+            watermark.
+        on_fault: told when a publisher raises; the others are told all the same.
+
+    Invariants:
+        - offsets only rise;
+        - each publisher sees an unbroken chain of deltas, from the empty image on.
+    """
+
+    def __init__(self, publishers: Iterable[Publisher], gate: Gate, on_fault: FaultHandler) -> None:
+        self.image = MetadataImage()
+        """The newest image, published or not."""
+        self._told: list[Publisher] = []
+        self._waiting = list(publishers)  # for their first delta, which holds everything
+        self._gate = gate
+        self._on_fault = on_fault
+        self._is_open = False
+        self._delta: MetadataDelta | None = None
+        self._end_offset = 0
+        self._epoch = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether images are published."""
+        return self._is_open
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive end of what was loaded, flushed or not."""
+        return self._end_offset
+
+    def add_publisher(self, publisher: Publisher) -> None:
+        """One more, told last.  It gets everything with the next `flush` after the gate opened."""
+        self._waiting.append(publisher)
+
+    def load_batch(self, records: Iterable[MetadataRecord], *, end_offset: int, epoch: int) -> None:
+        """Takes in a committed batch.
+
+        Args:
+            records: in order; none where the batch held only control records.
+            end_offset: exclusive end of the batch.
+            epoch: its leader epoch.
+
+        Raises:
+            InvariantViolationError: the batch is not behind what was loaded, or contradicts it.  This node must stop.
+        """
+        if end_offset <= self._end_offset:
+            raise InvariantViolationError(f"a batch up to {end_offset} comes after offset {self._end_offset}")
+        if self._delta is None:
+            self._delta = MetadataDelta(self.image)
+        for record in records:
+            self._delta.replay(record)
+        self._end_offset, self._epoch = end_offset, epoch
+
+    def load_snapshot(self, records: Iterable[MetadataRecord], *, end_offset: int, epoch: int) -> None:
+        """Takes in a whole snapshot: what it does not mention is gone.
+
+        The next delta holds the difference only: a partition that is the same is not touched, a topic that was deleted
+        below the snapshot is deleted here.
+
+        Args:
+            records: of the snapshot, in order.
+            end_offset: exclusive end of what it stands for.
+            epoch: of the last record it stands for.
+
+        Raises:
+            InvariantViolationError: it is older than what was loaded, or contradicts itself.  This node must stop.
+        """
+        if end_offset < self._end_offset:
+            raise InvariantViolationError(f"a snapshot up to {end_offset} comes after offset {self._end_offset}")
+        content = MetadataDelta(MetadataImage())
+        for record in records:
+            content.replay(record)
+        is_first = self.image.end_offset == 0
+        self._delta = content if is_first else MetadataDelta.between(self.image, content.apply(end_offset, epoch))
+        self._end_offset, self._epoch = end_offset, epoch
+
+    def flush(self) -> bool:
+        """Makes the next image of what was loaded, and publishes it if the gate is open.
+
+        Returns:
+            Whether publishers were told anything.
+        """
+        delta, self._delta = self._delta, None
+        if delta is not None:
+            self.image = delta.apply(self._end_offset, self._epoch)
+        self._is_open = self._is_open or self._gate(self.image)
+        if not self._is_open:
+            return False
+        has_told = delta is not None and bool(self._told)
+        if delta is not None:
+            self._publish(self._told, delta)
+        if self._waiting:
+            has_told = True
+            if delta is None or delta.image.end_offset > 0:  # else it is everything already
+                delta = MetadataDelta.between(MetadataImage(), self.image)
+            self._publish(self._waiting, delta)
+            self._told += self._waiting
+            self._waiting = []
+        return has_told
+
+    def _publish(self, publishers: Iterable[Publisher], delta: MetadataDelta) -> None:
+        for publisher in publishers:
+            try:
+                publisher(delta, self.image)
+            except Exception as error:  # noqa: BLE001 -- whatever is wrong with one must not keep the change from the others
+                self._on_fault(publisher, error)

@@ -1,0 +1,176 @@
+"""An image as a tree of names, for people who look into it: `/topics/by-name/flights/0`, `/brokers/1`, ...
+
+    /brokers/ID                      registration
+    /controllers/ID                  registration
+    /drained-brokers                 ids
+    /topics/by-name/NAME/topic       name and id
+    /topics/by-name/NAME/PARTITION   replicas, ISR, leader, epochs
+    /topics/by-id/UUID/...           the same, by id
+    /configs/topic/NAME              values that were set
+    /configs/broker/ID, .../defaults
+    /features/NAME                   level
+    /producer-ids                    next block
+    /transaction                     only while one is open: how many records wait for its end
+
+Made as it is walked: to look at one partition costs nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar, cast
+from uuid import UUID
+
+from replog.metadata.image import MetadataImage, TopicImage
+from replog.metadata.records import ResourceType
+
+Leaf: TypeAlias = Mapping[str, Any]
+"""Field -> value as JSON has it."""
+
+DEFAULTS_NAME: Final = "defaults"
+"""Stands for the resource name "", the cluster-wide default."""
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Named nodes, made on demand.
+
+    Attributes:
+        names: of all children, in the order to show them.
+        child: the node of a name, None when there is none.
+    """
+
+    names: Callable[[], Iterable[str]]
+    child: Callable[[str], Node | None]
+
+
+Node: TypeAlias = Folder | Leaf
+
+
+def folder(children: Mapping[str, Node]) -> Folder:
+    """A folder of nodes that are there already."""
+    return Folder(lambda: children, children.get)
+
+
+def image_tree(image: MetadataImage) -> dict[str, Node]:
+    """The children of the root; more may be added before `folder` is made of them."""
+    children: dict[str, Node] = {
+        "brokers": _table(image.brokers, _number, record_leaf),
+        "controllers": _table(image.controllers, _number, record_leaf),
+        "drained-brokers": {"broker_ids": sorted(image.drained_brokers)},
+        "topics": folder(
+            {
+                "by-name": _table(image.topics_by_name, str, _topic),
+                "by-id": _table(image.topics_by_id, _uuid, _topic),
+            }
+        ),
+        "configs": folder({kind.name.lower(): _configs(image, kind) for kind in ResourceType}),
+        "features": _table(image.features, str, _feature),
+        "producer-ids": {"next_producer_id": image.next_producer_id},
+    }
+    if image.open_transaction is not None:
+        children["transaction"] = {"records_waiting": len(image.open_transaction)}
+    return children
+
+
+def record_leaf(record: object) -> Leaf:
+    """The fields of a dataclass."""
+    return {field.name: plain(getattr(record, field.name)) for field in fields(cast("Any", record))}
+
+
+def find_node(root: Node, path: str) -> Node | None:
+    """The node of an absolute path such as `/topics/by-name`; None when there is none."""
+    node: Node | None = root
+    for name in path_parts(path):
+        if not isinstance(node, Folder):
+            return None
+        node = node.child(name)
+    return node
+
+
+def path_parts(path: str) -> list[str]:
+    """The names of a path; `.` and `..` are resolved, empty ones ignored."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in {"", "."}:
+            parts.append(part)
+    return parts
+
+
+def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Leaf]]:
+    """(path, leaf) of everything below a node, itself included, in order."""
+    if isinstance(node, Folder):
+        for name in node.names():
+            if (child := node.child(name)) is not None:
+                yield from leaves(child, f"{path}/{name}")
+    else:
+        yield path or "/", node
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    match value:
+        case UUID():
+            return str(value)
+        case Enum():
+            return value.name.lower()
+        case tuple() | list():
+            return [plain(item) for item in cast("Iterable[Any]", value)]
+        case _ if hasattr(value, "__dataclass_fields__"):
+            return record_leaf(value)
+        case _:
+            return value
+
+
+def _table(entries: Mapping[_K, _V], key_of: Callable[[str], _K | None], make: Callable[[_V], Node]) -> Folder:
+    def child(name: str) -> Node | None:
+        key = key_of(name)
+        value = None if key is None else entries.get(key)
+        return None if value is None else make(value)
+
+    return Folder(lambda: map(str, sorted(cast("Iterable[Any]", entries))), child)
+
+
+def _number(name: str) -> int | None:
+    return int(name) if name.isascii() and name.isdigit() and str(int(name)) == name else None
+
+
+def _uuid(name: str) -> UUID | None:
+    try:
+        found = UUID(name)
+    except ValueError:
+        return None
+    return found if str(found) == name else None
+
+
+def _topic(topic: TopicImage) -> Folder:
+    partitions = _table(topic.partitions, _number, record_leaf)
+    own: Leaf = {"name": topic.name, "topic_id": str(topic.topic_id)}
+    return Folder(
+        lambda: ["topic", *partitions.names()], lambda name: own if name == "topic" else partitions.child(name)
+    )
+
+
+def _feature(level: int) -> Leaf:
+    return {"level": level}
+
+
+def _configs(image: MetadataImage, kind: ResourceType) -> Folder:
+    def names() -> list[str]:
+        return [name or DEFAULTS_NAME for type_of, name in sorted(image.configs) if type_of is kind]
+
+    return Folder(names, partial(_config, image, kind))
+
+
+def _config(image: MetadataImage, kind: ResourceType, name: str) -> Leaf | None:
+    is_default = kind is ResourceType.BROKER and name == DEFAULTS_NAME
+    values = image.configs.get((kind, "" if is_default else name))
+    return None if values is None else dict(sorted(values.items()))

@@ -1,0 +1,179 @@
+"""Who is told what, and when (kafka-reference 6.7)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from metadata_histories import bounded, contents, records_of, replayed
+
+from replog.errors import InvariantViolationError
+from replog.metadata import MetadataDelta, MetadataImage, MetadataLoader, image_records
+from replog.metadata.loader import Publisher
+from replog.metadata.records import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    NoOpRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+A, B = UUID(int=1), UUID(int=2)
+
+
+class Told:
+    """A publisher that writes down what it is told."""
+
+    def __init__(self, name: str = "told", diary: list[str] | None = None) -> None:
+        self.name = name
+        self.diary = [] if diary is None else diary
+        self.image = MetadataImage()
+
+    def __call__(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        assert contents(delta.image) == contents(self.image)  # the chain is unbroken
+        self.image = image
+        topics = [topic.name for topic in delta.changed_topics.values()]
+        removed = [f"-{topic.name}" for topic in delta.removed_topics.values()]
+        self.diary.append(f"{self.name} {image.end_offset} {' '.join([*removed, *topics])}".rstrip())
+
+
+def fault(_publisher: Publisher, error: Exception) -> None:
+    raise AssertionError("a publisher failed") from error
+
+
+def loader_of(*publishers: Publisher, open_at: int = 0) -> MetadataLoader:
+    return MetadataLoader(publishers, lambda image: image.end_offset >= open_at, fault)
+
+
+def load(loader: MetadataLoader, end_offset: int, *records: MetadataRecord) -> None:
+    loader.load_batch(records, end_offset=end_offset, epoch=1)
+
+
+def test_batches_that_come_together_are_one_change() -> None:
+    told = Told()
+    loader = loader_of(told)
+    load(loader, 1, TopicRecord("a", A))
+    load(loader, 2, TopicRecord("b", B))
+    assert (told.diary, loader.image.end_offset, loader.end_offset) == ([], 0, 2)
+    assert loader.flush() is True
+    assert loader.flush() is False
+    assert told.diary == ["told 2 a b"]
+
+
+def test_nothing_is_shown_before_the_gate_opens_and_then_everything_at_once() -> None:
+    told = Told()
+    loader = loader_of(told, open_at=3)
+    load(loader, 1, TopicRecord("a", A))
+    assert (loader.flush(), loader.is_open, loader.image.end_offset) == (False, False, 1)
+    load(loader, 3, TopicRecord("b", B), NoOpRecord())
+    assert (loader.flush(), loader.is_open) == (True, True)
+    load(loader, 4, RemoveTopicRecord(A))
+    loader.flush()
+    assert told.diary == ["told 3 a b", "told 4 -a"]
+
+
+def test_the_gate_is_not_asked_again() -> None:
+    answers = iter([False, True])
+    told = Told()
+    loader = MetadataLoader([told], lambda _image: next(answers), fault)
+    for end_offset in (1, 2, 3):
+        load(loader, end_offset, NoOpRecord())
+        loader.flush()
+    assert told.diary == ["told 2", "told 3"]
+
+
+def test_publishers_are_told_in_their_order_and_late_ones_everything_first() -> None:
+    diary: list[str] = []
+    loader = loader_of(Told("first", diary), Told("second", diary))
+    load(loader, 1, TopicRecord("a", A))
+    loader.flush()
+    loader.add_publisher(Told("late", diary))
+    load(loader, 2, TopicRecord("b", B))
+    loader.flush()
+    load(loader, 3, RemoveTopicRecord(A))
+    loader.flush()
+    assert diary == [
+        "first 1 a", "second 1 a", "first 2 b", "second 2 b", "late 2 a b", "first 3 -a", "second 3 -a", "late 3 -a",
+    ]  # fmt: skip
+
+
+def test_a_late_publisher_needs_no_new_batch() -> None:
+    loader = loader_of()
+    load(loader, 1, TopicRecord("a", A))
+    assert loader.flush() is False
+    late = Told()
+    loader.add_publisher(late)
+    assert loader.flush() is True
+    assert late.diary == ["told 1 a"]
+
+
+def test_a_publisher_that_fails_does_not_stop_the_others() -> None:
+    faults: list[str] = []
+
+    def broken(_delta: MetadataDelta, _image: MetadataImage) -> None:
+        raise ValueError("broken")
+
+    told = Told()
+    loader = MetadataLoader([broken, told], lambda _image: True, lambda _publisher, error: faults.append(str(error)))
+    load(loader, 1, TopicRecord("a", A))
+    loader.flush()
+    assert (faults, told.diary) == (["broken"], ["told 1 a"])
+
+
+def test_a_transaction_shows_at_its_end() -> None:
+    told = Told()
+    loader = loader_of(told)
+    load(loader, 2, TopicRecord("a", A), BeginTransactionRecord("t"))
+    loader.flush()
+    load(loader, 3, TopicRecord("b", B))
+    loader.flush()
+    load(loader, 4, EndTransactionRecord())
+    loader.flush()
+    assert told.diary == ["told 2 a", "told 3", "told 4 b"]
+
+
+def test_a_snapshot_over_an_image_tells_the_difference() -> None:
+    told = Told()
+    loader = loader_of(told)
+    load(loader, 1, TopicRecord("a", A))
+    loader.flush()
+    load(loader, 2, TopicRecord("x", UUID(int=9)))  # never published: the snapshot replaces it
+    loader.load_snapshot([TopicRecord("b", B)], end_offset=7, epoch=3)
+    load(loader, 8, NoOpRecord())
+    loader.flush()
+    assert told.diary == ["told 1 a", "told 8 -a b"]
+    assert (loader.image.end_offset, loader.image.epoch) == (8, 1)
+
+
+def test_offsets_never_go_back() -> None:
+    loader = loader_of()
+    load(loader, 5, NoOpRecord())
+    with pytest.raises(InvariantViolationError):
+        load(loader, 5, NoOpRecord())
+    with pytest.raises(InvariantViolationError):
+        loader.load_snapshot([], end_offset=4, epoch=1)
+
+
+@bounded
+@given(st.data())
+def test_however_the_log_comes_in_the_image_is_that_of_its_records(data: st.DataObject) -> None:
+    told = Told()
+    loader = loader_of(told, open_at=data.draw(st.integers(0, 10)))
+    image = MetadataImage()
+    for _ in range(data.draw(st.integers(1, 5))):
+        records = records_of(data, image, max_size=8)
+        image = replayed(records, image)
+        if not records:
+            continue
+        if data.draw(st.booleans()):
+            loader.load_batch(records, end_offset=image.end_offset, epoch=1)
+        else:
+            loader.load_snapshot(image_records(image), end_offset=image.end_offset, epoch=1)
+        if data.draw(st.booleans()):
+            loader.flush()
+            assert contents(loader.image) == contents(image)
+            if loader.is_open:
+                assert contents(told.image) == contents(image)
