@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -59,12 +60,14 @@ class Faults:
         operation_count: operations so far that change something (all but opening, reading and listing).
         read_count: operations so far that only look.
         syncs_lie: while True, `sync` and `sync_dir` return without making anything durable.
+        on_power_cut: called when an operation meets the cut, before it raises: whoever uses the disk is dead now.
     """
 
     def __init__(self) -> None:
         self.operation_count = 0
         self.read_count = 0
         self.syncs_lie = False
+        self.on_power_cut: Callable[[], None] | None = None
         self._faults: list[_Fault] = []
         self._power_cut_at: int | None = None
         self._failing_read: tuple[int, int] | None = None  # number of the operation, errno
@@ -127,6 +130,8 @@ class Faults:
             PowerCutError: the power is off.
         """
         if self._power_cut_at is not None and self.operation_count >= self._power_cut_at:
+            if self.on_power_cut is not None:
+                self.on_power_cut()
             raise PowerCutError(f"power is off at {operation.value} of {path}")
         if operation in _HARMLESS:
             self._failing_read = self._count_down(self._failing_read, self.read_count, path)

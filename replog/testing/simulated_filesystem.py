@@ -24,7 +24,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
+from functools import lru_cache
 
 from replog.testing.simulated_disk import DirectoryNode, Disk, EntryChange, FileNode, Node
 from replog.testing.simulated_faults import Faults, Operation
@@ -421,8 +421,9 @@ def _error(error_number: int, path: str) -> OSError:
     return OSError(error_number, os.strerror(error_number), path)
 
 
+@lru_cache(maxsize=4096)
 def _parts(path: str) -> tuple[str, ...]:
-    parts = PurePosixPath(path.lstrip("/")).parts
+    parts = tuple(part for part in path.split("/") if part not in {"", "."})
     if ".." in parts:
         raise ValueError(f"{path}: '..' is not understood")
     return parts

@@ -1,0 +1,201 @@
+"""Whole nodes, as shipped, in one thread of virtual time: their disks lose power, their links fail, their clocks jump.
+
+::
+
+    loop = VirtualLoop(random.Random(4711))
+    cluster = SimulatedCluster(loop, random.Random(4712), controllers=(1, 2, 3), brokers=(4, 5))
+
+
+    async def main() -> None:
+        for node_id in cluster.nodes:
+            cluster.start(node_id)
+        await cluster.wait_until(cluster.is_settled)
+        cluster.crash(1)  # power cut between two steps; `start` brings back what the disk kept
+        ...
+
+
+    loop.run(main())
+
+A crash runs no line of the node's code: its tasks, callbacks and threads are gone, its connections break, and its disk
+holds what a power cut leaves.  A node that ends by itself is told to the observer; a cluster without disk faults has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from replog.broker.config import ServerConfig
+from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.rpc.transport import Connection
+from replog.testing.simulated_network import NetworkConditions, SimulatedNetwork
+from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
+from replog.testing.simulated_transport import SimulatedHost, SimulatedInternet
+from replog.testing.virtual_loop import VirtualLoop
+
+CLUSTER_ID = "simulated-cluster-0000"
+FIRST_PORT = 9_000
+LOG_DIRECTORY = "/data"
+POLL_S = 0.01
+
+
+class SimulatedCluster:
+    """Nodes and what is between them.
+
+    Args:
+        loop: of everything.
+        rng: seeded; faults of disks, ids and delays come from it.
+        controllers: ids of the voters.
+        brokers: ids of the brokers; a node in both has both roles.
+        settings: of every node, Kafka's dotted names.
+        small: the same by attribute of `ServerConfig`, past the checks: what nobody may configure, such as segments
+            of a kilobyte, makes rare things common.
+        observer: told what the nodes learn.
+    """
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        rng: Random,
+        *,
+        controllers: Sequence[int],
+        brokers: Sequence[int] = (),
+        settings: Mapping[str, object] | None = None,
+        small: Mapping[str, int] | None = None,
+        observer: ClusterObserver | None = None,
+        conditions: NetworkConditions | None = None,
+    ) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.observer = observer or ClusterObserver()
+        self.network = SimulatedNetwork(loop, Random(rng.getrandbits(64)), conditions)  # noqa: S311 -- repeatable
+        self.internet = SimulatedInternet(self.network)
+        self.controllers = tuple(controllers)
+        self.brokers = tuple(brokers)
+        ids = sorted({*controllers, *brokers})
+        self.nodes = {node_id: SimulatedNode(self, node_id, self._config(node_id, settings or {})) for node_id in ids}
+        for node in self.nodes.values():
+            for name, value in (small or {}).items():
+                object.__setattr__(node.config, name, value)
+
+    # ---- nodes -------------------------------------------------------------------------------------------------------
+
+    def start(self, node_id: int) -> None:
+        self.nodes[node_id].start()
+
+    def crash(self, node_id: int, *, power_cut: bool = True) -> None:
+        self.nodes[node_id].crash(power_cut=power_cut)
+
+    async def stop(self, node_id: int) -> None:
+        await self.nodes[node_id].stop()
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP."""
+        process = self.nodes[node_id].process
+        if process is not None:
+            process.pause()
+
+    def resume(self, node_id: int) -> None:
+        process = self.nodes[node_id].process
+        if process is not None:
+            process.resume()
+
+    @property
+    def running(self) -> list[ObservedNode]:
+        """The nodes that listen, by id."""
+        return [node.node for node in self.nodes.values() if node.node is not None]
+
+    # ---- links -------------------------------------------------------------------------------------------------------
+
+    def cut(self, source_id: int, target_id: int) -> None:
+        """One way."""
+        self.network.cut(self.nodes[source_id].host.name, self.nodes[target_id].host.name)
+
+    def isolate(self, node_id: int, *, incoming: bool = True, outgoing: bool = True) -> None:
+        """Cuts the links of a node to and from all others."""
+        for other_id in self.nodes:
+            if other_id != node_id and outgoing:
+                self.cut(node_id, other_id)
+            if other_id != node_id and incoming:
+                self.cut(other_id, node_id)
+
+    def mend_all(self) -> None:
+        self.network.mend_all()
+
+    # ---- looking in --------------------------------------------------------------------------------------------------
+
+    def leader(self) -> ObservedNode | None:
+        """The controller that every running node takes for the leader; None while they do not agree on one."""
+        known = {node.quorum_status.leader_id for node in self.running}
+        leader_id = known.pop() if len(known) == 1 else None
+        return None if leader_id is None else self.nodes[leader_id].node
+
+    def is_settled(self) -> bool:
+        """Every node runs, all follow one leader, have the same metadata, and every broker is unfenced in it.
+
+        What counts is the process that runs: a broker may still be unfenced in the name of one that was killed.
+        """
+        running = self.running
+        if len(running) < len(self.nodes) or self.leader() is None:
+            return False
+        image = running[0].image
+        if any(node.image.end_offset != image.end_offset for node in running):
+            return False
+        found = {b.broker_id: b.incarnation_id for b in image.brokers.values() if b.is_active}
+        return all(found.get(node.config.node_id) == node.incarnation_id for node in running if node.config.is_broker)
+
+    async def wait_until(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+        """Raises `TimeoutError` when it does not come true within so much virtual time."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():  # noqa: ASYNC110 -- in virtual time looking again costs nothing
+                await asyncio.sleep(POLL_S)
+
+    # ---- clients -----------------------------------------------------------------------------------------------------
+
+    def client(self, name: str) -> SimulatedClient:
+        return SimulatedClient(self, self.internet.host(name))
+
+    def _config(self, node_id: int, settings: Mapping[str, object]) -> ServerConfig:
+        roles = (["controller"] if node_id in self.controllers else []) + (
+            ["broker"] if node_id in self.brokers else []
+        )
+        return ServerConfig.from_mapping(
+            {
+                "node.id": node_id,
+                "cluster.id": CLUSTER_ID,
+                "log.dirs": [LOG_DIRECTORY],
+                "listeners": [_address(node_id)],
+                "process.roles": roles,
+                "controller.quorum.voters": [f"{voter}@{_address(voter)}" for voter in self.controllers],
+                **settings,
+            }
+        )
+
+
+class SimulatedClient:
+    """Somebody outside who talks to nodes; it does not crash.
+
+    Args:
+        host: where it runs; links to it can be cut by name.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, host: SimulatedHost) -> None:
+        self.host = host
+        self._cluster = cluster
+        self._connections: dict[int, Connection] = {}
+
+    def connection(self, node_id: int) -> Connection:
+        """To one node, whatever runs there."""
+        if node_id not in self._connections:
+            address = self._cluster.nodes[node_id].address
+            self._connections[node_id] = self.host.connect(address, purpose="client")
+        return self._connections[node_id]
+
+    async def ask(self, node_id: int, request: ControllerRequest, *, timeout_ms: int = 5_000) -> ControllerResponse:
+        """A controller request through the handlers of a node, which passes it on where it must."""
+        return await self.connection(node_id).controller_call(request, timeout_ms=timeout_ms)
+
+
+def _address(node_id: int) -> str:
+    return f"127.0.0.1:{FIRST_PORT + node_id}"

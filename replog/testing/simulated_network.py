@@ -1,0 +1,311 @@
+"""The network between simulated processes: bytes on directed links that are slow, lossy, cut one way, or gone.
+
+Every call is a pair of pipes, one each way.  What a pipe carries keeps its order, pipes overtake each other.  A unary
+call that loses a message ends at its time-out; a stream cannot lose one message, so it breaks for both sides, as a TCP
+connection does.  A cut link delivers nothing; what waits on it for longer than `keepalive_s` breaks its call.
+
+========================== =============================================================================================
+the other side             what a caller sees
+========================== =============================================================================================
+no process at the address  `ConnectionLostError(refused=True)`, after a round trip
+no machine at the address  silence: `ConnectionLostError` after `connect_timeout_s`; streams break after `keepalive_s`
+process killed             its streams and calls break, after one delay
+link cut, one way          requests do not arrive, or were carried out and the answers do not; see above
+process paused             nothing is read; senders stop at the window, time-outs do the rest
+========================== =============================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias
+
+from replog.errors import ReplogError
+from replog.rpc.transport import ConnectionLostError
+from replog.testing.simulated_process import PROCESS
+from replog.testing.virtual_loop import VirtualLoop
+
+WINDOW_BYTES = 64 << 10
+"""What may be on the way in one pipe before its sender waits; one message is always taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkConditions:
+    """How bad it is, on all links alike; probabilities from 0 to 1, each drawn per message unless said otherwise.
+
+    Attributes:
+        delay_max_ms: of one message, one way; the least is a hundredth of it.
+        straggler: a message takes up to `straggler_max_ms` instead.
+        unary_loss: a request or an answer of a unary call vanishes.
+        stream_break: a message of a stream is where its connection is reset.
+        keepalive_s: how long a connection lives that delivers nothing.
+        connect_timeout_s: how long an attempt to connect waits in silence.
+    """
+
+    delay_max_ms: float = 2.0
+    straggler: float = 0.0
+    straggler_max_ms: float = 300.0
+    unary_loss: float = 0.0
+    stream_break: float = 0.0
+    keepalive_s: float = 3.0
+    connect_timeout_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Bytes."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Nothing follows; `error` says why, None: the call ended in order."""
+
+    error: ReplogError | None
+
+
+Frame: TypeAlias = Message | End
+
+
+NOBODY = Context()
+"""The network's steps belong to no process."""
+
+
+class SimulatedNetwork:
+    """All links.  Hosts are names; a link is (from, to).
+
+    Attributes:
+        conditions: of all links; may be replaced at any time.
+        delivered: messages so far.
+    """
+
+    def __init__(self, loop: VirtualLoop, rng: Random, conditions: NetworkConditions | None = None) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.conditions = conditions or NetworkConditions()
+        self.delivered = 0
+        self._cuts: set[tuple[str, str]] = set()
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing passes in this direction any more."""
+        self._cuts.add((source, target))
+
+    def mend(self, source: str, target: str) -> None:
+        self._cuts.discard((source, target))
+
+    def mend_all(self) -> None:
+        self._cuts.clear()
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return (source, target) in self._cuts
+
+    def delay_s(self) -> float:
+        """Of one message."""
+        conditions, rng = self.conditions, self.rng
+        straggles = conditions.straggler and rng.random() < conditions.straggler
+        longest_ms = conditions.straggler_max_ms if straggles else conditions.delay_max_ms
+        return rng.uniform(longest_ms / 100, longest_ms) / 1000
+
+    def happens(self, probability: float) -> bool:
+        return probability > 0 and self.rng.random() < probability
+
+
+class Pipe:
+    """One direction of one call, and the queue at its end.
+
+    Args:
+        source, target: of the link.
+        call: breaks when the pipe does.
+    """
+
+    RETRANSMIT_S = 0.1
+
+    def __init__(self, network: SimulatedNetwork, source: str, target: str, call: Call) -> None:
+        self._network = network
+        self._loop = network.loop
+        self._source = source
+        self._target = target
+        self._call = call
+        self._arrives_at = 0.0
+        self._on_the_way: deque[Frame] = deque()
+        self._arrived: deque[Frame] = deque()
+        self._open_bytes = 0
+        self._stuck_since: float | None = None
+        self._readable = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._error: ReplogError | None = None
+        self._is_torn = False
+
+    async def send(self, data: bytes) -> None:
+        """Returns when there is room on the way.
+
+        Raises:
+            ReplogError: the call has ended; what ended it.
+        """
+        while self._open_bytes >= WINDOW_BYTES and self._error is None:
+            self._writable.clear()
+            await self._writable.wait()
+        if self._error is not None:
+            raise self._error
+        self._open_bytes += len(data)
+        self._put(Message(data))
+
+    def end(self, error: ReplogError | None) -> None:
+        """The last frame; what was sent before arrives before."""
+        if self._error is None:
+            self._put(End(error))
+
+    async def receive(self) -> Frame:
+        """The next frame; raises what broke the call."""
+        while not self._arrived:
+            if self._error is not None:
+                raise self._error
+            self._readable.clear()
+            await self._readable.wait()
+        frame = self._arrived[0]
+        if isinstance(frame, Message):
+            self._arrived.popleft()
+            self._open_bytes -= len(frame.data)
+            self._writable.set()
+        return frame  # an end stays: whoever asks again hears it again
+
+    def fail(self, error: ReplogError, *, drop: bool) -> None:
+        """Breaks it; `drop`: what has arrived and was not read is lost too."""
+        if self._error is not None:
+            return
+        self._error = error
+        self._on_the_way.clear()
+        if drop:
+            self._arrived.clear()
+        self._readable.set()
+        self._writable.set()
+
+    def _put(self, frame: Frame) -> None:
+        network, process = self._network, PROCESS.get()
+        if process is not None and process.is_dead:
+            return  # what its `finally` blocks would say
+        if self._is_torn or (isinstance(frame, Message) and self._loses()):
+            return
+        if not self._on_the_way:
+            self._stuck_since = None
+        self._on_the_way.append(frame)
+        self._arrives_at = max(self._arrives_at, self._loop.time() + network.delay_s())
+        self._call.at(self._arrives_at, self._arrive)
+
+    def _loses(self) -> bool:
+        """Whether the message that is being sent never arrives."""
+        network = self._network
+        if self._call.is_unary:
+            return network.happens(network.conditions.unary_loss)
+        if network.happens(network.conditions.stream_break):
+            self._is_torn = True  # nothing behind it arrives either: the order is kept to the end
+            self._call.break_soon(f"connection reset on the way to {self._target}")
+        return self._is_torn
+
+    def _arrive(self) -> None:
+        if not self._on_the_way:
+            return
+        if self._network.is_cut(self._source, self._target):
+            self._wait_for_link()
+            return
+        self._stuck_since = None
+        frame = self._on_the_way.popleft()
+        if isinstance(frame, Message):
+            self._network.delivered += 1
+            checksum = zlib.crc32(frame.data)
+            self._loop.note(f"{self._source}>{self._target}:{len(frame.data)}:{checksum}".encode())
+        self._arrived.append(frame)
+        self._readable.set()
+        self._call.arrived(self, frame)
+
+    def _wait_for_link(self) -> None:
+        now = self._loop.time()
+        if self._stuck_since is None:
+            self._stuck_since = now
+        conditions = self._network.conditions
+        patience_s = conditions.keepalive_s if self._call.is_open else conditions.connect_timeout_s
+        if now - self._stuck_since > patience_s:
+            self._call.break_off(f"nothing passes from {self._source} to {self._target}")
+            return
+        self._call.at(now + self.RETRANSMIT_S, self._arrive)
+
+
+class Call:
+    """One call between two processes; it is open once its first message has arrived.
+
+    Args:
+        on_open: called then, by the network.
+        is_unary: a lost message is only lost; a stream breaks.
+
+    Attributes:
+        up: from the caller.
+        down: to the caller.
+        is_over: nothing can happen any more.
+        on_cancel: called when the caller gives up, or the call breaks: the handler is to be stopped.
+    """
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        caller: str,
+        server: str,
+        *,
+        is_unary: bool,
+        on_open: Callable[[Call], None],
+    ) -> None:
+        self.caller = caller
+        self.server = server
+        self.up = Pipe(network, caller, server, self)
+        self.down = Pipe(network, server, caller, self)
+        self.is_unary = is_unary
+        self.is_open = False
+        self.is_over = False
+        self.on_cancel: Callable[[], object] = _nothing
+        self._on_open = on_open
+        self._network = network
+
+    def at(self, when: float, callback: Callable[[], None]) -> None:
+        """Schedules a step of the network: it belongs to no process, and outlives both."""
+        self._network.loop.call_at(when, callback, context=NOBODY)
+
+    def cancel(self) -> None:
+        """The caller wants no answer any more; the server hears of it, if the link lets it."""
+        if not self.is_over:
+            self.up.end(ConnectionLostError(f"{self.caller} gave up"))
+
+    def arrived(self, pipe: Pipe, frame: Frame) -> None:
+        """Something has come through."""
+        if pipe is self.down:
+            self.is_over = self.is_over or self.is_unary or isinstance(frame, End)
+        elif isinstance(frame, End):
+            self.break_off("the caller gave up")
+        elif not self.is_open:
+            self.is_open = True
+            self._on_open(self)
+
+    def break_soon(self, reason: str, *, refused: bool = False, after_s: float | None = None) -> None:
+        """`break_off`, one message's time from now unless said otherwise."""
+        delay_s = self._network.delay_s() if after_s is None else after_s
+        self.at(self._network.loop.time() + delay_s, lambda: self.break_off(reason, refused=refused))
+
+    def break_off(self, reason: str, *, refused: bool = False) -> None:
+        """Both sides see the end; what was on the way is lost."""
+        if self.is_over:
+            return
+        self.is_over = True
+        drop = self._network.rng.random() < 0.5
+        error = ConnectionLostError(f"{self.caller} to {self.server}: {reason}", refused=refused)
+        for pipe in (self.up, self.down):
+            pipe.fail(error, drop=drop)
+        self.on_cancel()
+
+
+def _nothing() -> None:
+    pass

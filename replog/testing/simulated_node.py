@@ -1,0 +1,208 @@
+"""One machine of a simulated cluster: the disk that stays, and the process that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context
+from random import Random
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from replog.broker.committed_log import LoadedSnapshot
+from replog.broker.config import ServerConfig
+from replog.broker.environment import NodeEnvironment
+from replog.broker.node import Node
+from replog.controller.messages import CommittedRecords
+from replog.metadata.image import MetadataImage
+from replog.testing.simulated_clock import SimulatedClock
+from replog.testing.simulated_filesystem import SimulatedFileSystem
+from replog.testing.simulated_process import SimulatedProcess
+from replog.testing.simulated_transport import SimulatedHost
+from replog.testing.virtual_threads import VirtualThreads
+from replog_quorum import QuorumStatus
+
+if TYPE_CHECKING:
+    from replog.testing.simulated_cluster import SimulatedCluster
+
+MONOTONIC_START_MAX_MS = 1 << 40
+
+
+class ClusterObserver:
+    """Told what nodes learn, when they learn it.  Override what a test wants to know."""
+
+    def committed(self, node: ObservedNode, batch: CommittedRecords) -> None:
+        """A node has taken a committed batch."""
+
+    def snapshot_loaded(self, node: ObservedNode, end_offset: int) -> None:
+        """A node goes on from a snapshot of everything below `end_offset`: at its start, or because it was far behind."""
+
+    def leader_changed(self, node: ObservedNode, leader_id: int | None, epoch: int) -> None:
+        """A node has heard of a leader, or of none."""
+
+    def became_leader(self, node: ObservedNode, epoch: int) -> None:
+        """A node's controller is active."""
+
+    def failed(self, node: SimulatedNode, error: BaseException) -> None:
+        """A node did not start, or stopped by itself."""
+
+
+class ObservedNode(Node):
+    """A node that tells an observer; otherwise nothing is different."""
+
+    observer: ClusterObserver
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata as this node knows it."""
+        return self._publisher.image
+
+    @property
+    def directory_id(self) -> UUID:
+        """Of its log directory: part of its identity as a voter."""
+        return self._logs.directory_ids[0]
+
+    @property
+    def metadata_log_start_offset(self) -> int:
+        return self._metadata_log.log_start_offset
+
+    @property
+    def snapshot_ends(self) -> tuple[int, ...]:
+        """Exclusive ends of the snapshots of its metadata, the oldest first."""
+        return tuple(snapshot.end_offset for snapshot in self._metadata_log.snapshots.ids)
+
+    @property
+    def quorum_status(self) -> QuorumStatus:
+        return self._quorum.status()
+
+    @property
+    def controller_state_hash(self) -> str | None:
+        """Of the committed state; None: the node is no controller."""
+        return None if self._controller is None else self._controller.committed_state_hash()
+
+    def on_committed(self, batch: CommittedRecords) -> None:
+        super().on_committed(batch)
+        self.observer.committed(self, batch)
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        super().on_snapshot(snapshot)
+        self.observer.snapshot_loaded(self, snapshot.snapshot_id.end_offset)
+
+    def on_leader_changed(self, leader_id: int | None, epoch: int) -> None:
+        super().on_leader_changed(leader_id, epoch)
+        self.observer.leader_changed(self, leader_id, epoch)
+
+    def on_became_leader(self, epoch: int, next_offset: int) -> None:
+        super().on_became_leader(epoch, next_offset)
+        self.observer.became_leader(self, epoch)
+
+
+class SimulatedNode:
+    """One machine of a cluster: what stays over restarts, and the process that runs on it now.
+
+    Attributes:
+        fs: its disk; faults may be set at any time.
+        clock: of the process that runs, or ran last.
+        process: the one that runs, or ran last.
+        node: None while none runs, or it has not begun to listen.
+        lives: processes so far.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, node_id: int, config: ServerConfig) -> None:
+        self.node_id = node_id
+        self.config = config
+        self.host: SimulatedHost = cluster.internet.host(f"node-{node_id}")
+        self.clock = SimulatedClock(cluster.loop)
+        self.fs = SimulatedFileSystem(now_ms=self._wall_ms)
+        self.process: SimulatedProcess | None = None
+        self.node: ObservedNode | None = None
+        self.lives = 0
+        self._cluster = cluster
+
+    @property
+    def is_running(self) -> bool:
+        """A process is there, ready or not, paused or not."""
+        return self.process is not None and not self.process.is_dead
+
+    @property
+    def address(self) -> str:
+        return str(self.config.listeners[0])
+
+    def start(self) -> None:
+        """A new process on what the disk holds."""
+        if self.is_running:
+            raise RuntimeError(f"node {self.node_id} runs already")
+        self.lives += 1
+        loop, rng = self._cluster.loop, self._cluster.rng
+        self.clock = self.clock.of_new_process(rng.randrange(MONOTONIC_START_MAX_MS))
+        self.host.is_off = False
+        process = self.process = loop.new_process(f"node-{self.node_id}.{self.lives}")
+        process.on_kill.append(self.host.lose_process)
+        self.fs.faults.on_power_cut = self._power_was_cut
+        environment = NodeEnvironment(
+            fs=self.fs,
+            clock=self.clock,
+            transport=self.host,
+            bind=self.host.bind,
+            rng=Random(rng.getrandbits(64)),  # noqa: S311 -- a simulation must be repeatable
+            threads=lambda count, _prefix: VirtualThreads(loop, count),
+        )
+        process.create_task(self._run(process, environment), name=f"node-{self.node_id}")
+
+    def crash(self, *, power_cut: bool = True) -> None:
+        """Ends the process between two steps.
+
+        Args:
+            power_cut: the machine too: what was not flushed may be lost, and nobody answers at its address.
+        """
+        if self.process is None or self.process.is_dead:
+            return
+        self.host.is_off = power_cut
+        self.fs.faults.on_power_cut = None
+        self.fs.faults.cut_power_after(0)  # no `finally` writes any more
+        self.process.kill()
+        self.node = None
+        if power_cut:
+            self.fs.crash(self._cluster.rng)
+        else:
+            self.fs.kill()
+            self.fs.faults.clear()
+
+    async def stop(self) -> None:
+        """An orderly stop, as SIGTERM does."""
+        node, process = self.node, self.process
+        if node is not None and process is not None and not process.is_dead:
+            stopping = process.create_task(node.stop())
+            died = asyncio.Event()
+            process.on_kill.append(died.set)
+            waiting = asyncio.ensure_future(died.wait())
+            await asyncio.wait({stopping, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+        self._let_go(process)
+
+    def _let_go(self, process: SimulatedProcess | None) -> None:
+        """The process has ended by itself, or is about to."""
+        if process is not None and process is self.process and not process.is_dead:
+            process.kill()
+            self.node = None
+            self.fs.kill()
+
+    def _wall_ms(self) -> int:
+        return self.clock.wall_ms()
+
+    def _power_was_cut(self) -> None:
+        """An operation met the cut: the process does not take another step."""
+        self.crash()
+        self.fs.faults.cut_power_after(0)  # the step that met it is still under way
+        loop = self._cluster.loop
+        loop.call_soon(self.fs.faults.clear, context=Context())
+
+    async def _run(self, process: SimulatedProcess, environment: NodeEnvironment) -> None:
+        class Observed(ObservedNode):
+            observer = self._cluster.observer
+
+        try:
+            self.node = await Observed.start(self.config, environment=environment)
+            await self.node.wait_closed()
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the observer decides what it means
+            self._cluster.observer.failed(self, error)
+        self._cluster.loop.call_soon(self._let_go, process, context=Context())

@@ -1,0 +1,117 @@
+"""The transport seam of `replog.rpc.transport` over the simulated network.
+
+A host is a machine with one process on it: its name stands at the ends of links, its address in configurations.  It is
+the `Transport` of what runs there (`simulated_connection`), and binds addresses for it (`simulated_server`).
+"""
+
+from __future__ import annotations
+
+from replog.errors import ConfigError
+from replog.testing.simulated_connection import SimulatedConnection
+from replog.testing.simulated_network import Call, SimulatedNetwork
+from replog.testing.simulated_server import SimulatedServer
+
+CALLS_SWEPT_AT = 64
+
+
+class SimulatedHost:
+    """One machine: a `Transport` for what runs on it, and the addresses that it listens on.
+
+    Args:
+        internet: all hosts of the simulation.
+        name: at the ends of its links.
+
+    Attributes:
+        is_off: it has lost power: it answers nothing, not even with a refusal.
+    """
+
+    def __init__(self, internet: SimulatedInternet, name: str) -> None:
+        self.name = name
+        self.is_off = False
+        self.server: SimulatedServer | None = None
+        self._internet = internet
+        self._calls: list[Call] = []
+
+    def connect(self, address: str, *, purpose: str) -> SimulatedConnection:  # noqa: ARG002 -- the seam's shape
+        return SimulatedConnection(self, address)
+
+    def bind(self, host: str, port: int) -> SimulatedServer:
+        """See `replog.rpc.grpc_transport.bind`."""
+        self.server = self._internet.bind(self, host, port)
+        return self.server
+
+    def lose_process(self) -> None:
+        """What ran here is dead: its calls break, at once where the machine can still say so."""
+        self.server = None
+        network = self._internet.network
+        for call in self._open_calls():
+            call.break_soon(f"{self.name} is gone", after_s=network.conditions.keepalive_s if self.is_off else None)
+        self._calls.clear()
+
+    def open_call(self, address: str, method: str, *, is_unary: bool) -> Call:
+        """A call to whoever listens at `address` when its first message arrives."""
+        server = self._internet.host_at(address)
+
+        def on_open(call: Call) -> None:
+            if server is None:
+                call.break_soon("connection refused", refused=True)
+            else:
+                server.accept(call, method)
+
+        call = Call(
+            self._internet.network,
+            self.name,
+            address if server is None else server.name,
+            is_unary=is_unary,
+            on_open=on_open,
+        )
+        self._keep(call)
+        return call
+
+    def accept(self, call: Call, method: str) -> None:
+        """A call has reached this machine."""
+        if self.is_off:
+            call.break_soon("no route", after_s=self._internet.network.conditions.connect_timeout_s)
+        elif self.server is None or not self.server.accept(call, method):
+            call.break_soon("connection refused", refused=True)
+        else:
+            self._keep(call)
+
+    def _keep(self, call: Call) -> None:
+        if len(self._calls) >= CALLS_SWEPT_AT:
+            self._calls = self._open_calls()
+        self._calls.append(call)
+
+    def _open_calls(self) -> list[Call]:
+        return [call for call in self._calls if not call.is_over]
+
+
+class SimulatedInternet:
+    """All hosts, by name and by address."""
+
+    FIRST_PORT = 20_000
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self.network = network
+        self.hosts: dict[str, SimulatedHost] = {}
+        self._addresses: dict[str, SimulatedHost] = {}
+        self._next_port = self.FIRST_PORT
+
+    def host(self, name: str) -> SimulatedHost:
+        """The host of that name, new or not."""
+        return self.hosts.setdefault(name, SimulatedHost(self, name))
+
+    def host_at(self, address: str) -> SimulatedHost | None:
+        return self._addresses.get(address)
+
+    def bind(self, owner: SimulatedHost, host: str, port: int) -> SimulatedServer:
+        """Gives an address to a host; for good, so that links to it keep their name."""
+        if port == 0:
+            self._next_port += 1
+            port = self._next_port
+        address = f"{host}:{port}"
+        if self._addresses.setdefault(address, owner) is not owner:
+            raise ConfigError("listeners", address, f"another host has it: {self._addresses[address].name}")
+        if owner.server is not None:
+            raise ConfigError("listeners", address, "the process before it still listens")
+        return SimulatedServer(owner, self.network, port, address)

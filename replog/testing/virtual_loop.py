@@ -1,0 +1,279 @@
+"""An event loop whose time is a number: it never waits, and the same seed runs the same steps in the same order.
+
+Whole nodes run on it as they are.  When nothing is ready, the clock jumps to the next timer; what goes to threads runs
+on the loop after a delay drawn from the seed; there are no sockets.  Every task and callback belongs to the process in
+whose context it began, so a crash stops exactly those, between two steps of the loop, without one more line of theirs.
+
+::
+
+    loop = VirtualLoop(random.Random(4711))
+    process = loop.new_process("node-1")
+    loop.run(main())  # main: process.create_task(serve()) ... process.kill()
+
+What makes runs repeatable: one thread; timers in order of time, then of creation; tasks and futures hash by number, so
+that sets of them iterate alike under any PYTHONHASHSEED; the garbage collector is off while the loop runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import heapq
+import itertools
+import zlib
+from asyncio import base_events
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from concurrent.futures import Executor
+from contextvars import Context, copy_context
+from random import Random
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+from replog.testing.simulated_faults import PowerCutError
+from replog.testing.simulated_process import PROCESS, SimulatedProcess
+from replog.testing.virtual_threads import VirtualThreads
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+STEPS_MAX = 20_000_000
+STEP_S = 2e-6
+"""What one step costs in virtual time: code that only yields must not stop the clock."""
+
+_CANCELLED_TIMERS_MAX = 100
+
+
+class SimulationError(Exception):
+    """The simulation cannot go on; what it simulates is stuck or never rests."""
+
+
+class DeadlockError(SimulationError):
+    """Somebody waits, nothing is ready, and no timer will ever make it so."""
+
+
+class TooManyStepsError(SimulationError):
+    """The bound of steps is reached: something runs round and round."""
+
+
+class _VirtualFuture(asyncio.Future[T]):
+    """Hashes by number."""
+
+    def __init__(self, *, loop: VirtualLoop) -> None:
+        self._number = next(loop.numbers)
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class VirtualTask(asyncio.Task[T]):
+    """Hashes by number; belongs to the process in whose context it begins."""
+
+    _log_destroy_pending: bool  # asyncio's
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, T], *, loop: VirtualLoop, name: str | None, context: Context
+    ) -> None:
+        self.number = next(loop.numbers)
+        self.context = context
+        self.coroutine = coroutine
+        super().__init__(coroutine, loop=loop, name=name, context=context)
+        process = context.get(PROCESS)
+        if process is not None:
+            process.adopt(self)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def unwind(self) -> None:
+        """Ends it now, without the loop: only its `finally` blocks run, as far as they need not wait."""
+        self._log_destroy_pending = False
+        with contextlib.suppress(BaseException):  # of blocks that wait, or meet what is gone
+            self.context.copy().run(self._throw)
+
+    def _throw(self) -> None:
+        """Cancelled rather than closed: that is an end that every handler of errors knows."""
+        try:
+            self.coroutine.throw(asyncio.CancelledError())
+        finally:
+            self.coroutine.close()
+
+
+class VirtualLoop(base_events.BaseEventLoop):
+    """See the module.
+
+    Attributes:
+        rng: of the loop; how long threads take is drawn from it.
+        thread_delay_s: how long a thread takes to begin, and again to be heard of; may be replaced at any time.
+        steps: so far.
+        trace: a checksum of every step's time and of everything `note` was told: equal for equal runs.
+        problems: exceptions that nobody took, in words.
+        numbers: of tasks and futures, in the order in which they are made.
+    """
+
+    # what asyncio's own loop calls them
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _stopping: bool
+    _timer_cancelled_count: int
+
+    def __init__(self, rng: Random, *, steps_max: int = STEPS_MAX) -> None:
+        """A loop at time 0.
+
+        Args:
+            rng: seeded; the loop is its only user.
+            steps_max: more steps than this are a failure.
+        """
+        super().__init__()
+        self.rng = rng
+        self.numbers = itertools.count()
+        self.thread_delay_s: Callable[[], float] = lambda: self.rng.uniform(0.00005, 0.001)
+        self.steps = 0
+        self.trace = 0
+        self.problems: list[str] = []
+        self._steps_max = steps_max
+        self._now = 0.0
+        self._thread_depth = 0
+        self._dead: list[VirtualTask[Any]] = []
+        self.set_exception_handler(self._note_problem)
+
+    # ---- what a simulation uses ------------------------------------------------------------------------------------
+
+    def new_process(self, name: str) -> SimulatedProcess:
+        return SimulatedProcess(self, name)
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Runs `main` to its end, then ends everything that is left and closes the loop.
+
+        Raises:
+            DeadlockError, TooManyStepsError: see there.
+        """
+        was_enabled = gc.isenabled()
+        gc.disable()
+        asyncio.set_event_loop(None)
+        try:
+            return self.run_until_complete(self.create_task(main, name="simulation"))
+        finally:
+            self.bury([task for task in asyncio.all_tasks(self) if isinstance(task, VirtualTask)])
+            self.close()
+            self._dead.clear()
+            if was_enabled:
+                gc.enable()
+
+    def note(self, data: bytes) -> None:
+        """Makes `data` a part of the trace."""
+        self.trace = zlib.crc32(data, self.trace)
+
+    @property
+    def now_us(self) -> int:
+        """Virtual microseconds."""
+        return int(self._now * 1_000_000 + 0.5)
+
+    @property
+    def is_in_thread(self) -> bool:
+        """Whether what runs now was given to a thread; it may block."""
+        return self._thread_depth > 0
+
+    def in_thread(self, function: Callable[[], T]) -> T:
+        """Calls `function` as what a thread would run."""
+        self._thread_depth += 1
+        try:
+            return function()
+        finally:
+            self._thread_depth -= 1
+
+    # ---- for the processes -----------------------------------------------------------------------------------------
+
+    def hand_back(self, handles: deque[asyncio.Handle]) -> None:
+        """Steps that were held back become ready."""
+        self._ready.extend(handles)
+
+    def bury(self, tasks: Iterable[VirtualTask[Any]]) -> None:
+        """Unwinds tasks that never run again.  What their `finally` blocks schedule is dropped with them."""
+        for task in sorted(tasks, key=lambda task: task.number):
+            if task.done():
+                continue
+            task.unwind()
+            self._dead.append(task)  # freed when the loop ends, so that no finalizer runs in between
+
+    # ---- asyncio's side --------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._now
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return _VirtualFuture(loop=self)
+
+    def create_task(  # type: ignore[override]  # newer Pythons have more arguments; none is used here
+        self,
+        coro: Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **_kwargs: Any,
+    ) -> asyncio.Task[T]:
+        return VirtualTask(coro, loop=self, name=name, context=context or copy_context())
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)  # there is one thread
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # the stub types a coroutine
+        """As a thread would: `func` runs a while later, and a while after that the future is done.
+
+        The executor is not used, only its bound of threads, if it is one of the simulation's own.
+        """
+        if isinstance(executor, VirtualThreads):
+            return asyncio.wrap_future(executor.submit(func, *args), loop=self)
+        return asyncio.wrap_future(VirtualThreads(self, None).submit(func, *args), loop=self)
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        process = PROCESS.get()
+        if not self.is_closed() and (process is None or not process.is_dead):
+            self.call_soon(self.create_task, agen.aclose())
+
+    def _run_once(self) -> None:
+        """One turn: the clock jumps if nothing is ready, then everything that is ready takes a step."""
+        self._drop_cancelled_timers()
+        ready, timers = self._ready, self._scheduled
+        if not ready and not self._stopping:
+            if not timers:
+                raise DeadlockError(f"nothing is ready and no timer runs, after {self.steps} steps")
+            self._now = max(self._now, timers[0].when())
+        while timers and timers[0].when() <= self._now:
+            handle = heapq.heappop(timers)
+            handle._scheduled = False  # type: ignore[attr-defined]  # noqa: SLF001 -- what asyncio's own loop does
+            ready.append(handle)
+        for _ in range(len(ready)):
+            self._step(ready.popleft())
+
+    def _step(self, handle: asyncio.Handle) -> None:
+        if handle.cancelled():
+            return
+        process = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # noqa: SLF001 -- there is no other way to know whose it is
+        if process is not None and not process.admits(handle):
+            return
+        self.steps += 1
+        if self.steps > self._steps_max:
+            raise TooManyStepsError(f"{self.steps} steps, at {self._now:.3f} s; the last one: {handle!r}")
+        self._now += STEP_S
+        self.trace = zlib.crc32(b"%d" % self.now_us, self.trace)
+        handle._run()  # noqa: SLF001 -- what asyncio's own loop does
+
+    def _drop_cancelled_timers(self) -> None:
+        timers = self._scheduled
+        if self._timer_cancelled_count > max(_CANCELLED_TIMERS_MAX, len(timers) // 2):
+            alive = [timer for timer in timers if not timer.cancelled()]
+            heapq.heapify(alive)
+            timers[:] = alive
+            self._timer_cancelled_count = 0
+        while timers and timers[0].cancelled():
+            self._timer_cancelled_count -= 1
+            heapq.heappop(timers)
+
+    def _note_problem(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        process, error = PROCESS.get(), context.get("exception")
+        if (process is None or not process.is_dead) and not isinstance(error, PowerCutError):
+            self.problems.append(f"{context.get('message')}: {error!r}")
