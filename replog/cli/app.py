@@ -10,7 +10,21 @@ from typing import Annotated, Any
 import typer
 
 import replog
-from replog.cli import cluster, consume, demo_command, log, produce, server, storage, topics
+from replog.cli import (
+    brokers,
+    cluster,
+    configs,
+    consume,
+    demo_command,
+    log,
+    metadata,
+    produce,
+    quorum,
+    reassign,
+    server,
+    storage,
+    topics,
+)
 from replog.cli.errors import FAILED, INTERRUPTED, WRONG_USAGE, report
 from replog.errors import ReplogError
 
@@ -26,7 +40,14 @@ app.add_typer(storage.app, name="storage")
 app.add_typer(server.app, name="server")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(configs.app, name="configs")
+app.add_typer(quorum.app, name="quorum")
 app.add_typer(log.app, name="log")
+app.add_typer(metadata.app, name="metadata")
+topics.app.command("alter")(reassign.alter)
+topics.app.command("reassign")(reassign.reassign)
+topics.app.command("elect-leaders")(reassign.elect_leaders)
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("demo")(demo_command.demo)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
+import json
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -141,6 +143,11 @@ def shown_bytes(data: bytes | None) -> object:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def json_line(value: object) -> str:
+    """A dataclass as one line of JSON; ids of directories and processes as text."""
+    return json.dumps(dataclasses.asdict(value), default=str)  # type: ignore[call-overload]  # whatever command calls it
 
 
 def counted(number: int, noun: str) -> str:

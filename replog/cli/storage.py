@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from replog.broker.config import ServerConfig
+
+PEER_TIMEOUT_MS = 1_000
+"""For a voter that runs already to say which cluster it is of."""
 
 app = typer.Typer(help="Format data directories.", no_args_is_help=True)
 
@@ -24,7 +32,7 @@ def format_storage(
 ) -> None:
     """Write the identity of the cluster and the node into the data directories of a node.
 
-    Where one of them was formatted before, all are refused.
+    Where one of them was formatted before, or another node of the quorum knows another cluster id, all are refused.
     """
     from replog.broker.config import ServerConfig
 
@@ -32,6 +40,7 @@ def format_storage(
     chosen = _choose_cluster_id(server.cluster_id, cluster_id)
     for path in server.log_dirs:
         _refuse_formatted(path)
+    common.run(_refuse_other_cluster(server, chosen))
     for path in server.log_dirs:
         directory_id = _format(path, chosen, server.node_id)
         typer.echo(f"formatted {path} for node {server.node_id}, directory id {directory_id}", err=True)
@@ -90,6 +99,44 @@ def _refuse_formatted(path: str) -> None:
             f"{path} is formatted already, for node {found.node_id} of cluster {found.cluster_id}. "
             "Start the node, or choose another directory",
         )
+
+
+async def _refuse_other_cluster(server: ServerConfig, cluster_id: str) -> None:
+    """A node with another cluster id than its peers would never be part of their quorum.
+
+    Raises:
+        UsageError: a voter that runs already knows another cluster id.
+    """
+    import asyncio
+
+    from replog.cli.errors import UsageError
+
+    voters = [voter for voter in server.controller_quorum_voters if voter.voter_id != server.node_id]
+    found = await asyncio.gather(*(_cluster_id_of(str(voter.endpoint)) for voter in voters))
+    for voter, known in zip(voters, found, strict=True):
+        if known not in {None, cluster_id}:
+            raise UsageError(
+                "--cluster-id",
+                cluster_id,
+                f"node {voter.voter_id} at {voter.endpoint} is of cluster {known}, this node would be of {cluster_id}. "
+                f"Nothing was changed: use --cluster-id {known}, or another controller.quorum.voters",
+            )
+
+
+async def _cluster_id_of(address: str) -> str | None:
+    """What a node says; None where nobody answers."""
+    from replog.errors import ReplogError
+    from replog.rpc.grpc_transport import GrpcTransport
+    from replog.rpc.messages import ClusterMetadata, MetadataRequest
+
+    connection = GrpcTransport().connect(address, purpose="format")
+    try:
+        answer = await connection.call(MetadataRequest(), timeout_ms=PEER_TIMEOUT_MS)
+    except ReplogError:
+        return None
+    finally:
+        await connection.close()
+    return answer.cluster_id if isinstance(answer, ClusterMetadata) else None
 
 
 def _format(path: str, cluster_id: str, node_id: int) -> str:

@@ -150,6 +150,20 @@ class TestTopicsAndRecords:
                 follower.send_signal(signal.SIGINT)
             assert follower.wait(PATIENCE_S) == 130
 
+    def test_looking_into_the_metadata(self, cluster: Path) -> None:
+        """Of the running cluster, and of the files of each node, under its nose."""
+        good("topics", "create", "looked-at", "--partitions", 2, "--replication-factor", 3)
+        assert good("metadata", "shell", "ls", "/topics/by-name/looked-at") == "topic\n0\n1\n"
+        brokers = good("metadata", "shell", "find", "/brokers", "fenced=false").splitlines()
+        assert [line.split()[0] for line in brokers] == ["/brokers/1", "/brokers/2", "/brokers/3"]
+        for node in (1, 2, 3):
+            data_dir = cluster / f"node-{node}" / "data"
+            shell = ("metadata", "shell", "--data-dir", data_dir)
+            until(lambda shell=shell: "looked-at/" in good(*shell, "ls", "/topics/by-name").splitlines())  # type: ignore[misc] # bound now
+            assert json.loads(good(*shell, "cat", "/topics/by-name/looked-at/0"))["partition_epoch"] >= 0
+            assert "+ /topics/by-name/looked-at/topic" in good(*shell, "diff", "0..", "/topics/by-name")
+            until(lambda data_dir=data_dir: replog("metadata", "check", data_dir).status == 0)  # type: ignore[misc] # a batch may be half written
+
     def test_output_that_nobody_reads_any_more(self) -> None:
         good("topics", "create", "long")
         good("produce", "long", stdin="".join(f"line {number}\n" for number in range(50_000)))

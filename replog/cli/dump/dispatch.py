@@ -18,6 +18,7 @@ from replog.log.file_names import (
     SWAP_SUFFIX,
     parse_file_name,
 )
+from replog.log.snapshot_files import parse_snapshot_name
 from replog_checkpoints import OpenMode, OsFileSystem
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
@@ -53,6 +54,8 @@ def dump_path(path: Path, *, deep: bool) -> Iterator[Row]:
 def _is_known(file: Path) -> bool:
     if not file.is_file():
         return False
+    if parse_snapshot_name(file.name) is not None:
+        return True
     parsed = parse_file_name(_usual_name(file.name))
     return file.name in READERS or (parsed is not None and parsed[1] in _DECODED_SUFFIXES)
 
@@ -69,10 +72,14 @@ def _dump_file(file: Path, *, deep: bool) -> Iterator[Row]:
     if file.name in READERS:
         yield from dump_small_file(fs, str(file), file.name)
         return
+    if parse_snapshot_name(file.name) is not None:
+        yield from _dump_batches_of(fs, file, deep=deep, is_metadata=True)
+        return
     base_offset, suffix = parse_file_name(_usual_name(file.name)) or (0, "")
     match suffix:
         case ".log":
-            yield from _dump_segment(fs, file, deep=deep)
+            is_metadata = file.resolve().parent.name == METADATA_DIRECTORY
+            yield from _dump_batches_of(fs, file, deep=deep, is_metadata=is_metadata)
         case ".index":
             yield from dump_offset_index(base_offset, file.read_bytes())
         case ".timeindex":
@@ -83,9 +90,9 @@ def _dump_file(file: Path, *, deep: bool) -> Iterator[Row]:
             yield from dump_snapshot(str(file), file.read_bytes())
 
 
-def _dump_segment(fs: OsFileSystem, file: Path, *, deep: bool) -> Iterator[Row]:
-    segment = fs.open(str(file), OpenMode.READ)
+def _dump_batches_of(fs: OsFileSystem, file: Path, *, deep: bool, is_metadata: bool) -> Iterator[Row]:
+    batches = fs.open(str(file), OpenMode.READ)
     try:
-        yield from dump_batches(segment, deep=deep, is_metadata=file.resolve().parent.name == METADATA_DIRECTORY)
+        yield from dump_batches(batches, deep=deep, is_metadata=is_metadata)
     finally:
-        segment.close()
+        batches.close()

@@ -1,0 +1,111 @@
+"""`replog brokers`: who is in the cluster, and taking a broker out of it in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from replog.client import Admin
+    from replog.rpc.messages import BrokerInfo, ClusterMetadata
+
+app = typer.Typer(help="List, drain and unregister brokers.", no_args_is_help=True)
+
+POLL_INTERVAL_S = 0.5
+
+BrokerId = Annotated[int, typer.Argument(min=0, help="Node id of the broker.")]
+
+
+@app.command("list")
+def list_brokers(
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS, as_json: common.AsJson = False
+) -> None:
+    """Show the registered brokers with what they lead and hold."""
+    metadata = common.run(_metadata(bootstrap_servers))
+    if as_json:
+        for broker in metadata.brokers:
+            typer.echo(common.json_line(broker))
+        return
+    common.out_console().print(_table(metadata))
+
+
+@app.command("drain")
+def drain(
+    broker_id: BrokerId,
+    undo: Annotated[bool, typer.Option("--undo", help="Let the broker be used again.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it holds nothing any more.")] = False,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Move all leaderships and replicas off a broker, and keep it empty."""
+    left = common.run(_drain(bootstrap_servers, broker_id, undo=undo, wait=wait))
+    if undo:
+        typer.echo(f"broker {broker_id} is used again")
+    else:
+        typer.echo(f"broker {broker_id} is drained: {common.counted(left, 'replica')} left")
+
+
+@app.command("unregister")
+def unregister(
+    broker_id: BrokerId, bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS
+) -> None:
+    """Forget a stopped broker that holds no replicas."""
+    common.run(_unregister(bootstrap_servers, broker_id))
+    typer.echo(f"broker {broker_id} is forgotten")
+
+
+async def _metadata(bootstrap_servers: str) -> ClusterMetadata:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the brokers"):
+            return await admin.describe_cluster()
+
+
+async def _drain(bootstrap_servers: str, broker_id: int, *, undo: bool, wait: bool) -> int:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting(f"draining broker {broker_id}") as say:
+            left = await admin.drain_broker(broker_id, drained=not undo)
+            while wait and not undo and left:
+                await asyncio.sleep(POLL_INTERVAL_S)
+                left = await _replicas_left(admin, broker_id)
+                say(f"draining broker {broker_id}: {common.counted(left, 'replica')} left")
+            return left
+
+
+async def _replicas_left(admin: Admin, broker_id: int) -> int:
+    return sum(counts_of(await admin.describe_cluster(), broker_id))
+
+
+async def _unregister(bootstrap_servers: str, broker_id: int) -> None:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting(f"unregistering broker {broker_id}"):
+            await admin.unregister_broker(broker_id)
+
+
+def counts_of(metadata: ClusterMetadata, broker_id: int) -> tuple[int, int]:
+    """(partitions led, partitions held and not led)."""
+    partitions = [partition for topic in metadata.topics for partition in topic.partitions]
+    led = sum(partition.leader == broker_id for partition in partitions)
+    return led, sum(broker_id in partition.replicas for partition in partitions) - led
+
+
+def _table(metadata: ClusterMetadata) -> object:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("broker", "leads", "follows"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in ("address", "rack", "state"):
+        table.add_column(column, no_wrap=True)
+    for broker in metadata.brokers:
+        led, followed = counts_of(metadata, broker.broker_id)
+        address = f"{broker.host}:{broker.port}"
+        table.add_row(str(broker.broker_id), f"{led:,}", f"{followed:,}", address, broker.rack or "-", _state(broker))
+    return table
+
+
+def _state(broker: BrokerInfo) -> str:
+    state = "shutting down" if broker.in_controlled_shutdown else "fenced" if broker.fenced else "in service"
+    return f"{state}, drained" if broker.drained else state

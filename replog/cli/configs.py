@@ -1,0 +1,95 @@
+"""`replog configs`: what is in force for a topic, a broker or the cluster, and changes while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from replog.metadata.records import ResourceType
+    from replog.rpc.messages import ConfigDescription
+
+app = typer.Typer(help="Show and change the configuration of topics, brokers and the cluster.", no_args_is_help=True)
+
+Topic = Annotated[str, typer.Option("--topic", metavar="NAME", help="Of this topic.")]
+Broker = Annotated[int, typer.Option("--broker", metavar="ID", help="Of this broker; default: of the whole cluster.")]
+
+
+@app.command("get")
+def get(
+    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Default: all.")] = None,
+    topic: Topic = "",
+    broker: Broker = -1,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    as_json: common.AsJson = False,
+) -> None:
+    """Show the values in force and where each comes from."""
+    found = common.run(_get(bootstrap_servers, _resource(topic, broker)))
+    if keys:
+        found = _chosen(found, keys)
+    for config in found:
+        typer.echo(common.json_line(config) if as_json else f"{config.name}={_shown(config.value)}  ({config.source})")
+
+
+@app.command("set")
+def set_configs(
+    configs: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE...", help="KEY= alone removes: the next place's value holds.")
+    ],
+    topic: Topic = "",
+    broker: Broker = -1,
+    validate_only: Annotated[bool, typer.Option("--validate-only", help="Change nothing.")] = False,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Set values of a topic, a broker or the whole cluster; they hold without a restart."""
+    values = {key: value or None for key, value in common.key_values(configs, "configs set").items()}
+    resource = _resource(topic, broker)
+    common.run(_set(bootstrap_servers, resource, values, validate_only=validate_only))
+    for key, value in values.items():
+        what = f"{key}={value}" if value is not None else f"{key} removed"
+        typer.echo(f"valid: {what}" if validate_only else what)
+
+
+def _resource(topic: str, broker: int) -> tuple[ResourceType, str]:
+    from replog.cli.errors import UsageError
+    from replog.metadata.records import ResourceType
+
+    if topic and broker >= 0:
+        raise UsageError("--broker", str(broker), "--topic and --broker exclude each other")
+    if topic:
+        return ResourceType.TOPIC, topic
+    return ResourceType.BROKER, str(broker) if broker >= 0 else ""
+
+
+async def _get(bootstrap_servers: str, resource: tuple[ResourceType, str]) -> tuple[ConfigDescription, ...]:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the brokers"):
+            return await admin.describe_configs(resource)
+
+
+async def _set(
+    bootstrap_servers: str, resource: tuple[ResourceType, str], values: dict[str, str | None], *, validate_only: bool
+) -> None:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("changing the configuration"):
+            await admin.alter_configs(resource, values, validate_only=validate_only)
+
+
+def _chosen(found: tuple[ConfigDescription, ...], keys: list[str]) -> tuple[ConfigDescription, ...]:
+    import difflib
+
+    from replog.cli.errors import UsageError
+
+    by_name = {config.name: config for config in found}
+    for key in keys:
+        if key not in by_name:
+            nearest = difflib.get_close_matches(key, by_name, n=1, cutoff=0.0)[0]
+            raise UsageError("KEY", key, f'unknown configuration "{key}". Did you mean "{nearest}"?')
+    return tuple(by_name[key] for key in keys)
+
+
+def _shown(value: str | None) -> str:
+    return "" if value is None else value

@@ -1,0 +1,238 @@
+"""`replog topics alter | reassign | elect-leaders`: more partitions, other brokers, other leaders.
+
+A plan is a JSON file, the one of Kafka's tool::
+
+    {"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [2, 3]}]}
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from replog.client import Admin
+    from replog.controller.requests import PartitionResult
+    from replog.rpc.messages import ClusterMetadata, PartitionInfo
+
+PLAN_VERSION = 1
+MANUAL_SEED = 0
+"""Of the placer: the same wish gives the same plan."""
+
+Key = tuple[str, int]
+
+
+def alter(
+    name: Annotated[str, typer.Argument(help="The topic.")],
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it has afterwards.")],
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Give a topic more partitions.  Keys go to other partitions from then on."""
+    common.run(_alter(bootstrap_servers, name, partitions))
+    typer.echo(f"{name} has {common.counted(partitions, 'partition')}")
+
+
+def elect_leaders(
+    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Only of this topic; default: all.")] = "",
+    partition: Annotated[int, typer.Option("--partition", metavar="ID", help="Only this one; needs --topic.")] = -1,
+    unclean: Annotated[
+        bool, typer.Option("--unclean", help="Where nobody leads: any replica.  ACKNOWLEDGED RECORDS MAY BE LOST.")
+    ] = False,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Let the first replica of each partition lead, where it is in sync."""
+    results = common.run(_elect(bootstrap_servers, topic, partition, unclean=unclean))
+    if not _report(results, "elected"):
+        typer.echo("every partition has the leader it should have")
+
+
+def reassign(
+    plan: Annotated[Path | None, typer.Argument(help="JSON file, for --execute, --verify and --cancel.")] = None,
+    generate: Annotated[bool, typer.Option("--generate", help="Print a plan for --topics on --brokers.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Have the plan carried out.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Show how far it is; status 1 while it is not done.")
+    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop it: the partitions stay where they were.")] = False,
+    topics: Annotated[str, typer.Option("--topics", metavar="A,B", help="For --generate; default: all.")] = "",
+    brokers: Annotated[str, typer.Option("--brokers", metavar="1,2", help="For --generate; default: all in use.")] = "",
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Move partitions to other brokers, while they are used."""
+    from replog.cli.errors import UsageError
+
+    if [generate, execute, verify, cancel].count(True) != 1:
+        raise UsageError("reassign", "", "say one of --generate, --execute, --verify and --cancel")
+    if generate:
+        typer.echo(common.run(_generate(bootstrap_servers, _names(topics), _numbers(brokers))))
+        return
+    if plan is None:
+        raise UsageError("PLAN", "", "name the file with the plan; `--generate` prints one")
+    wanted = read_plan(plan)
+    if verify:
+        if not common.run(_verify(bootstrap_servers, wanted)):
+            raise typer.Exit(1)
+        return
+    moves: Mapping[Key, tuple[int, ...] | None] = wanted if execute else dict.fromkeys(wanted)
+    results = common.run(_reassign(bootstrap_servers, moves))
+    _report(results, "moves" if execute else "canceled")
+
+
+def read_plan(path: Path) -> dict[Key, tuple[int, ...]]:
+    """Replicas by topic and partition.
+
+    Raises:
+        ConfigError: not a plan; says where.
+        OSError: the file cannot be read.
+    """
+    from replog.errors import ConfigError
+
+    try:
+        entries: Any = json.loads(path.read_text(encoding="utf-8"))["partitions"]
+        plan = {(str(e["topic"]), int(e["partition"])): tuple(int(b) for b in e["replicas"]) for e in entries}
+    except (ValueError, KeyError, TypeError) as error:
+        example = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
+        raise ConfigError("PLAN", str(path), f"{path} is no plan ({error!r}); expected {example}") from error
+    if len(plan) != len(entries):
+        raise ConfigError("PLAN", str(path), f"{path} names a partition twice")
+    return plan
+
+
+def plan_text(plan: Mapping[Key, Iterable[int]]) -> str:
+    """A plan as `read_plan` takes it."""
+    entries = [{"topic": t, "partition": p, "replicas": list(replicas)} for (t, p), replicas in plan.items()]
+    return json.dumps({"version": PLAN_VERSION, "partitions": entries})
+
+
+def proposed_plan(
+    metadata: ClusterMetadata, topics: tuple[str, ...], brokers: tuple[int, ...]
+) -> dict[Key, tuple[int, ...]]:
+    """Spreads topics anew over brokers, by racks, with as many replicas as each partition has.
+
+    Raises:
+        InvalidReplicationFactorError: more replicas than brokers.
+        UnknownTopicOrPartitionError, InvalidRequestError: a topic or broker is not there.
+    """
+    from replog.controller.placement import ReplicaPlacer, UsableBroker
+    from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
+
+    known = {broker.broker_id: broker for broker in metadata.brokers}
+    for broker_id in brokers:
+        if broker_id not in known:
+            raise InvalidRequestError(f"there is no broker {broker_id}; there are: {', '.join(map(str, known))}")
+    chosen = brokers or tuple(b for b, info in known.items() if not (info.drained or info.in_controlled_shutdown))
+    by_name = {topic.name: topic for topic in metadata.topics}
+    plan: dict[Key, tuple[int, ...]] = {}
+    placer = ReplicaPlacer(
+        [UsableBroker(b, known[b].rack, fenced=known[b].fenced) for b in chosen],
+        random.Random(MANUAL_SEED),  # noqa: S311 -- no secret
+    )
+    for name in topics or tuple(sorted(by_name)):
+        if name not in by_name:
+            raise UnknownTopicOrPartitionError(f'there is no topic "{name}"')
+        partitions = by_name[name].partitions
+        placed = placer.place(len(partitions), len(_target(partitions[0]))) if partitions else ()
+        for partition, replicas in zip(partitions, placed, strict=True):
+            plan[name, partition.partition_id] = tuple(replicas)
+    return plan
+
+
+def _target(partition: PartitionInfo) -> tuple[int, ...]:
+    """The replicas once what is under way has ended."""
+    return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
+
+
+def progress(partition: PartitionInfo | None, wanted: tuple[int, ...]) -> tuple[bool, str]:
+    """(done, in words)."""
+    if partition is None:
+        return False, "there is no such partition"
+    if partition.adding_replicas or partition.removing_replicas:
+        missing = [replica for replica in _target(partition) if replica not in partition.isr]
+        return False, f"under way; not in sync yet: {', '.join(map(str, missing)) or 'nobody, about to end'}"
+    if partition.replicas == wanted:
+        return True, "done"
+    return False, f"not under way; its replicas are {', '.join(map(str, partition.replicas))}"
+
+
+async def _alter(bootstrap_servers: str, name: str, partitions: int) -> None:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting(f"adding partitions to {name}"):
+            await admin.create_partitions(name, partitions)
+
+
+async def _elect(bootstrap_servers: str, topic: str, partition: int, *, unclean: bool) -> tuple[PartitionResult, ...]:
+    from replog.metadata.records import ElectionType
+
+    election_type = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("electing leaders"):
+            chosen = await _partitions_of(admin, topic, partition)
+            return await admin.elect_leaders(chosen, election_type=election_type)
+
+
+async def _partitions_of(admin: Admin, topic: str, partition: int) -> list[Key] | None:
+    if not topic:
+        return None
+    if partition >= 0:
+        return [(topic, partition)]
+    info = (await admin.describe_topics([topic]))[topic]
+    return [(topic, one.partition_id) for one in info.partitions]
+
+
+async def _generate(bootstrap_servers: str, topics: tuple[str, ...], brokers: tuple[int, ...]) -> str:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        return plan_text(proposed_plan(await admin.describe_cluster(), topics, brokers))
+
+
+async def _verify(bootstrap_servers: str, wanted: Mapping[Key, tuple[int, ...]]) -> bool:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        metadata = await admin.describe_cluster()
+    found = {(topic.name, p.partition_id): p for topic in metadata.topics for p in topic.partitions}
+    is_done = True
+    for (topic, partition_id), replicas in wanted.items():
+        done, words = progress(found.get((topic, partition_id)), replicas)
+        is_done = is_done and done
+        typer.echo(f"{topic}-{partition_id}: {words}")
+    return is_done
+
+
+async def _reassign(bootstrap_servers: str, moves: Mapping[Key, tuple[int, ...] | None]) -> tuple[PartitionResult, ...]:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the controller"):
+            return await admin.reassign_partitions(moves)
+
+
+def _report(results: tuple[PartitionResult, ...], word: str) -> int:
+    """Says what became of each partition; status 1 when one was refused."""
+    from replog.errors import ErrorCode
+
+    refused = False
+    for result in results:
+        fine = result.error in {ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED}
+        refused = refused or not fine
+        words = word if result.error is ErrorCode.NONE else result.message or result.error.name.lower()
+        typer.echo(f"{result.topic}-{result.partition_id}: {words}", err=not fine)
+    if refused:
+        raise typer.Exit(1)
+    return len(results)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    from replog.cli.errors import UsageError
+
+    try:
+        return tuple(int(number) for number in _names(text))
+    except ValueError:
+        raise UsageError("--brokers", text, f'--brokers "{text}" is not a list of node ids') from None

@@ -1,0 +1,181 @@
+"""`replog quorum`, `brokers`, `configs` and what `topics` does to a running cluster, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from test_cli_cluster import Done, ports, replog, settings, until
+
+pytestmark = pytest.mark.cluster
+
+Run: TypeAlias = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Of a cluster of three nodes in the background."""
+    path = tmp_path_factory.mktemp("operations") / "cluster"
+    started = replog("cluster", "start", "--nodes", 3, "--dir", path, *settings())
+    assert started.status == 0, started
+    yield path
+    replog("cluster", "stop", "--dir", path)
+
+
+@pytest.fixture
+def run(directory: Path) -> Run:
+    """A command on that cluster."""
+    servers = ",".join(f"127.0.0.1:{port}" for port in ports(directory))
+
+    def call(*arguments: object) -> Done:
+        return replog(*arguments, env={"REPLOG_BOOTSTRAP_SERVERS": servers})
+
+    return call
+
+
+def good(run: Run, *arguments: object) -> str:
+    done = run(*arguments)
+    assert (done.status, done.err) == (0, ""), done
+    return done.out
+
+
+def test_the_quorum_is_described(run: Run) -> None:
+    until(lambda: json.loads(run("quorum", "describe", "--json").out or "{}").get("is_dynamic", False))
+    quorum = json.loads(good(run, "quorum", "describe", "--json"))
+    assert [member["node_id"] for member in quorum["members"]] == [1, 2, 3]
+    assert all(member["is_voter"] and member["directory_id"] for member in quorum["members"])
+    text = good(run, "quorum", "describe")
+    assert f"leader {quorum['leader_id']}, epoch {quorum['leader_epoch']}, voters in the log" in text
+    assert text.count("127.0.0.1:") == 3
+
+
+def test_a_voter_is_removed_and_added_again(run: Run) -> None:
+    until(lambda: json.loads(run("quorum", "describe", "--json").out or "{}").get("is_dynamic", False))
+    leader = json.loads(good(run, "quorum", "describe", "--json"))["leader_id"]
+    voter = next(node_id for node_id in (1, 2, 3) if node_id != leader)
+    assert run("quorum", "add-voter", voter).err, "it votes already: there is nobody to add"
+    assert good(run, "quorum", "remove-voter", voter) == f"node {voter} no longer votes\n"
+    assert "observer" in good(run, "quorum", "describe")
+    assert good(run, "quorum", "add-voter", voter) == f"node {voter} votes\n"
+    assert "observer" not in good(run, "quorum", "describe")
+
+
+def test_voters_that_are_none(run: Run) -> None:
+    done = run("quorum", "remove-voter", 77)
+    assert (done.status, done.out) == (1, "")
+    assert "77" in done.err
+    done = run("quorum", "add-voter", 77)
+    assert done.status == 1
+    assert "does not follow the metadata log" in done.err
+
+
+def test_brokers_are_listed_drained_and_not_unregistered_alive(run: Run) -> None:
+    good(run, "topics", "create", "drained", "--partitions", 6, "--replication-factor", 2)
+    assert [json.loads(line)["broker_id"] for line in good(run, "brokers", "list", "--json").splitlines()] == [1, 2, 3]
+    assert "0 replicas left" in good(run, "brokers", "drain", 3, "--wait")
+    (three,) = [line.split() for line in good(run, "brokers", "list").splitlines() if line.strip().startswith("3 ")]
+    assert three[:3] == ["3", "0", "0"]
+    assert "drained" in three
+    assert run("brokers", "unregister", 3).status == 1
+    assert good(run, "brokers", "drain", 3, "--undo") == "broker 3 is used again\n"
+    assert run("brokers", "drain", 99).status == 1
+
+
+def test_configurations_are_set_and_shown_with_their_source(run: Run) -> None:
+    good(run, "topics", "create", "configured")
+    assert good(run, "configs", "set", "--topic", "configured", "retention.ms=5000") == "retention.ms=5000\n"
+    assert good(run, "configs", "set", "log.retention.bytes=77777") == "log.retention.bytes=77777\n"
+    assert good(run, "configs", "set", "--broker", 2, "log.retention.ms=99") == "log.retention.ms=99\n"
+    of_topic = good(run, "configs", "get", "--topic", "configured", "retention.ms", "retention.bytes", "segment.bytes")
+    assert (
+        of_topic
+        == "retention.ms=5000  (topic)\nretention.bytes=77777  (cluster)\nsegment.bytes=1073741824  (default)\n"
+    )
+    assert good(run, "configs", "get", "--broker", 2, "log.retention.ms") == "log.retention.ms=99  (broker)\n"
+    assert good(run, "configs", "set", "--topic", "configured", "retention.ms=") == "retention.ms removed\n"
+    assert "(default)" in good(run, "configs", "get", "--topic", "configured", "retention.ms")
+    assert "valid" in good(run, "configs", "set", "--validate-only", "--topic", "configured", "retention.ms=1")
+    assert "(default)" in good(run, "configs", "get", "--topic", "configured", "retention.ms")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("set", "--topic", "configured", "retention.mss=1"), 'Did you mean "retention.ms"'),
+        (("set", "--topic", "configured", "retention.ms=soon"), "not a whole number"),
+        (("set", "--topic", "nowhere", "retention.ms=1"), "nowhere"),
+        (("set", "--topic", "t", "--broker", 1, "retention.ms=1"), "exclude each other"),
+        (("set", "retention.ms"), "is not KEY=VALUE"),
+        (("get", "--topic", "nowhere"), 'there is no topic "nowhere"'),
+        (("get", "--broker", 77), 'there is no broker "77"'),
+        (("get", "nothing.known"), "Did you mean"),
+    ],
+)
+def test_configurations_that_are_none(run: Run, arguments: tuple[object, ...], words: str) -> None:
+    done = run("configs", *arguments)
+    assert done.status in {1, 2}
+    assert words in done.err
+
+
+def test_partitions_are_added_moved_and_led_by_their_first_replica(run: Run, tmp_path: Path) -> None:
+    good(run, "topics", "create", "moving", "--partitions", 2, "--replication-factor", 2)
+    assert good(run, "topics", "alter", "moving", "--partitions", 4) == "moving has 4 partitions\n"
+    plan = tmp_path / "plan.json"
+    plan.write_text(good(run, "topics", "reassign", "--generate", "--topics", "moving", "--brokers", "1,3"))
+    wanted = {entry["partition"]: entry["replicas"] for entry in json.loads(plan.read_text())["partitions"]}
+    assert all(sorted(replicas) == [1, 3] for replicas in wanted.values())
+    assert good(run, "topics", "reassign", "--execute", plan).count("moves") == 4
+    until(lambda: run("topics", "reassign", "--verify", plan).status == 0)
+    good(run, "topics", "elect-leaders", "--topic", "moving")
+    described = good(run, "topics", "describe", "moving").splitlines()[2:]
+    for line in described:
+        partition, leader, _, replicas, *_ = line.split()
+        assert [int(replica) for replica in replicas.split(",")] == wanted[int(partition)]
+        assert int(leader) == wanted[int(partition)][0]
+    nothing = run("topics", "reassign", "--cancel", plan)
+    assert nothing.status == 1
+    assert nothing.err.count("moving-") == 4, "nothing is under way"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("reassign",), "say one of"),
+        (("reassign", "--execute"), "name the file"),
+        (("reassign", "--generate", "--topics", "nowhere"), 'there is no topic "nowhere"'),
+        (("reassign", "--generate", "--brokers", "1,two"), "not a list of node ids"),
+        (("reassign", "--generate", "--brokers", "1,99"), "there is no broker 99"),
+        (("alter", "nowhere", "--partitions", 3), "nowhere"),
+        (("elect-leaders", "--topic", "nowhere"), "nowhere"),
+    ],
+)
+def test_moves_that_are_none(run: Run, arguments: tuple[object, ...], words: str) -> None:
+    done = run("topics", *arguments)
+    assert done.status in {1, 2}
+    assert words in done.err
+
+
+def test_a_plan_that_is_none_is_named(run: Run, tmp_path: Path) -> None:
+    for text in ("", "[]", '{"partitions": [{"topic": "t"}]}', '{"partitions": 7}'):
+        plan = tmp_path / "plan.json"
+        plan.write_text(text)
+        done = run("topics", "reassign", "--execute", plan)
+        assert (done.status, done.out) == (2, "")
+        assert "is no plan" in done.err
+
+
+def test_a_node_of_another_cluster_is_not_formatted_over_its_peers(directory: Path, run: Run, tmp_path: Path) -> None:
+    cluster_id = json.loads((directory / "cluster.json").read_text())["cluster_id"]
+    first, *_ = ports(directory)
+    file = tmp_path / "server.toml"
+    file.write_text(
+        f'"node.id" = 9\n"log.dirs" = ["{tmp_path}/data"]\n"controller.quorum.voters" = ["1@127.0.0.1:{first}"]\n'
+    )
+    done = run("storage", "format", "--config", file, "--cluster-id", "abcdefghijklmnopqrstuv")
+    assert done.status == 2
+    assert f"is of cluster {cluster_id}" in done.err
+    assert not (tmp_path / "data").exists()
+    assert run("storage", "format", "--config", file, "--cluster-id", cluster_id).status == 0
