@@ -176,4 +176,5 @@ def test_every_scenario_is_found_and_complete() -> None:
     for scenario in found.values():
         assert scenario.question.endswith("?")
         assert scenario.cases()
-        assert scenario.systems()[0].name == "replog"
+        ours = scenario.systems()[0].name
+        assert ours.startswith("replog") or ours == "pipelined", "ours stands first; `controller` compares two of ours"

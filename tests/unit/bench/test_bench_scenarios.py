@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 
+import bench.scenarios.controller
 from bench import cli, harness
 from bench.model import Scenario, WrongResultError
 from bench.scenarios.codec import CodecScenario
 from bench.scenarios.compaction import CompactionScenario
+from bench.scenarios.controller import ControllerScenario
 from bench.scenarios.log_append import LogAppendScenario
 from bench.scenarios.log_lookup import LogLookupScenario
 from bench.scenarios.log_partitions import LogPartitionsScenario
 from bench.scenarios.log_recovery import LogRecoveryScenario
 from bench.scenarios.log_scan import LogScanScenario
 from bench.scenarios.log_sustained import LogSustainedScenario
+from bench.scenarios.metadata_image import MetadataImageScenario
 from bench.scenarios.open_log import OpenLogScenario
+from bench.scenarios.timeline import TimelineScenario
 from bench.systems.codecs import ReplogCodec
 from bench.systems.logs import PlainFile
 
@@ -52,6 +56,12 @@ def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
         (CompactionScenario(SMALL_BYTES), {"mb_per_s", "cpu_s_per_gb", "peak_memory_mib"}),
         (LogLookupScenario(segments=4, lookups=10), {"lookup_us", "cpu_us"}),
         (LogPartitionsScenario(partitions=3), {"open_ms", "memory_kib_per_partition", "descriptors"}),
+        (
+            MetadataImageScenario(partitions=200, changes=5),
+            {"build_s", "publish_ms", "publish_max_ms", "memory_mib"},
+        ),
+        (ControllerScenario(pipelined_count=40, naive_count=3), {"requests_per_s", "cpu_us_per_request"}),
+        (TimelineScenario(entries=50), {"write_ns", "read_ns", "revert_us", "bytes_per_changed_key"}),
     ],
     ids=lambda each: getattr(each, "name", None),
 )
@@ -72,6 +82,12 @@ def test_a_log_that_loses_a_batch_is_refused(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(PlainFile, "append", lambda _self, _batch: None)
     with pytest.raises(WrongResultError, match="plain-file"):
         harness.run(LogAppendScenario(SMALL_BYTES), repeat=1, directory=tmp_path)
+
+
+def test_a_controller_that_refuses_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bench.scenarios.controller, "BROKERS", 0)
+    with pytest.raises(WrongResultError, match="INVALID_REPLICATION_FACTOR"):
+        harness.run(ControllerScenario(pipelined_count=3, naive_count=3), repeat=1, directory=tmp_path)
 
 
 def test_a_codec_that_is_not_there_says_why() -> None:

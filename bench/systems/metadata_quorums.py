@@ -1,0 +1,281 @@
+"""Metadata operations on a real quorum: three controller processes with fsync, and what hosts topics on them.
+
+`controllers` have three brokers that exist on paper only: they register and send heartbeats, so that topics can be placed,
+and host nothing.  `hosting` are three nodes of both roles, and a topic counts as made when its leaders answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import abstractmethod
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from bench.model import System, WrongResultError
+from replog.client import Admin
+from replog.cluster import LocalCluster
+from replog.controller.requests import (
+    AlterableConfig,
+    AlterConfigs,
+    AlterConfigsResource,
+    ConfigOperation,
+    CreateTopics,
+    CreateTopicsResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    NewTopic,
+    RegisterBroker,
+    RegisterBrokerResponse,
+)
+from replog.errors import ErrorCode, ReplogError, RetriableError
+from replog.metadata.features import SUPPORTED_FEATURES
+from replog.metadata.records import ResourceType
+from replog.rpc.grpc_transport import GrpcTransport
+from replog.rpc.transport import Connection
+
+NODES = 3
+HEARTBEAT_S = 1.0
+CALL_TIMEOUT_MS = 30_000
+PROBE_TIMEOUT_MS = 500
+PROBE_PAUSE_S = 0.01
+FAILOVER_TIMEOUT_S = 30.0
+DAY_MS = 24 * 3600 * 1000
+
+T = TypeVar("T")
+
+
+class MetadataSystem(System):
+    """Creates topics of one partition with three replicas."""
+
+    @abstractmethod
+    def create(self, names: Sequence[str], *, per_request: int, in_flight: int) -> list[float]:
+        """Creates topics; returns the seconds each request took.  Returns when all are made."""
+
+    @abstractmethod
+    def create_at_rate(self, names: Sequence[str], rate_per_s: float) -> list[float]:
+        """One topic a request, request i at second i / rate; seconds from when each was due to its answer."""
+
+    @abstractmethod
+    def fail_over(self) -> float:
+        """Kills the active controller; returns the seconds until another one has committed a change."""
+
+
+class ReplogQuorum(MetadataSystem):
+    """Three processes of `LocalCluster`."""
+
+    def __init__(self, name: str, roles: Sequence[str]) -> None:
+        self.name = name
+        self._roles = tuple(roles)
+        self._runner = asyncio.Runner()
+        self._paper_brokers: _PaperBrokers | None = None
+        self._number = 0
+
+    @property
+    def is_hosting(self) -> bool:
+        return "broker" in self._roles
+
+    def start(self, directory: Path) -> None:
+        self._run(self._start(directory))
+
+    def stop(self) -> None:
+        self._run(self._stop())
+        self._runner.close()
+        self._runner = asyncio.Runner()
+
+    def process_ids(self) -> Sequence[int]:
+        return [spec.process.pid for spec in self._cluster.nodes.values() if spec.process is not None]
+
+    def create(self, names: Sequence[str], *, per_request: int, in_flight: int) -> list[float]:
+        return self._run(self._create(names, per_request, in_flight))
+
+    def create_at_rate(self, names: Sequence[str], rate_per_s: float) -> list[float]:
+        return self._run(self._create_at_rate(names, rate_per_s))
+
+    def fail_over(self) -> float:
+        return self._run(self._fail_over())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    async def _start(self, directory: Path) -> None:
+        roles = dict.fromkeys(range(1, NODES + 1), self._roles)
+        self._cluster = await LocalCluster.start(directory / "cluster", nodes=NODES, roles=roles)
+        self._transport = GrpcTransport()
+        self._connections: dict[int, Connection] = {}
+        self._leader_id = -1
+        if not self.is_hosting:
+            self._paper_brokers = _PaperBrokers(self)
+            await self._paper_brokers.start()
+
+    async def _stop(self) -> None:
+        if self._paper_brokers is not None:
+            await self._paper_brokers.stop()
+            self._paper_brokers = None
+        for connection in self._connections.values():
+            await connection.close()
+        await self._cluster.kill_all()
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
+    # ---- requests -----------------------------------------------------------------------------------------------------
+
+    async def leader(self) -> Connection:
+        """A connection to the active controller."""
+        leader_id = self._leader_id
+        if leader_id < 0:
+            async with Admin(self._cluster.bootstrap_servers) as admin:
+                leader_id = self._leader_id = (await admin.describe_quorum()).leader_id
+        if leader_id not in self._connections:
+            address = self._cluster.nodes[leader_id].address
+            self._connections[leader_id] = self._transport.connect(address, purpose="bench")
+        return self._connections[leader_id]
+
+    async def call(self, request: Any, answer: type[T]) -> T:
+        """The active controller's answer, from whoever is it by then."""
+        while True:
+            connection = await self.leader()
+            try:
+                response = await connection.controller_call(request, timeout_ms=CALL_TIMEOUT_MS)
+            except RetriableError:
+                self._leader_id = -1
+                await asyncio.sleep(PROBE_PAUSE_S)
+                continue
+            if not isinstance(response, answer):
+                raise WrongResultError(f"{self.name} answered {type(request).__name__} with {response}")
+            return response
+
+    async def create_now(self, names: Sequence[str]) -> None:
+        request = CreateTopics(tuple(NewTopic(name, 1, NODES) for name in names))
+        for result in (await self.call(request, CreateTopicsResponse)).topics:
+            if result.error not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:  # made by a lost attempt
+                raise WrongResultError(f"{self.name}: {result.name}: {result.message}")
+
+    async def _create(self, names: Sequence[str], per_request: int, in_flight: int) -> list[float]:
+        loop = asyncio.get_running_loop()
+        chunks = iter([names[start : start + per_request] for start in range(0, len(names), per_request)])
+        took_s: list[float] = []
+
+        async def one_after_the_other() -> None:
+            for chunk in chunks:
+                start_s = loop.time()
+                await self.create_now(chunk)
+                took_s.append(loop.time() - start_s)
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(in_flight):
+                tasks.create_task(one_after_the_other())
+        if self.is_hosting:
+            await self._until_all_lead(names)
+        return took_s
+
+    async def _until_all_lead(self, names: Sequence[str]) -> None:
+        """Every topic has a leader that says so itself."""
+        wanted = set(names)
+        while wanted:
+            async with Admin(self._cluster.bootstrap_servers) as admin:
+                for node_id in self._cluster.nodes:
+                    node = await admin.describe_node(node_id, timeout_ms=CALL_TIMEOUT_MS)
+                    wanted -= {replica.topic for replica in node.replicas if replica.is_leader}
+            await asyncio.sleep(PROBE_PAUSE_S)
+
+    async def _create_at_rate(self, names: Sequence[str], rate_per_s: float) -> list[float]:
+        loop = asyncio.get_running_loop()
+        latencies_s: list[float] = []
+
+        async def create(name: str, due_s: float) -> None:
+            await self.create_now([name])
+            latencies_s.append(loop.time() - due_s)
+
+        start_s = loop.time() + PROBE_PAUSE_S
+        async with asyncio.TaskGroup() as tasks:
+            for number, name in enumerate(names):
+                due_s = start_s + number / rate_per_s
+                await asyncio.sleep(max(0.0, due_s - loop.time()))
+                tasks.create_task(create(name, due_s))
+        return latencies_s
+
+    # ---- failure ------------------------------------------------------------------------------------------------------
+
+    async def _fail_over(self) -> float:
+        loop = asyncio.get_running_loop()
+        async with Admin(self._cluster.bootstrap_servers) as admin:
+            victim = (await admin.describe_quorum()).leader_id
+        self._leader_id = -1
+        if (gone := self._connections.pop(victim, None)) is not None:
+            await gone.close()
+        survivors = [spec.address for spec in self._cluster.nodes.values() if spec.node_id != victim]
+        connections = [self._transport.connect(address, purpose="bench-failover") for address in survivors]
+        await self._cluster.kill(victim)
+        killed_s = loop.time()
+        try:
+            async with asyncio.timeout(FAILOVER_TIMEOUT_S):
+                await self._first_change(connections)
+        finally:
+            took_s = loop.time() - killed_s
+            for connection in connections:
+                await connection.close()
+        self._cluster.start_node(victim)
+        await self._cluster.wait_until_ready()
+        return took_s
+
+    async def _first_change(self, connections: Sequence[Connection]) -> None:
+        """Returns when one of the controllers has committed a change."""
+        self._number += 1
+        retention = AlterableConfig("log.retention.ms", ConfigOperation.SET, str(DAY_MS + self._number))
+        request = AlterConfigs((AlterConfigsResource(ResourceType.BROKER, "", (retention,)),))
+        while True:
+            for connection in connections:
+                try:
+                    await connection.controller_call(request, timeout_ms=PROBE_TIMEOUT_MS)
+                except RetriableError:
+                    continue
+                return
+            await asyncio.sleep(PROBE_PAUSE_S)
+
+
+class _PaperBrokers:
+    """Brokers that register and send heartbeats, and host nothing; somebody listens, so that a probe finds them alive."""
+
+    def __init__(self, system: ReplogQuorum) -> None:
+        self._system = system
+        self._epochs: dict[int, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        for broker_id in range(101, 101 + NODES):
+            request = RegisterBroker(
+                broker_id=broker_id,
+                cluster_id=self._system.cluster_id,
+                incarnation_id=UUID(int=broker_id),
+                host="127.0.0.1",
+                port=self._listener.sockets[0].getsockname()[1],
+                log_dirs=(UUID(int=broker_id),),
+                supported_features=SUPPORTED_FEATURES,
+            )
+            response = await self._system.call(request, RegisterBrokerResponse)
+            self._epochs[broker_id] = response.broker_epoch
+        await self._beat()
+        self._task = asyncio.create_task(self._run(), name="paper-brokers")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._listener.close()
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(ReplogError):  # a new controller is being elected
+                await self._beat()
+            await asyncio.sleep(HEARTBEAT_S)
+
+    async def _beat(self) -> None:
+        for broker_id, broker_epoch in self._epochs.items():
+            request = Heartbeat(broker_id=broker_id, broker_epoch=broker_epoch, metadata_offset=2**62)
+            await self._system.call(request, HeartbeatResponse)
