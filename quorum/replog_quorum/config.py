@@ -48,13 +48,19 @@ class QuorumConfig:
     """Most bytes of a snapshot that one answer carries, and one request asks for.  Too small means many round trips;
     too large a leader that is busy with one answer, and much to send again after a failure."""
 
+    commit_notice_ms: int = 0
+    """How long a replica that waits for data may go without hearing of a higher high watermark; the next data brings it
+    sooner.  0: it is told at once, which costs an exchange with every replica for every commit.  Too large: what is
+    committed is applied late elsewhere."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value: object = getattr(self, field.name)
             is_size = field.name.endswith("_bytes")
             highest, unit = (_MAX_CHUNK_BYTES, "bytes") if is_size else (_MAX_MS, "milliseconds")
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= highest:
-                raise QuorumConfigError(field.name, value, f"must be an int from 1 to {highest} ({unit})")
+            lowest = 0 if field.name == "commit_notice_ms" else 1
+            if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+                raise QuorumConfigError(field.name, value, f"must be an int from {lowest} to {highest} ({unit})")
         ceiling = min(self.fetch_timeout_ms, self.request_timeout_ms)
         if self.fetch_max_wait_ms >= ceiling:
             raise QuorumConfigError(

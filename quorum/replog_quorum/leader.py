@@ -145,12 +145,10 @@ class Leader(Role):
         replica = (request.replica_id, request.replica_directory_id)
         self.progress.fetched(replica, request.fetch_offset, log_end_offset, now_ms)
         self._maybe_advance_high_watermark(now_ms)
-        if self._has_news(request) or request.max_wait_ms == 0:
+        wait_ms = self._wait_ms(request)
+        if wait_ms == 0:
             self._answer(source, request, now_ms)
         else:
-            wait_ms = min(
-                request.max_wait_ms, self._context.config.request_timeout_ms
-            )  # a peer does not set our bounds
             self._park(ParkedFetch(source, request, now_ms + wait_ms), now_ms)
 
     def handle_fetch_snapshot(self, source: int, request: FetchSnapshotRequest, now_ms: int) -> None:
@@ -183,9 +181,13 @@ class Leader(Role):
             self._check_quorum.fetched(replica_id, now_ms)
             self._lease.fetched(replica_id, leader_time_ms, now_ms)
 
-    def _has_news(self, request: FetchRequest) -> bool:
-        has_data = request.fetch_offset < self._context.log.log_end_offset
-        return has_data or request.high_watermark < self._high_watermark
+    def _wait_ms(self, request: FetchRequest) -> int:
+        """How long a fetch may wait for data; news of a commit wait for some too, for a little while."""
+        if request.fetch_offset < self._context.log.log_end_offset:
+            return 0
+        config = self._context.config
+        wait_ms = min(request.max_wait_ms, config.request_timeout_ms)  # a peer does not set our bounds
+        return min(wait_ms, config.commit_notice_ms) if request.high_watermark < self._high_watermark else wait_ms
 
     def _answer(self, source: int, request: FetchRequest, now_ms: int) -> None:
         response = self._response(request, now_ms)
@@ -208,7 +210,8 @@ class Leader(Role):
         self._high_watermark = advanced
         self._context.advance_high_watermark(advanced)
         self.voter_changes.committed(advanced)
-        for fetch in self._purgatory.take_all():
+        self._purgatory.hurry(now_ms + self._context.config.commit_notice_ms)
+        for fetch in self._purgatory.take_expired(now_ms):
             self._answer(fetch.source, fetch.request, now_ms)
 
     def _announce_epoch(self, now_ms: int) -> None:

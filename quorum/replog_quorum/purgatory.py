@@ -7,7 +7,7 @@ new high watermark that it waited for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replog_quorum.messages import FetchRequest
 
@@ -44,6 +44,12 @@ class FetchPurgatory:
     def take_all(self) -> tuple[ParkedFetch, ...]:
         """Remove and return everything: the high watermark moved, or leadership is over."""
         return self._take(lambda _: True)
+
+    def hurry(self, deadline_ms: int) -> None:
+        """Nobody waits longer than until then: there is news for everybody."""
+        for replica_id, fetch in self._parked.items():
+            if fetch.deadline_ms > deadline_ms:
+                self._parked[replica_id] = replace(fetch, deadline_ms=deadline_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When the next waiting fetch must be answered."""

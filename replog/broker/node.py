@@ -54,6 +54,9 @@ from replog_quorum import QuorumConfig, Voter, VoterSet
 
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
 DISK_THREADS = 4
+COMMIT_NOTICE_MS = 10
+"""How long other nodes may be without news of a commit, unless the next change brings it."""
+
 METADATA_FETCH_WAIT_MS = 500
 """How long a leader of the quorum holds a fetch that finds nothing new."""
 
@@ -338,6 +341,7 @@ class Node:
                     config.controller_quorum_fetch_timeout_ms // 2,
                     config.controller_quorum_request_timeout_ms // 2,
                 ),
+                commit_notice_ms=COMMIT_NOTICE_MS,
             ),
         )
         surroundings = QuorumSurroundings(

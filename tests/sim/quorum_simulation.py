@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 from replog_quorum import (
@@ -46,6 +47,8 @@ CONFIG = QuorumConfig(
     fetch_max_wait_ms=100,
     snapshot_chunk_max_bytes=25,
 )
+PATIENT = replace(CONFIG, commit_notice_ms=20)
+"""Commits are told with the next data, or after a while; half of the runs."""
 FAULTS_UNTIL_MS = 3_000
 HEALED_WITHIN_MS = 4_000
 
@@ -54,7 +57,7 @@ class Simulation(Processes):
     """One run."""
 
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
-        super().__init__(seed, swarm, CONFIG)
+        super().__init__(seed, swarm, CONFIG if seed % 2 else PATIENT)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
 

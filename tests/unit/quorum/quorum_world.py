@@ -347,6 +347,10 @@ class QuorumWorld(Simulation):
         """chunks 40: so many bytes of a snapshot travel at once (nodes started from now on)."""
         self.config = replace(self.config, snapshot_chunk_max_bytes=int(size))
 
+    def do_notice(self, time: str) -> None:
+        """notice 100ms: how long commits may go untold to who waits for data (nodes started from now on)."""
+        self.config = replace(self.config, commit_notice_ms=int(time.removesuffix("ms")))
+
     def do_partial(self, node_id: str, snapshot_id: str, count: str) -> None:
         """partial 3 1/4 17: an interrupted download has left 17 bytes, of something."""
         self.node(node_id).disk.parts[end_of(snapshot_id)] = b"?" * int(count)

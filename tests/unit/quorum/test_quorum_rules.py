@@ -78,11 +78,18 @@ def test_successors_wait_by_rank() -> None:
 
 
 @pytest.mark.parametrize("field", QuorumConfig.__slots__)
-@pytest.mark.parametrize("value", [0, -1, 8_388_609, True, 1.5])
+@pytest.mark.parametrize("value", [-1, 8_388_609, True, 1.5])
 def test_config_names_the_field_out_of_range(field: str, value: object) -> None:
     with pytest.raises(QuorumConfigError) as caught:
         replace(QuorumConfig(), **{field: value})
     assert (caught.value.field, caught.value.value) == (field, value)
+
+
+@pytest.mark.parametrize("field", [name for name in QuorumConfig.__slots__ if name != "commit_notice_ms"])
+def test_only_news_of_commits_may_take_no_time(field: str) -> None:
+    assert QuorumConfig(commit_notice_ms=0).commit_notice_ms == 0
+    with pytest.raises(QuorumConfigError):
+        replace(QuorumConfig(), **{field: 0})
 
 
 def test_config_keeps_the_fetch_wait_below_the_timeouts() -> None:
