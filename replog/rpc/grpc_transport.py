@@ -16,6 +16,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -25,6 +26,7 @@ import grpc.aio
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ConfigError, ErrorCode, InvariantViolationError, MalformedFrameError, ReplogError
 from replog.rpc import calls, frames, quorum_codec, watch_codec
+from replog.rpc.controller_stream import ControllerCalls, ControllerSession, ItemStream, decode_items, encode_items
 from replog.rpc.error_codes import error_code_of, error_from_code
 from replog.rpc.messages import (
     ClientRequest,
@@ -178,6 +180,7 @@ class GrpcConnection:
     def __init__(self, address: str) -> None:
         self._address = address
         self._channel = grpc.aio.insecure_channel(address, options=_CLIENT_OPTIONS)
+        self._controller_calls = ControllerCalls(address, self._open_controller)
 
     @property
     def address(self) -> str:
@@ -195,7 +198,8 @@ class GrpcConnection:
         data = calls.encode_controller_request(
             request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded
         )
-        return calls.decode_controller_response(await self._unary("ControllerCall", data, timeout_ms))
+        answer = await self._controller_calls.call(_within_limit(data, self._address), timeout_ms=timeout_ms)
+        return calls.decode_controller_response(answer)
 
     async def watch_metadata(self, request: MetadataRequest) -> AsyncIterator[ClusterMetadata]:
         method = self._channel.unary_stream(f"/{SERVICE}/WatchMetadata", _identity, _identity)
@@ -220,7 +224,11 @@ class GrpcConnection:
         return await self._open("Quorum", encode, decode, hello)
 
     async def close(self) -> None:
+        await self._controller_calls.close()
         await self._channel.close()
+
+    async def _open_controller(self) -> ItemStream:
+        return await self._open("Controller", encode_items, decode_items, client_hello("", "controller-calls"))
 
     async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
         call = self._channel.unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
@@ -338,7 +346,7 @@ class _Service:
             SERVICE,
             {
                 "Call": grpc.unary_unary_rpc_method_handler(self._call),
-                "ControllerCall": grpc.unary_unary_rpc_method_handler(self._controller_call),
+                "Controller": grpc.stream_stream_rpc_method_handler(self._controller),
                 "WatchMetadata": grpc.unary_stream_rpc_method_handler(self._watch_metadata),
                 "Produce": grpc.stream_stream_rpc_method_handler(self._produce),
                 "Fetch": grpc.stream_stream_rpc_method_handler(self._fetch),
@@ -353,12 +361,24 @@ class _Service:
 
         return calls.encode_client_response(await _outcome(answer))
 
-    async def _controller_call(self, data: bytes, context: Any) -> bytes:
-        async def answer() -> ControllerResponse:
-            call = calls.decode_controller_request(data)
-            return await self._handlers.handle_controller_call(call, self._context(context, call.timeout_ms))
+    async def _controller(self, _requests: Any, context: Any) -> None:
+        await self._stream(context, encode_items, decode_items, self._serve_controller_calls)
 
-        return calls.encode_controller_response(await _outcome(answer))
+    async def _serve_controller_calls(self, _hello: Hello, stream: ItemStream, context: RequestContext) -> None:
+        async def answer(body: bytes) -> bytes:
+            async def outcome() -> ControllerResponse:
+                call = calls.decode_controller_request(body)
+                return await self._handlers.handle_controller_call(
+                    call, replace(context, deadline_ms=_deadline_ms(call.timeout_ms))
+                )
+
+            try:
+                return calls.encode_controller_response(await _outcome(outcome))
+            except InvariantViolationError as bug:  # its driver stops the node; the caller should not wait for that
+                _log.exception("a call to the controller ended with a bug of ours")
+                return calls.encode_controller_response(ReplogError(f"internal error: {bug!r}"))
+
+        await ControllerSession(answer).serve(stream)
 
     async def _watch_metadata(self, data: bytes, context: Any) -> None:
         try:
@@ -408,14 +428,18 @@ class _Service:
             raise
 
     def _context(self, context: Any, timeout_ms: int, hello: Hello | None = None) -> RequestContext:
-        now_ms = time.monotonic_ns() // 1_000_000
         return RequestContext(
             principal="anonymous",
             client_id=hello.client_id if hello else "",
             listener=self._listener,
             peer=context.peer(),
-            deadline_ms=now_ms + timeout_ms if timeout_ms > 0 else 0,
+            deadline_ms=_deadline_ms(timeout_ms),
         )
+
+
+def _deadline_ms(timeout_ms: int) -> int:
+    """On the monotonic clock; 0 for none."""
+    return time.monotonic_ns() // 1_000_000 + timeout_ms if timeout_ms > 0 else 0
 
 
 async def _outcome(answer: Callable[[], Awaitable[Any]]) -> Any:

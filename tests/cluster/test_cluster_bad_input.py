@@ -31,6 +31,7 @@ from replog.errors import (
 from replog.metadata.records import ResourceType
 from replog.records import encode_batch
 from replog.rpc import calls, frames, quorum_codec, watch_codec
+from replog.rpc.controller_stream import ControllerItem, encode_items
 from replog.rpc.grpc_transport import SERVICE, GrpcTransport, client_hello
 from replog.rpc.messages import (
     ACKS_ALL,
@@ -50,7 +51,7 @@ from replog_quorum.messages import QuorumError
 pytestmark = pytest.mark.cluster
 
 TOPIC = "flights"
-STREAMS = ("Produce", "Fetch", "Quorum")
+STREAMS = ("Produce", "Fetch", "Quorum", "Controller")
 GARBAGE = [
     b"",
     b"\x00",
@@ -127,8 +128,6 @@ async def test_malformed_unary_calls(start_cluster: StartCluster) -> None:
         for data in GARBAGE:
             with pytest.raises(InvalidRequestError):
                 calls.decode_client_response(await ask(channel, "Call", data))
-            with pytest.raises(InvalidRequestError):
-                calls.decode_controller_response(await ask(channel, "ControllerCall", data))
         for data in GARBAGE[2:]:
             with pytest.raises(grpc.aio.AioRpcError) as raised:
                 await anext(aiter(channel.unary_stream(f"/{SERVICE}/WatchMetadata")(data, timeout=20)))
@@ -149,6 +148,7 @@ async def test_malformed_stream_messages(start_cluster: StartCluster, method: st
         "Produce": frames.encode_produce_request(hello),
         "Fetch": frames.encode_fetch_request(hello),
         "Quorum": quorum_codec.encode_quorum_message(hello),
+        "Controller": encode_items(hello),
     }[method]
     async with channel_to(cluster) as channel:
         for data in GARBAGE:
@@ -197,14 +197,16 @@ async def test_mutated_messages(start_cluster: StartCluster) -> None:
     configs = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "missing", ()),))
     unary = {
         "Call": [calls.encode_client_request(request, cluster_id="", timeout_ms=100) for request in (MetadataRequest(), offsets)],
-        "ControllerCall": [
-            calls.encode_controller_request(request, cluster_id="", timeout_ms=100)
-            for request in (create, configs, DeleteTopics(("missing",)))
-        ],
     }  # fmt: skip
+    wishes = (create, configs, DeleteTopics(("missing",)))
+    bodies = [calls.encode_controller_request(request, cluster_id="", timeout_ms=100) for request in wishes]
     streams = {
         "Produce": (frames.encode_produce_request(hello), frames.encode_produce_request(produce)),
         "Fetch": (frames.encode_fetch_request(hello), frames.encode_fetch_request(fetch)),
+        "Controller": (
+            encode_items(hello),
+            encode_items(tuple(ControllerItem(n, body) for n, body in enumerate(bodies))),
+        ),
     }
     async with channel_to(cluster) as channel:
         for _ in range(60):
@@ -212,6 +214,8 @@ async def test_mutated_messages(start_cluster: StartCluster) -> None:
                 await ask(channel, method, mutate(rng, rng.choice(messages)))
             for method, (greeting, message) in streams.items():
                 await send_and_hang_up(channel, method, greeting, mutate(rng, message))
+            item = ControllerItem(1, mutate(rng, rng.choice(bodies)))
+            await send_and_hang_up(channel, "Controller", encode_items(hello), encode_items((item,)))
             await watch_once(channel, mutate(rng, watch_codec.encode_metadata_request(MetadataRequest(("t",)))))
     await check_unharmed(cluster, history)
 

@@ -1,4 +1,5 @@
 from replog.pb.v1 import metadata_pb2 as _metadata_pb2
+from replog.pb.v1 import quorum_pb2 as _quorum_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -528,3 +529,19 @@ class ControllerResponse(_message.Message):
     update_features: UpdateFeaturesResponse
     register_controller: RegisterControllerResponse
     def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ...) -> None: ...
+
+class ControllerItem(_message.Message):
+    __slots__ = ("correlation_id", "body")
+    CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    correlation_id: int
+    body: bytes
+    def __init__(self, correlation_id: _Optional[int] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class ControllerItems(_message.Message):
+    __slots__ = ("hello", "items")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    hello: _quorum_pb2.Hello
+    items: _containers.RepeatedCompositeFieldContainer[ControllerItem]
+    def __init__(self, hello: _Optional[_Union[_quorum_pb2.Hello, _Mapping]] = ..., items: _Optional[_Iterable[_Union[ControllerItem, _Mapping]]] = ...) -> None: ...

@@ -271,7 +271,7 @@ class FakeNode:
             await changed.wait()
 
     def check_hello(self, hello: Hello) -> Hello:
-        if hello.cluster_id != self.cluster.cluster_id:
+        if hello.cluster_id not in {"", self.cluster.cluster_id}:
             raise InconsistentClusterIdError(f"this is {self.cluster.cluster_id}, not {hello.cluster_id}")
         return Hello(self.cluster.cluster_id, self.node_id, UUID(int=self.node_id))
 

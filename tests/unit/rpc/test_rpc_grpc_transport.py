@@ -59,7 +59,7 @@ class Handlers:
         self.changed = asyncio.Event()
 
     def check_hello(self, hello: Hello) -> Hello:
-        if hello.cluster_id != "c":
+        if hello.cluster_id not in {"", "c"}:
             raise InconsistentClusterIdError(f"this is cluster c, not {hello.cluster_id}")
         if hello.min_api_version > 1:
             raise UnsupportedVersionError("too new")

@@ -1,0 +1,228 @@
+"""Calls to the controller over one stream: whatever waits, either way, shares a message.
+
+Why: in Python a gRPC message costs more than most requests to the controller do.  While one message is on its way the next
+fills, so that many callers at a time cost little more than one (natural batching); one caller alone waits for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from replog.errors import MalformedFrameError, ReplogError, ThrottledError
+from replog.pb.v1 import controller_pb2
+from replog.rpc.convert import from_proto, to_proto
+from replog.rpc.messages import Hello
+from replog.rpc.transport import ConnectionLostError, Stream
+
+MAX_OPEN_CALLS = 10_000
+"""Of one connection, on either side.  At the server the reader then stops reading."""
+
+GROUP_BYTES = 4 << 20
+"""Bodies that share a message; a larger one goes alone."""
+
+
+class ControllerItem(NamedTuple):
+    """One request or response, encoded; the response names the request it answers."""
+
+    correlation_id: int
+    body: bytes
+
+
+Items: TypeAlias = Hello | tuple[ControllerItem, ...]
+ItemStream: TypeAlias = Stream[Items, Items]
+
+
+def encode_items(message: Items) -> bytes:
+    """One message of the stream."""
+    out = controller_pb2.ControllerItems()
+    if isinstance(message, Hello):
+        to_proto(message, out.hello)
+    else:
+        for item in message:
+            out.items.add(correlation_id=item.correlation_id, body=item.body)
+    data: bytes = out.SerializeToString()
+    return data
+
+
+def decode_items(data: bytes) -> Items:
+    """Raises `MalformedFrameError` for bytes that are no message of this stream."""
+    message = controller_pb2.ControllerItems()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise MalformedFrameError(f"not a group of controller calls: {error}") from error
+    if message.HasField("hello"):
+        return from_proto(Hello, message.hello)
+    if not message.items:
+        raise MalformedFrameError("a group of controller calls without a call")
+    return tuple(ControllerItem(item.correlation_id, item.body) for item in message.items)
+
+
+class _Outbox:
+    """Items that wait to be sent, in order."""
+
+    def __init__(self) -> None:
+        self._items: deque[ControllerItem] = deque()
+        self._wakeup = asyncio.Event()
+
+    def put(self, item: ControllerItem) -> None:
+        self._items.append(item)
+        self._wakeup.set()
+
+    async def send_all(self, stream: ItemStream) -> None:
+        """Until the stream ends: one message after the other, each with what is waiting then."""
+        while True:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            while self._items:
+                await stream.send(self._take())
+
+    def _take(self) -> tuple[ControllerItem, ...]:
+        group = [self._items.popleft()]
+        size_bytes = len(group[0].body)
+        while self._items and size_bytes + len(self._items[0].body) <= GROUP_BYTES:
+            group.append(self._items.popleft())
+            size_bytes += len(group[-1].body)
+        return tuple(group)
+
+
+class ControllerCalls:
+    """The calling side: one stream, opened when it is needed, and opened anew after it was lost.
+
+    Args:
+        address: for messages.
+        open_stream: opens it.
+    """
+
+    def __init__(self, address: str, open_stream: Callable[[], Awaitable[ItemStream]]) -> None:
+        self._address = address
+        self._open_stream = open_stream
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._last_id = 0
+        self._outbox = _Outbox()
+        self._task: asyncio.Task[None] | None = None
+
+    async def call(self, body: bytes, *, timeout_ms: int) -> bytes:
+        """The encoded response to an encoded request.
+
+        Raises:
+            ConnectionLostError: the other side cannot be reached, was lost, or did not answer in time.
+            ThrottledError: too many calls are open.
+            ReplogError: the other side refused the stream.
+        """
+        if len(self._waiting) >= MAX_OPEN_CALLS:
+            raise ThrottledError(f"{MAX_OPEN_CALLS} calls to {self._address} are open; try again later")
+        self._last_id += 1
+        correlation_id = self._last_id
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = future
+        if self._task is None:
+            self._outbox = _Outbox()
+            self._task = asyncio.create_task(self._run(self._outbox), name=f"controller-calls-{self._address}")
+        self._outbox.put(ControllerItem(correlation_id, body))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            raise ConnectionLostError(f"{self._address}: no answer from the controller in {timeout_ms} ms") from None
+        finally:
+            self._waiting.pop(correlation_id, None)
+
+    async def close(self) -> None:
+        """Ends the stream; whoever still waits is told."""
+        if self._task is not None:
+            task, self._task = self._task, None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._fail(ConnectionLostError(f"the connection to {self._address} was closed"))
+
+    async def _run(self, outbox: _Outbox) -> None:
+        problem: ReplogError = ConnectionLostError(f"{self._address}: the stream of controller calls has ended")
+        try:
+            stream = await self._open_stream()
+            try:
+                await self._exchange(stream, outbox)
+            finally:
+                await stream.close()
+        except ReplogError as error:
+            problem = error
+        finally:
+            if self._task is asyncio.current_task():
+                self._task = None
+            self._fail(problem)
+
+    async def _exchange(self, stream: ItemStream, outbox: _Outbox) -> None:
+        tasks = (asyncio.create_task(outbox.send_all(stream)), asyncio.create_task(self._receive(stream)))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _receive(self, stream: ItemStream) -> None:
+        while True:
+            items = await stream.receive()
+            if isinstance(items, Hello):
+                raise MalformedFrameError(f"{self._address} says hello twice")
+            for item in items:
+                future = self._waiting.get(item.correlation_id)
+                if future is not None and not future.done():
+                    future.set_result(item.body)
+
+    def _fail(self, error: ReplogError) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+
+
+class ControllerSession:
+    """The serving side: each call is answered when it is done, in any order.
+
+    Args:
+        answer: of an encoded request, the encoded response; raises for bugs only.
+    """
+
+    def __init__(self, answer: Callable[[bytes], Awaitable[bytes]]) -> None:
+        self._answer = answer
+        self._outbox = _Outbox()
+        self._open = asyncio.Semaphore(MAX_OPEN_CALLS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, stream: ItemStream) -> None:
+        """Takes calls until the stream ends; then those that are not answered are given up."""
+        tasks = (asyncio.create_task(self._outbox.send_all(stream)), asyncio.create_task(self._read(stream)))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            given_up: Sequence[asyncio.Task[None]] = (*tasks, *self._tasks)
+            for task in given_up:
+                task.cancel()
+            await asyncio.gather(*given_up, return_exceptions=True)
+
+    async def _read(self, stream: ItemStream) -> None:
+        while True:
+            items = await stream.receive()
+            if isinstance(items, Hello):
+                raise MalformedFrameError("hello was said before; after it only calls follow")
+            for item in items:
+                await self._open.acquire()
+                task = asyncio.create_task(self._serve_one(item))
+                self._tasks.add(task)
+                task.add_done_callback(self._ended)
+
+    async def _serve_one(self, item: ControllerItem) -> None:
+        self._outbox.put(ControllerItem(item.correlation_id, await self._answer(item.body)))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._open.release()
