@@ -80,10 +80,20 @@ class Load:
         transport = self._cluster.internet.host("consumer")
         async with Consumer(self._bootstrap, transport=transport) as consumer:
             consumer._view.rng.seed(2)
-            await consumer.assign([PARTITION])
+            await self._assign(consumer)
             while not self._is_stopping:
                 records = await consumer.poll(timeout_ms=200)
                 self._history.poll("c", PARTITION, [(r.offset, r.value or b"") for r in records])
+
+    async def _assign(self, consumer: Consumer) -> None:
+        """A broker that is cut off may not have heard of the topic."""
+        while not self._is_stopping:
+            try:
+                await consumer.assign([PARTITION])
+            except ReplogError:
+                await asyncio.sleep(SEND_INTERVAL_S)
+            else:
+                return
 
     async def read_all(self) -> None:
         transport = self._cluster.internet.host("reader")
