@@ -6,12 +6,15 @@ began, one commit at a time, each after a real timer in wall time, like a group 
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from collections import deque
+from pathlib import Path
 from uuid import UUID
 
 from bench.model import System, WrongResultError
+from replog.broker.process import tune_garbage_collector
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import (
@@ -46,6 +49,16 @@ class ControllerSystem(System):
     def __init__(self, name: str, in_flight: int) -> None:
         self.name = name
         self.in_flight = in_flight
+        self._thresholds = gc.get_threshold()
+
+    def start(self, directory: Path) -> None:  # noqa: ARG002 -- nothing is stored
+        """As in a process of our own."""
+        tune_garbage_collector()
+
+    def stop(self) -> None:
+        """As before."""
+        gc.unfreeze()
+        gc.set_threshold(*self._thresholds)
 
     def new_controller(self, commit_ms: float, brokers_count: int) -> TimedController:
         """An active controller whose brokers are registered and unfenced."""
