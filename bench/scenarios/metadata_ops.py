@@ -20,10 +20,9 @@ RATE_PER_S = 100
 
 
 class MetadataOpsScenario(Scenario[MetadataSystem]):
-    """Three processes, every commit fsynced on two of them; topics of one partition and three replicas.
+    """Three controllers, every commit fsynced on two of them; topics of one partition and three replicas.
 
-    `one request per commit` is the naive way: the next request leaves when the one before it is committed.  On `hosting`
-    nodes a batch counts as made when every leader answers.
+    `one request per commit` is the naive way: the next request leaves when the one before it is committed.
 
     Args:
         scale: of the number of topics; 1 for figures, less for a test of the scenario.
@@ -35,10 +34,7 @@ class MetadataOpsScenario(Scenario[MetadataSystem]):
 
     def __init__(self, scale: float = 1.0, systems: Sequence[MetadataSystem] | None = None) -> None:
         self._scale = scale
-        self._systems = systems or [
-            ReplogQuorum("replog controllers", ["controller"]),
-            ReplogQuorum("replog hosting", ["broker", "controller"]),
-        ]
+        self._systems = systems or [ReplogQuorum("replog", ["controller"])]
         self._names = (f"topic-{number}" for number in itertools.count())
 
     def systems(self) -> Sequence[MetadataSystem]:
@@ -56,7 +52,7 @@ class MetadataOpsScenario(Scenario[MetadataSystem]):
     def measure(self, system: MetadataSystem, params: Params, meter: Meter) -> Measured:
         if params["work"] == "active controller killed":
             return {FAILOVER_MS: system.fail_over() * 1000}
-        count = max(1, int(int(params["topics"]) * self._scale * (1 if _is_light(system, params) else 0.1)))
+        count = max(1, int(int(params["topics"]) * self._scale))
         names = list(itertools.islice(self._names, count))
         if params["work"] == "at a rate":
             latencies_s = sorted(system.create_at_rate(names, float(params["rate_per_s"])))
@@ -71,11 +67,6 @@ class MetadataOpsScenario(Scenario[MetadataSystem]):
             P50_MS: percentile(took_s, 50) * 1000,
             P99_MS: percentile(took_s, 99) * 1000,
         }
-
-
-def _is_light(system: MetadataSystem, params: Params) -> bool:
-    """Hosting thousands of topics fills the disk with logs: those cases are a tenth as large."""
-    return not getattr(system, "is_hosting", False) or params["work"] == "at a rate"
 
 
 SCENARIO = MetadataOpsScenario()

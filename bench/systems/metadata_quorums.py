@@ -34,6 +34,7 @@ from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ResourceType
 from replog.rpc.grpc_transport import GrpcTransport
+from replog.rpc.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.transport import Connection
 
 NODES = 3
@@ -128,12 +129,26 @@ class ReplogQuorum(MetadataSystem):
         """A connection to the active controller."""
         leader_id = self._leader_id
         if leader_id < 0:
-            async with Admin(self._cluster.bootstrap_servers) as admin:
-                leader_id = self._leader_id = (await admin.describe_quorum()).leader_id
+            leader_id = self._leader_id = await self._find_leader()
         if leader_id not in self._connections:
             address = self._cluster.nodes[leader_id].address
             self._connections[leader_id] = self._transport.connect(address, purpose="bench")
         return self._connections[leader_id]
+
+    async def _find_leader(self) -> int:
+        """Asked of the nodes directly: an `Admin` would follow the metadata of thousands of topics meanwhile."""
+        while True:
+            for spec in self._cluster.nodes.values():
+                connection = self._transport.connect(spec.address, purpose="bench-find")
+                try:
+                    answer = await connection.call(DescribeQuorumRequest(), timeout_ms=PROBE_TIMEOUT_MS)
+                except ReplogError:
+                    continue
+                finally:
+                    await connection.close()
+                if isinstance(answer, DescribeQuorumResponse):
+                    return answer.leader_id
+            await asyncio.sleep(PROBE_PAUSE_S)
 
     async def call(self, request: Any, answer: type[T]) -> T:
         """The active controller's answer, from whoever is it by then."""
@@ -203,8 +218,7 @@ class ReplogQuorum(MetadataSystem):
 
     async def _fail_over(self) -> float:
         loop = asyncio.get_running_loop()
-        async with Admin(self._cluster.bootstrap_servers) as admin:
-            victim = (await admin.describe_quorum()).leader_id
+        victim = await self._find_leader()
         self._leader_id = -1
         if (gone := self._connections.pop(victim, None)) is not None:
             await gone.close()
@@ -220,8 +234,20 @@ class ReplogQuorum(MetadataSystem):
             for connection in connections:
                 await connection.close()
         self._cluster.start_node(victim)
-        await self._cluster.wait_until_ready()
+        await self._until_level()
         return took_s
+
+    async def _until_level(self) -> None:
+        """All voters have everything."""
+        while True:
+            await asyncio.sleep(PROBE_PAUSE_S)
+            with contextlib.suppress(ReplogError):
+                connection = await self.leader()
+                found = await connection.call(DescribeQuorumRequest(), timeout_ms=PROBE_TIMEOUT_MS)
+                if isinstance(found, DescribeQuorumResponse):
+                    voters = [member for member in found.members if member.is_voter]
+                    if sum(member.log_end_offset >= found.high_watermark for member in voters) == NODES:
+                        return
 
     async def _first_change(self, connections: Sequence[Connection]) -> None:
         """Returns when one of the controllers has committed a change."""
