@@ -7,7 +7,9 @@ an earlier incarnation of this broker may lead partitions, and an old leader epo
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 from uuid import UUID
 
 from replog.broker.committed_log import LoadedSnapshot
@@ -15,9 +17,11 @@ from replog.controller.messages import CommittedRecords
 from replog.metadata.delta import LocalChanges, MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.loader import MetadataLoader
-from replog.rpc.messages import BrokerInfo, ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
 
 Subscriber = Callable[[MetadataImage, LocalChanges, tuple[int, ...]], None]
+
+KEPT_IMAGES: Final = 256
+"""Past images that a client's watch can go on from.  They share what did not change, so they cost what changed."""
 
 
 class MetadataPublisher:
@@ -44,6 +48,7 @@ class MetadataPublisher:
             [self._tell_subscriber], self._knows_this_process, lambda _, error: on_failure(error)
         )
         self._changed = asyncio.Event()
+        self._past = deque[MetadataImage](maxlen=KEPT_IMAGES)
 
     @property
     def image(self) -> MetadataImage:
@@ -67,12 +72,17 @@ class MetadataPublisher:
     def on_caught_up(self) -> None:
         """Publishes what has been taken in since the last call."""
         self._loader.flush()
+        self._past.append(self.image)
         self.notify()
 
     def notify(self) -> None:
         """Wakes the watchers: something they are told has changed."""
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def image_at(self, offset: int) -> MetadataImage | None:
+        """The image that ends at `offset`; None where none that is kept does."""
+        return next((image for image in reversed(self._past) if image.end_offset == offset), None)
 
     async def changes(self) -> AsyncIterator[None]:
         """Yields at once and then after every change; changes in between are merged into one."""
@@ -87,57 +97,3 @@ class MetadataPublisher:
     def _knows_this_process(self, image: MetadataImage) -> bool:
         own = image.brokers.get(self._broker_id)
         return own is not None and own.incarnation_id == self._incarnation_id
-
-
-def cluster_metadata(
-    image: MetadataImage, *, cluster_id: str, topics: tuple[str, ...], controller_id: int, controller_epoch: int
-) -> ClusterMetadata:
-    """The image as clients see it; `topics` empty means all."""
-    names = topics or tuple(sorted(image.topics_by_name))
-    return ClusterMetadata(
-        cluster_id=cluster_id,
-        metadata_offset=image.end_offset,
-        controller_id=controller_id,
-        controller_epoch=controller_epoch,
-        brokers=tuple(
-            BrokerInfo(
-                broker_id=b.broker_id,
-                host=b.host,
-                port=b.port,
-                broker_epoch=b.broker_epoch,
-                fenced=not b.is_active,
-                rack=b.rack,
-                drained=b.broker_id in image.drained_brokers,
-                in_controlled_shutdown=b.in_controlled_shutdown,
-            )
-            for _, b in sorted(image.brokers.items())
-        ),
-        topics=tuple(_topic_info(image, name) for name in names if name in image.topics_by_name),
-    )
-
-
-def _topic_info(image: MetadataImage, name: str) -> TopicInfo:
-    from replog.metadata.records import ResourceType
-
-    topic = image.topics_by_name[name]
-    configs = image.configs.get((ResourceType.TOPIC, name), {})
-    return TopicInfo(
-        name=name,
-        topic_id=topic.topic_id,
-        partitions=tuple(
-            PartitionInfo(
-                partition_id=partition_id,
-                leader=p.leader,
-                leader_epoch=p.leader_epoch,
-                partition_epoch=p.partition_epoch,
-                replicas=p.replicas,
-                isr=p.isr,
-                elr=p.elr,
-                last_known_elr=p.last_known_elr,
-                adding_replicas=p.adding_replicas,
-                removing_replicas=p.removing_replicas,
-            )
-            for partition_id, p in sorted(topic.partitions.items())
-        ),
-        configs=tuple(ConfigEntry(key, value) for key, value in sorted(configs.items())),
-    )

@@ -16,7 +16,8 @@ from replog.broker.controller_channel import ControllerChannel
 from replog.broker.controller_driver import ControllerDriver
 from replog.broker.fetch_path import FetchPath
 from replog.broker.lifecycle import BrokerLifecycle
-from replog.broker.metadata_publisher import MetadataPublisher, cluster_metadata
+from replog.broker.metadata_publisher import MetadataPublisher
+from replog.broker.metadata_views import described_topics, watch_steps
 from replog.broker.process import resident_bytes
 from replog.broker.produce_path import ProducePath
 from replog.broker.producer_ids import ProducerIdAllocator
@@ -73,10 +74,12 @@ from replog.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataRequest,
+    MetadataUpdate,
     ProduceRequest,
     ProduceResponse,
     QuorumReplica,
     RemoveVoterRequest,
+    WatchRequest,
 )
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import RequestContext, Stream
@@ -187,13 +190,27 @@ class RequestHandlers:
         timeout_ms = _to_answer_in_time(call.timeout_ms)
         return await self._parts.channel.send(call.request, answer, timeout_ms=timeout_ms, forwarded=True)
 
-    async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:  # noqa: ARG002 -- for authorization
-        last: ClusterMetadata | None = None
-        async for _ in self._parts.publisher.changes():
-            metadata = self._metadata(request)
-            if metadata != last:
-                yield metadata
-                last = metadata
+    async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:  # noqa: ARG002 -- for authorization
+        publisher = self._parts.publisher
+        before = publisher.image_at(request.known_offset)
+        said: tuple[int, int] | None = None
+        async for _ in publisher.changes():
+            image, controller = publisher.image, self._controller()
+            if image is before and controller == said:
+                continue
+            controller_id, epoch = controller
+            is_behind = image.end_offset < request.known_offset  # the caller, told the offset, keeps what it knows
+            for step in watch_steps(
+                image if is_behind else before,
+                image,
+                cluster_id=self._parts.hello.cluster_id,
+                controller_id=controller_id,
+                controller_epoch=epoch,
+            ):
+                yield step
+            before, said = before if is_behind else image, controller
+            if not request.follow:
+                return
 
     async def handle_produce_stream(
         self,
@@ -220,14 +237,19 @@ class RequestHandlers:
         await self._parts.quorum.handle_stream(hello, stream)
 
     def _metadata(self, request: MetadataRequest) -> ClusterMetadata:
-        leader_id, epoch = self._parts.leader()
-        return cluster_metadata(
+        controller_id, epoch = self._controller()
+        return described_topics(
             self._parts.publisher.image,
+            request.topics,
             cluster_id=self._parts.hello.cluster_id,
-            topics=request.topics,
-            controller_id=-1 if leader_id is None else leader_id,
+            controller_id=controller_id,
             controller_epoch=epoch,
         )
+
+    def _controller(self) -> tuple[int, int]:
+        """The active controller's id, -1 for unknown, and epoch."""
+        leader_id, epoch = self._parts.leader()
+        return -1 if leader_id is None else leader_id, epoch
 
     async def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         def look_up() -> ListOffsetsResponse:

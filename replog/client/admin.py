@@ -212,8 +212,7 @@ class Admin(Operations):
         """Waits until at least `brokers` brokers are unfenced and there is a controller."""
 
         def ready() -> ClusterMetadata | None:
-            metadata = self._view.metadata
-            return metadata if is_ready(metadata, brokers) else None
+            return self._view.metadata if is_ready(self._view.image, brokers) else None
 
         limit_ms = timeout_ms or self._timeout_ms
         return await self._view.wait_for(ready, timeout_ms=limit_ms, what=f"wait for {brokers} brokers")

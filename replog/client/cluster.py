@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import TypeVar
 from uuid import UUID
 
@@ -34,8 +35,9 @@ from replog.rpc.messages import (
     ClientResponse,
     ClusterMetadata,
     Hello,
-    MetadataRequest,
+    MetadataUpdate,
     TopicInfo,
+    WatchRequest,
 )
 from replog.rpc.transport import Connection, ConnectionLostError, Transport
 
@@ -51,7 +53,6 @@ VISIBLE_WITHIN_MS = 2_000
 """How long a new topic may take to reach a broker's metadata before it counts as missing."""
 
 _WRONG_NODE = (InconsistentClusterIdError, MalformedFrameError, UnsupportedVersionError)
-_EMPTY = ClusterImage(ClusterMetadata("", -1, -1, -1, (), ()))
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class ClusterView:
         self.bootstrap = parse_bootstrap_servers(bootstrap_servers)
         self.client_id = client_id
         self.rng = rng or random.Random()  # noqa: S311 -- spreads retries, keeps no secret
-        self.image = _EMPTY
+        self.image = ClusterImage()
         self.last_error: ReplogError | None = None
         self._transport = transport or default_transport()
         self._pool = ConnectionPool(self._transport)
@@ -137,7 +138,7 @@ class ClusterView:
     @property
     def cluster_id(self) -> str:
         """An empty string until the first answer."""
-        return self.image.metadata.cluster_id
+        return self.image.cluster_id
 
     def leader(self, topic: str, partition: int) -> Leader | None:
         """Who leads the partition; None while nobody does, or the partition is not known."""
@@ -218,9 +219,11 @@ class ClusterView:
         return await self._ask_around(ask, timeout_ms=timeout_ms, what=what)
 
     async def describe(self, timeout_ms: int) -> ClusterMetadata:
-        """Brokers, controller and topics, asked anew."""
-        response = await self.call_any(MetadataRequest(), timeout_ms=timeout_ms, what="describe the cluster")
-        return self.adopt(expect(response, ClusterMetadata))
+        """Brokers, controller and topics, asked anew; the first answer of all is new enough.  Raises: as `ready`."""
+        if not self.cluster_id:
+            return await self.ready(timeout_ms)
+        await self._ask_around(self._update, timeout_ms=timeout_ms, what="describe the cluster")
+        return self.metadata
 
     async def controller_call(
         self,
@@ -296,20 +299,16 @@ class ClusterView:
 
     async def _watch(self, address: str, backoff: Backoff) -> None:
         """Follows one broker's watch until it ends; a broker that is silent at the start is given up."""
-        async with self._pool.use(address) as connection:
-            updates = connection.watch_metadata(MetadataRequest(watch=True))
-            try:
-                async with asyncio.timeout(ATTEMPT_TIMEOUT_MS / 1000):
-                    self._adopt(address, await anext(updates))
-                backoff.reset()
-                self._good_address = address
-                await self._pool.prune({*self.image.addresses(), *self.bootstrap})
-                async for metadata in updates:
-                    self._adopt(address, metadata)
-            except (TimeoutError, StopAsyncIteration):
-                raise ConnectionLostError(f"{address} sends no metadata") from None
-            finally:
-                await _close_iterator(updates)
+        async with (
+            self._pool.use(address) as connection,
+            aclosing(_pictures(connection, self.image, ATTEMPT_TIMEOUT_MS)) as pictures,
+        ):
+            self._adopt(address, await anext(pictures))
+            backoff.reset()
+            self._good_address = address
+            await self._pool.prune({*self.image.addresses(), *self.bootstrap})
+            async for image in pictures:
+                self._adopt(address, image)
 
     async def _refresh_forever(self) -> None:
         backoff = Backoff(self.rng)
@@ -323,8 +322,7 @@ class ClusterView:
     async def _refresh(self) -> bool:
         for address in self._candidates():
             try:
-                answer = await self.call(address, MetadataRequest(), timeout_ms=REFRESH_TIMEOUT_MS)
-                self._adopt(address, expect(answer, ClusterMetadata))
+                await self._update(address, REFRESH_TIMEOUT_MS)
             except ReplogError as error:
                 self._note_failure(address, error)
             else:
@@ -333,24 +331,31 @@ class ClusterView:
                 return True
         return False
 
-    def _adopt(self, address: str, metadata: ClusterMetadata) -> None:
-        if self.cluster_id and metadata.cluster_id != self.cluster_id:
+    async def _update(self, address: str, limit_ms: int) -> None:
+        """Asks one broker for what has changed."""
+        async with (
+            self._pool.use(address) as connection,
+            aclosing(_pictures(connection, self.image, limit_ms, follow=False)) as pictures,
+        ):
+            try:
+                async with asyncio.timeout(limit_ms / 1000):
+                    self._adopt(address, await anext(pictures))
+            except TimeoutError:
+                raise ConnectionLostError(f"{address} sends no metadata in {limit_ms} ms") from None
+
+    def _adopt(self, address: str, image: ClusterImage) -> None:
+        if self.cluster_id and image.cluster_id != self.cluster_id:
             raise InconsistentClusterIdError(
-                f"{address} belongs to cluster {metadata.cluster_id}, this client talks to {self.cluster_id}. "
+                f"{address} belongs to cluster {image.cluster_id}, this client talks to {self.cluster_id}. "
                 "Check bootstrap.servers: all of them must be brokers of one cluster."
             )
         self._failures.pop(address, None)
-        if metadata.metadata_offset < self.metadata.metadata_offset or metadata == self.metadata:
+        if image.metadata_offset < self.image.metadata_offset or image == self.image:
             return
-        self.image = ClusterImage(metadata)
+        self.image = image
         for listener in self._listeners:
             listener()
         self._changed.set()
-
-    def adopt(self, metadata: ClusterMetadata) -> ClusterMetadata:
-        """Takes in metadata that a caller has asked for; returns the newest."""
-        self._adopt(self._good_address, metadata)
-        return self.metadata
 
     def _note_failure(self, address: str, error: ReplogError) -> None:
         _log.debug("metadata from %s: %s", address, error)
@@ -386,7 +391,37 @@ def expect(response: object, cls: type[T]) -> T:
     return response
 
 
-async def _close_iterator(updates: AsyncIterator[ClusterMetadata]) -> None:
+async def _pictures(
+    connection: Connection, known: ClusterImage, limit_ms: int, *, follow: bool = True
+) -> AsyncGenerator[ClusterImage]:
+    """The pictures of a watch.
+
+    Args:
+        known: where it starts from.
+        limit_ms: for each step up to the end of the first picture; afterwards silence means that nothing changes.
+        follow: go on after the first picture.
+
+    Raises:
+        ConnectionLostError: nothing came within the limit, or the connection was lost.
+    """
+    updates = connection.watch_metadata(WatchRequest(known.metadata_offset, follow))
+    try:
+        steps: list[MetadataUpdate] = []
+        limit_s: float | None = limit_ms / 1000
+        while True:
+            async with asyncio.timeout(limit_s):
+                steps.append(await anext(updates))
+            if steps[-1].is_last:
+                known = known.after(steps)
+                yield known
+                steps, limit_s = [], None
+    except (TimeoutError, StopAsyncIteration):
+        raise ConnectionLostError(f"{connection.address} sends no metadata") from None
+    finally:
+        await _close_iterator(updates)
+
+
+async def _close_iterator(updates: AsyncIterator[MetadataUpdate]) -> None:
     close = getattr(updates, "aclose", None)
     if close is not None:
         await close()

@@ -1,32 +1,63 @@
-"""One cluster metadata, indexed for lookups; immutable, replaced as a whole."""
+"""What a client knows of the cluster, indexed for look-ups; immutable, replaced as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from replog.client.addresses import Leader, address_of
-from replog.rpc.messages import ClusterMetadata, PartitionInfo, TopicInfo
+from replog.rpc.messages import BrokerInfo, ClusterMetadata, MetadataUpdate, PartitionInfo, TopicInfo
 
 
+def _no_topics() -> Mapping[str, TopicInfo]:
+    return {}
+
+
+@dataclass(frozen=True)
 class ClusterImage:
-    """What the newest metadata says, by name.  Pure."""
+    """The newest metadata; `ClusterImage()` knows nothing.  Pure.
 
-    def __init__(self, metadata: ClusterMetadata) -> None:
-        self.metadata = metadata
-        self.brokers = {broker.broker_id: broker for broker in metadata.brokers}
-        self.topics = {topic.name: topic for topic in metadata.topics}
-        self._partitions = {
-            (topic.name, partition.partition_id): partition
-            for topic in metadata.topics
-            for partition in topic.partitions
-        }
+    Attributes:
+        cluster_id: "" while nothing is known.
+        metadata_offset: -1 while nothing is known.
+        controller_id: -1 for unknown.
+        topics: by name, each with its partitions in the order of their ids.
+    """
+
+    cluster_id: str = ""
+    metadata_offset: int = -1
+    controller_id: int = -1
+    controller_epoch: int = -1
+    broker_infos: tuple[BrokerInfo, ...] = ()
+    topics: Mapping[str, TopicInfo] = field(default_factory=_no_topics)
+
+    @cached_property
+    def brokers(self) -> Mapping[int, BrokerInfo]:
+        return {broker.broker_id: broker for broker in self.broker_infos}
+
+    @cached_property
+    def metadata(self) -> ClusterMetadata:
+        """All of it as one value, topics in the order of their names."""
+        return ClusterMetadata(
+            self.cluster_id,
+            self.metadata_offset,
+            self.controller_id,
+            self.controller_epoch,
+            self.broker_infos,
+            tuple(topic for _, topic in sorted(self.topics.items())),
+        )
 
     def partition(self, topic: str, partition: int) -> PartitionInfo | None:
-        return self._partitions.get((topic, partition))
+        info = self.topics.get(topic)
+        if info is None or not 0 <= partition < len(info.partitions):
+            return None
+        found = info.partitions[partition]
+        return found if found.partition_id == partition else None
 
     def leader(self, topic: str, partition: int) -> Leader | None:
         """Who leads the partition; None while nobody does, or the partition is not known."""
-        info = self._partitions.get((topic, partition))
+        info = self.partition(topic, partition)
         broker = self.brokers.get(info.leader) if info is not None else None
         if info is None or broker is None:
             return None
@@ -34,8 +65,49 @@ class ClusterImage:
 
     def addresses(self) -> Iterable[str]:
         """Where to ask, most promising first: live brokers, then fenced ones (they may have come back since)."""
-        yield from (address_of(broker) for broker in self.metadata.brokers if not broker.fenced)
-        yield from (address_of(broker) for broker in self.metadata.brokers if broker.fenced)
+        yield from (address_of(broker) for broker in self.broker_infos if not broker.fenced)
+        yield from (address_of(broker) for broker in self.broker_infos if broker.fenced)
+
+    def after(self, steps: Sequence[MetadataUpdate]) -> ClusterImage:
+        """The picture that the steps of one update lead to; this one if the sender is behind, or nothing changed.
+
+        Args:
+            steps: up to the one with `is_last`, of a watch that knows this picture as the last one.
+        """
+        last = steps[-1]
+        if last.cluster_id == self.cluster_id and last.metadata_offset < self.metadata_offset:
+            return self
+        topics = self.topics
+        if any(map(_changes_topics, steps)):
+            topics = dict(topics)
+            for step in steps:
+                _take_in(step, topics)
+        found = ClusterImage(
+            last.cluster_id, last.metadata_offset, last.controller_id, last.controller_epoch, last.brokers, topics
+        )
+        return self if found == self else found
+
+
+def _changes_topics(step: MetadataUpdate) -> bool:
+    return step.is_full or bool(step.topics or step.deleted_topics)
+
+
+def _take_in(step: MetadataUpdate, topics: dict[str, TopicInfo]) -> None:
+    if step.is_full:
+        topics.clear()
+    for name in step.deleted_topics:
+        topics.pop(name, None)
+    for topic in step.topics:
+        topics[topic.name] = _merged(topics.get(topic.name), topic)
+
+
+def _merged(known: TopicInfo | None, update: TopicInfo) -> TopicInfo:
+    if known is None or known.topic_id != update.topic_id:
+        return update
+    if not update.partitions:
+        return replace(update, partitions=known.partitions)
+    partitions = {partition.partition_id: partition for partition in (*known.partitions, *update.partitions)}
+    return replace(update, partitions=tuple(partition for _, partition in sorted(partitions.items())))
 
 
 def is_in_sync(topic: TopicInfo) -> bool:
@@ -48,6 +120,6 @@ def has_leaders(topic: TopicInfo) -> bool:
     return all(partition.leader >= 0 for partition in topic.partitions)
 
 
-def is_ready(metadata: ClusterMetadata, brokers: int) -> bool:
+def is_ready(image: ClusterImage, brokers: int) -> bool:
     """At least `brokers` brokers are registered and unfenced, and there is a controller."""
-    return metadata.controller_id >= 0 and sum(not broker.fenced for broker in metadata.brokers) >= brokers
+    return image.controller_id >= 0 and sum(not broker.fenced for broker in image.broker_infos) >= brokers

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar, assert_never
+from typing import TypeAlias, assert_never
 from uuid import UUID
 
 from replog.errors import InvariantViolationError
 from replog.metadata.image import ConfigResource, MetadataImage, TopicImage
-from replog.metadata.persistent_map import PersistentMap, patched
+from replog.metadata.persistent_map import PersistentMap, difference, patched
 from replog.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -37,8 +37,6 @@ from replog.metadata.records import (
 )
 from replog.metadata.registrations import BrokerRegistration, ControllerRegistration, PartitionRegistration
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 _NodeRecord: TypeAlias = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -127,22 +125,22 @@ class MetadataDelta:
     def between(cls, before: MetadataImage, after: MetadataImage) -> MetadataDelta:
         """The changes that lead from one image to another, whatever records did: as after loading a snapshot.
 
-        `before` may be empty: then everything is new.  Costs what both images are large.
+        `before` may be empty: then everything is new.  Costs what the images do not share.
 
         Raises:
             InvariantViolationError: a topic lost a partition, or its name, which no record can do.
         """
         delta = cls(before)
-        delta.changed_brokers = _difference(before.brokers, after.brokers)
-        delta.changed_controllers = _difference(before.controllers, after.controllers)
-        delta.changed_features = _difference(before.features, after.features)
+        delta.changed_brokers = difference(before.brokers, after.brokers)
+        delta.changed_controllers = difference(before.controllers, after.controllers)
+        delta.changed_features = difference(before.features, after.features)
         delta.changed_configs = {
-            resource: dict(values or {}) for resource, values in _difference(before.configs, after.configs).items()
+            resource: dict(values or {}) for resource, values in difference(before.configs, after.configs).items()
         }
         delta.drained_brokers = after.drained_brokers
         delta.next_producer_id = after.next_producer_id
         delta._transaction = None if after.open_transaction is None else list(after.open_transaction)
-        for topic_id, topic in _difference(before.topics_by_id, after.topics_by_id).items():
+        for topic_id, topic in difference(before.topics_by_id, after.topics_by_id).items():
             delta._add_topic_difference(before.topics_by_id.get(topic_id), topic)
         return delta
 
@@ -156,7 +154,7 @@ class MetadataDelta:
             self._new_names[after.name] = after.topic_id
             return
         partitions: dict[int, PartitionRegistration] = {}
-        for partition_id, partition in _difference(before.partitions, after.partitions).items():
+        for partition_id, partition in difference(before.partitions, after.partitions).items():
             if partition is None:
                 raise InvariantViolationError(f"partition {before.name}-{partition_id} is gone without its topic")
             partitions[partition_id] = partition
@@ -391,11 +389,3 @@ class MetadataDelta:
             elif key in awaiting:
                 changes[key] = None
         return changes
-
-
-def _difference(before: Mapping[_K, _V], after: Mapping[_K, _V]) -> dict[_K, _V | None]:
-    """What must change in `before` to make it `after`; None: removed."""
-    if before is after:
-        return {}
-    gone: dict[_K, _V | None] = {key: None for key in before if key not in after}
-    return gone | {key: value for key, value in after.items() if before.get(key) != value}

@@ -112,6 +112,11 @@ class PersistentMap(Mapping[K, V_co]):
         """The entries in groups, for reading only."""
         return _leaves(self._root)
 
+    @property
+    def root(self) -> _Node:
+        """The trie, for reading only."""
+        return self._root
+
     def _leaf_of(self, key: object) -> dict[Any, Any]:
         node = self._root
         if type(node) is tuple:
@@ -131,6 +136,19 @@ def patched(base: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]
         return base
     persistent = base if isinstance(base, PersistentMap) else PersistentMap(base)
     return persistent.patched(changes)
+
+
+def difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
+    """What must change in `before` to make it `after`; None: removed.
+
+    Looks only at what the two do not share, if one has come from the other by `patched`.
+    """
+    found: dict[K, V | None] = {}
+    if isinstance(before, PersistentMap) and isinstance(after, PersistentMap):
+        _add_difference(before.root, after.root, found)
+    elif before is not after:
+        _add_entries(before, after, found)
+    return found
 
 
 class _Items(ItemsView[K, V_co]):
@@ -220,6 +238,28 @@ def _merged(children: list[_Node]) -> dict[Any, Any] | None:
         if count > MERGE_ENTRIES_MAX:
             return None
     return {key: value for child in children for key, value in cast("dict[Any, Any]", child).items()}
+
+
+def _add_difference(before: _Node, after: _Node, found: dict[Any, Any]) -> None:
+    if before is after:
+        return
+    if isinstance(before, tuple) and isinstance(after, tuple):
+        for before_child, after_child in zip(before, after, strict=True):
+            _add_difference(before_child, after_child, found)
+    else:
+        _add_entries(_entries(before), _entries(after), found)
+
+
+def _add_entries(before: Mapping[Any, Any], after: Mapping[Any, Any], found: dict[Any, Any]) -> None:
+    found.update((key, None) for key in before if key not in after)
+    for key, value in after.items():
+        known = before.get(key)
+        if known is not value and known != value:
+            found[key] = value
+
+
+def _entries(node: _Node) -> dict[Any, Any]:
+    return node if isinstance(node, dict) else {key: value for leaf in _leaves(node) for key, value in leaf.items()}
 
 
 def _leaves(node: _Node) -> Iterator[dict[Any, Any]]:

@@ -31,13 +31,13 @@ from replog.rpc.error_codes import error_code_of, error_from_code
 from replog.rpc.messages import (
     ClientRequest,
     ClientResponse,
-    ClusterMetadata,
     FetchRequest,
     FetchResponse,
     Hello,
-    MetadataRequest,
+    MetadataUpdate,
     ProduceRequest,
     ProduceResponse,
+    WatchRequest,
 )
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext, Stream
@@ -201,12 +201,12 @@ class GrpcConnection:
         answer = await self._controller_calls.call(_within_limit(data, self._address), timeout_ms=timeout_ms)
         return calls.decode_controller_response(answer)
 
-    async def watch_metadata(self, request: MetadataRequest) -> AsyncIterator[ClusterMetadata]:
+    async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
         method = self._channel.unary_stream(f"/{SERVICE}/WatchMetadata", _identity, _identity)
-        call = method(watch_codec.encode_metadata_request(request))
+        call = method(watch_codec.encode_watch_request(request))
         try:
             while (data := await call.read()) is not grpc.aio.EOF:
-                yield watch_codec.decode_metadata(data)
+                yield watch_codec.decode_update(data)
             raise ConnectionLostError(f"{self._address} ended the metadata watch")
         except grpc.aio.AioRpcError as error:
             raise _reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
@@ -382,9 +382,9 @@ class _Service:
 
     async def _watch_metadata(self, data: bytes, context: Any) -> None:
         try:
-            request = watch_codec.decode_metadata_request(data)
-            async for metadata in self._handlers.watch_metadata(request, self._context(context, 0)):
-                await context.write(watch_codec.encode_metadata(metadata))
+            request = watch_codec.decode_watch_request(data)
+            async for update in self._handlers.watch_metadata(request, self._context(context, 0)):
+                await context.write(watch_codec.encode_update(update))
         except ReplogError as error:
             await _abort(context, error)
 

@@ -196,10 +196,49 @@ class ClusterMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRequest:
-    """`topics` empty: all of them.  `watch`: on the stream, answer again at every change."""
+    """Brokers, controller, and the topics that are named: as many as fit into one answer are for the caller to choose."""
 
     topics: tuple[str, ...] = ()
-    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """Everything, in steps of a bounded size, or what changed since.
+
+    Attributes:
+        known_offset: `metadata_offset` of the picture the client has; 0 or less: none.
+        follow: go on with every change; else the watch ends with the first picture.
+    """
+
+    known_offset: int = 0
+    follow: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUpdate:
+    """One step of the metadata watch; the steps up to one with `is_last` lead from one picture to the next.
+
+    The first steps start from the picture of the request's `known_offset`, or from nothing.
+
+    Attributes:
+        metadata_offset: of the picture that the steps lead to; below `known_offset` the sender is behind, and the
+            receiver keeps its picture.
+        controller_id: -1: unknown.
+        topics: changed ones with all their configs.  Of a topic that was known under the same id the changed partitions,
+            of another all of them, which may be spread over several steps.
+        deleted_topics: names; they go before `topics` come, which may have the same names.
+        is_full: the picture starts from nothing.
+    """
+
+    cluster_id: str
+    metadata_offset: int
+    controller_id: int
+    controller_epoch: int
+    brokers: tuple[BrokerInfo, ...]
+    topics: tuple[TopicInfo, ...]
+    deleted_topics: tuple[str, ...] = ()
+    is_full: bool = False
+    is_last: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import (
     ClientRequest,
     ClientResponse,
-    ClusterMetadata,
     FetchRequest,
     FetchResponse,
     Hello,
-    MetadataRequest,
+    MetadataUpdate,
     ProduceRequest,
     ProduceResponse,
+    WatchRequest,
 )
 from replog.rpc.quorum_codec import QuorumFrame
 
@@ -73,8 +73,8 @@ class Connection(Protocol):
         self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
     ) -> ControllerResponse: ...
 
-    def watch_metadata(self, request: MetadataRequest) -> AsyncIterator[ClusterMetadata]:
-        """The metadata now, and again at each change, until the connection is lost."""
+    def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
+        """What the client does not know yet, and each change, until the connection is lost; see `MetadataUpdate`."""
         ...
 
     async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
@@ -116,7 +116,7 @@ class NodeHandlers(Protocol):
         self, call: IncomingCall[ControllerRequest], context: RequestContext
     ) -> ControllerResponse: ...
 
-    def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]: ...
+    def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]: ...
 
     def check_hello(self, hello: Hello) -> Hello:
         """The node's own hello; raises when the two cannot talk (InconsistentClusterId, UnsupportedVersion)."""

@@ -1,4 +1,4 @@
-"""The metadata watch: one request, then the cluster's metadata at every change."""
+"""The metadata watch: one request, then steps from one picture of the cluster to the next."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from google.protobuf.message import DecodeError
 from replog.errors import MalformedFrameError
 from replog.pb.v1 import data_pb2
 from replog.rpc.convert import from_proto, to_proto
-from replog.rpc.messages import ClusterMetadata, MetadataRequest
+from replog.rpc.messages import MetadataUpdate, WatchRequest
 
 
-def encode_metadata_request(request: MetadataRequest) -> bytes:
-    message = data_pb2.MetadataRequest()
+def encode_watch_request(request: WatchRequest) -> bytes:
+    message = data_pb2.WatchRequest()
     to_proto(request, message)
     return message.SerializeToString()
 
 
-def decode_metadata_request(data: bytes) -> MetadataRequest:
-    message = data_pb2.MetadataRequest()
+def decode_watch_request(data: bytes) -> WatchRequest:
+    message = data_pb2.WatchRequest()
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise MalformedFrameError(f"not a metadata request: {error}") from error
-    return from_proto(MetadataRequest, message)
+        raise MalformedFrameError(f"not a watch request: {error}") from error
+    return from_proto(WatchRequest, message)
 
 
-def encode_metadata(metadata: ClusterMetadata) -> bytes:
-    message = data_pb2.ClusterMetadata()
-    to_proto(metadata, message)
+def encode_update(update: MetadataUpdate) -> bytes:
+    message = data_pb2.MetadataUpdate()
+    to_proto(update, message)
     return message.SerializeToString()
 
 
-def decode_metadata(data: bytes) -> ClusterMetadata:
-    message = data_pb2.ClusterMetadata()
+def decode_update(data: bytes) -> MetadataUpdate:
+    message = data_pb2.MetadataUpdate()
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise MalformedFrameError(f"not cluster metadata: {error}") from error
-    return from_proto(ClusterMetadata, message)
+        raise MalformedFrameError(f"not a metadata update: {error}") from error
+    return from_proto(MetadataUpdate, message)

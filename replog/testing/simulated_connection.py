@@ -12,13 +12,13 @@ from replog.rpc import calls, frames, quorum_codec, watch_codec
 from replog.rpc.messages import (
     ClientRequest,
     ClientResponse,
-    ClusterMetadata,
     FetchRequest,
     FetchResponse,
     Hello,
-    MetadataRequest,
+    MetadataUpdate,
     ProduceRequest,
     ProduceResponse,
+    WatchRequest,
 )
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import ConnectionLostError, Stream
@@ -57,12 +57,12 @@ class SimulatedConnection:
         )
         return calls.decode_controller_response(await self._unary("ControllerCall", data, timeout_ms))
 
-    async def watch_metadata(self, request: MetadataRequest) -> AsyncIterator[ClusterMetadata]:
+    async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
         call = self._open_call("WatchMetadata", is_unary=False)
         try:
-            await call.up.send(watch_codec.encode_metadata_request(request))
+            await call.up.send(watch_codec.encode_watch_request(request))
             while not isinstance(frame := await call.down.receive(), End):
-                yield watch_codec.decode_metadata(frame.data)
+                yield watch_codec.decode_update(frame.data)
             raise frame.error or ConnectionLostError(f"{self._address} ended the metadata watch")
         finally:
             call.cancel()

@@ -125,9 +125,9 @@ class SimulatedServer:
         return await handlers.handle_controller_call(request, self._context_of(call, request.timeout_ms))
 
     async def _watch(self, call: Call, handlers: NodeHandlers) -> None:
-        request = watch_codec.decode_metadata_request(await _first(call))
-        async for metadata in handlers.watch_metadata(request, self._context_of(call, 0)):
-            await call.down.send(watch_codec.encode_metadata(metadata))
+        request = watch_codec.decode_watch_request(await _first(call))
+        async for update in handlers.watch_metadata(request, self._context_of(call, 0)):
+            await call.down.send(watch_codec.encode_update(update))
         call.down.end(None)
 
     async def _stream(

@@ -43,6 +43,7 @@ from replog.rpc.messages import (
     MetadataRequest,
     ProducePartition,
     ProduceRequest,
+    WatchRequest,
 )
 from replog.testing.history import History
 from replog_quorum.messages import FetchResponse as QuorumFetchResponse
@@ -216,7 +217,7 @@ async def test_mutated_messages(start_cluster: StartCluster) -> None:
                 await send_and_hang_up(channel, method, greeting, mutate(rng, message))
             item = ControllerItem(1, mutate(rng, rng.choice(bodies)))
             await send_and_hang_up(channel, "Controller", encode_items(hello), encode_items((item,)))
-            await watch_once(channel, mutate(rng, watch_codec.encode_metadata_request(MetadataRequest(("t",)))))
+            await watch_once(channel, mutate(rng, watch_codec.encode_watch_request(WatchRequest(7))))
     await check_unharmed(cluster, history)
 
 

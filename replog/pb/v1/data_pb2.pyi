@@ -247,12 +247,40 @@ class ClusterMetadata(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., metadata_offset: _Optional[int] = ..., controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerInfo, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ...) -> None: ...
 
 class MetadataRequest(_message.Message):
-    __slots__ = ("topics", "watch")
+    __slots__ = ("topics",)
     TOPICS_FIELD_NUMBER: _ClassVar[int]
-    WATCH_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
-    watch: bool
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., watch: bool = ...) -> None: ...
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("known_offset", "follow")
+    KNOWN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    known_offset: int
+    follow: bool
+    def __init__(self, known_offset: _Optional[int] = ..., follow: bool = ...) -> None: ...
+
+class MetadataUpdate(_message.Message):
+    __slots__ = ("cluster_id", "metadata_offset", "controller_id", "controller_epoch", "brokers", "topics", "deleted_topics", "is_full", "is_last")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    IS_FULL_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    metadata_offset: int
+    controller_id: int
+    controller_epoch: int
+    brokers: _containers.RepeatedCompositeFieldContainer[BrokerInfo]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicInfo]
+    deleted_topics: _containers.RepeatedScalarFieldContainer[str]
+    is_full: bool
+    is_last: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., metadata_offset: _Optional[int] = ..., controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerInfo, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., deleted_topics: _Optional[_Iterable[str]] = ..., is_full: bool = ..., is_last: bool = ...) -> None: ...
 
 class ListOffsetsPartition(_message.Message):
     __slots__ = ("topic_id", "partition_id", "timestamp", "leader_epoch")

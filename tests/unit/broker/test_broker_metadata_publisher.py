@@ -5,20 +5,13 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from broker_kit import TOPIC, TOPIC_ID, registered, topic
+from broker_kit import TOPIC, registered, topic
 
-from replog.broker.metadata_publisher import MetadataPublisher, cluster_metadata
+from replog.broker.metadata_publisher import KEPT_IMAGES, MetadataPublisher
 from replog.controller.messages import CommittedRecords
 from replog.metadata.delta import LocalChanges
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import (
-    BrokerRegistrationChangeRecord,
-    ConfigRecord,
-    MetadataRecord,
-    RegisterBrokerRecord,
-    ResourceType,
-)
-from replog.rpc.messages import BrokerInfo, ConfigEntry, PartitionInfo, TopicInfo
+from replog.metadata.records import MetadataRecord, RegisterBrokerRecord
 
 THIS_PROCESS = UUID(int=999)
 
@@ -111,37 +104,14 @@ async def test_watchers_are_told_now_and_after_changes_merged() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_what_clients_see() -> None:
+def test_past_images_are_kept_for_a_while() -> None:
     it = Subscriber()
-    it.commit(
-        registered(2),
-        registered(1, fenced=True),
-        *topic((1, 2), isr=(2,), leader=2, leader_epoch=3),
-        ConfigRecord(ResourceType.TOPIC, TOPIC, "retention.ms", "5"),
-    )
-    it.commit(BrokerRegistrationChangeRecord(2, 102, in_controlled_shutdown=True))
-    seen = cluster_metadata(it.publisher.image, cluster_id="c", topics=(), controller_id=2, controller_epoch=8)
-    assert (seen.cluster_id, seen.metadata_offset, seen.controller_id, seen.controller_epoch) == ("c", 6, 2, 8)
-    assert seen.brokers == (
-        BrokerInfo(1, "127.0.0.1", 9001, 101, fenced=True),
-        BrokerInfo(
-            2, "127.0.0.1", 9002, 102, fenced=True, in_controlled_shutdown=True
-        ),  # leaving: not to be used either
-    )
-    assert seen.topics == (
-        TopicInfo(TOPIC, TOPIC_ID, (PartitionInfo(0, 2, 3, 0, (1, 2), (2,)),), (ConfigEntry("retention.ms", "5"),)),
-    )
-
-
-def test_topics_that_are_asked_for_and_unknown_are_left_out() -> None:
-    it = Subscriber()
-    it.commit(*topic(), *topic(name="u", topic_id=UUID(int=101)))
-
-    def names(*asked: str) -> list[str]:
-        metadata = cluster_metadata(
-            it.publisher.image, cluster_id="c", topics=asked, controller_id=-1, controller_epoch=-1
-        )
-        return [found.name for found in metadata.topics]
-
-    assert names() == [TOPIC, "u"]
-    assert names("u", "nope") == ["u"]
+    for _ in range(KEPT_IMAGES + 2):
+        it.commit(registered(2))
+    newest = it.publisher.image
+    assert it.publisher.image_at(newest.end_offset) is newest
+    oldest = newest.end_offset - KEPT_IMAGES + 1
+    assert it.publisher.image_at(oldest).end_offset == oldest  # type: ignore[union-attr]
+    assert it.publisher.image_at(oldest - 1) is None
+    it.commit(registered(2), registered(1))
+    assert it.publisher.image_at(it.end_offset - 1) is None, "no image ends there"

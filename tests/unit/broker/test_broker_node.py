@@ -48,10 +48,12 @@ from replog.rpc.messages import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     MetadataRequest,
+    MetadataUpdate,
     ProducePartition,
     ProduceRequest,
     ProduceResult,
     TopicInfo,
+    WatchRequest,
 )
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
@@ -183,12 +185,41 @@ async def test_all_that_clients_ask() -> None:
 
 async def test_the_watch_tells_a_new_topic() -> None:
     async with node(SimulatedFileSystem()) as it:
-        watch = it.connection.watch_metadata(MetadataRequest(watch=True))
-        names = [topic.name for topic in (await anext(watch)).topics]
-        assert names == []
+        watch = it.connection.watch_metadata(WatchRequest())
+        first = await anext(watch)
+        assert (first.is_full, first.is_last, first.topics) == (True, True, ())
         await it.create()
-        while names != ["t"]:
-            names = [topic.name for topic in (await anext(watch)).topics]
+        names: list[str] = []
+        while not names:
+            step = await anext(watch)
+            assert not step.is_full
+            names = [topic.name for topic in step.topics]
+        assert names == ["t"]
+
+
+async def test_a_watch_goes_on_from_what_the_client_knows() -> None:
+    async with node(SimulatedFileSystem()) as it:
+        await it.create()
+        (first,) = await steps_of(it, 0)
+        assert ([topic.name for topic in first.topics], first.is_full) == (["t"], True)
+        (same,) = await steps_of(it, first.metadata_offset)
+        assert (same.topics, same.is_full, same.metadata_offset) == ((), False, first.metadata_offset)
+        await it.create("u")
+        (next_step,) = await steps_of(it, first.metadata_offset)
+        assert ([topic.name for topic in next_step.topics], next_step.is_full) == (["u"], False)
+        (behind,) = await steps_of(it, first.metadata_offset + 1000)
+        assert (behind.topics, behind.metadata_offset) == ((), next_step.metadata_offset)
+
+
+async def steps_of(it: Running, known_offset: int) -> list[MetadataUpdate]:
+    """The steps of a watch that ends by itself."""
+    steps: list[MetadataUpdate] = []
+    try:
+        async for step in it.connection.watch_metadata(WatchRequest(known_offset, follow=False)):
+            steps.append(step)  # noqa: PERF401 -- they come before it raises
+    except ConnectionLostError:
+        return steps
+    raise AssertionError("a watch ends with an error")
 
 
 # ---- who may talk to it ------------------------------------------------------------------------------------------------

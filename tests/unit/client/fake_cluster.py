@@ -31,7 +31,6 @@ from replog.rpc.messages import (
     BrokerInfo,
     ClientRequest,
     ClientResponse,
-    ClusterMetadata,
     DescribeNodeRequest,
     DescribeNodeResponse,
     FetchPartition,
@@ -44,13 +43,14 @@ from replog.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResult,
-    MetadataRequest,
+    MetadataUpdate,
     PartitionInfo,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceResult,
     TopicInfo,
+    WatchRequest,
 )
 from replog.rpc.transport import ConnectionLostError, RequestContext
 
@@ -157,7 +157,7 @@ class FakeCluster:
         for node in self.nodes.values():
             node.appended.set()
 
-    def metadata(self) -> ClusterMetadata:
+    def update(self) -> MetadataUpdate:
         brokers = []
         for i in self.nodes:
             host, _, port = self.addresses[i].rpartition(":")
@@ -169,7 +169,7 @@ class FakeCluster:
             topics.setdefault(name, []).append(PartitionInfo(partition, log.leader, log.leader_epoch, 0, isr, isr))
             ids[name] = log.topic_id
         infos = tuple(TopicInfo(name, ids[name], tuple(partitions)) for name, partitions in topics.items())
-        return ClusterMetadata(self.cluster_id, self.metadata_offset, 1, 1, tuple(brokers), infos)
+        return MetadataUpdate(self.cluster_id, self.metadata_offset, 1, 1, tuple(brokers), infos, is_full=True)
 
     def log_by_id(self, topic_id: UUID, partition_id: int) -> FakeLog | None:
         for log in self.logs.values():
@@ -210,8 +210,6 @@ class FakeNode:
         if call.cluster_id and call.cluster_id != self.cluster.cluster_id:
             raise InconsistentClusterIdError(f"this is {self.cluster.cluster_id}, not {call.cluster_id}")
         match call.request:
-            case MetadataRequest():
-                return self.cluster.metadata()
             case InitProducerIdRequest():
                 return InitProducerIdResponse(next(self.cluster.producer_ids), 0)
             case DescribeNodeRequest():
@@ -264,10 +262,12 @@ class FakeNode:
         self.cluster.delete_topic(name)
         return TopicResult(name, ErrorCode.NONE)
 
-    async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:
+    async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:
         while not self.is_down:
             changed = self.cluster.changed
-            yield self.cluster.metadata()
+            yield self.cluster.update()
+            if not request.follow:
+                return
             await changed.wait()
 
     def check_hello(self, hello: Hello) -> Hello:
@@ -443,10 +443,10 @@ class MemoryConnection:
         call = IncomingCall(request, cluster_id, timeout_ms)
         return await self._reach().handle_controller_call(call, self._context)
 
-    async def watch_metadata(self, request: MetadataRequest) -> AsyncIterator[ClusterMetadata]:
+    async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
         node = self._reach()
-        async for metadata in node.watch_metadata(request, self._context):
-            yield metadata
+        async for update in node.watch_metadata(request, self._context):
+            yield update
         raise ConnectionLostError("the watch ended")
 
     async def open_produce(self, hello: Hello) -> MemoryEnd:

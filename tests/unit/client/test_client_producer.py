@@ -328,7 +328,7 @@ async def test_another_cluster_at_the_address_is_refused() -> None:
     async with make(cluster) as producer:
         cluster.cluster_id = "another"
         with pytest.raises(InconsistentClusterIdError):
-            producer._view.adopt(cluster.metadata())
+            await producer._view.describe(1000)
         cluster.cluster_id = "fake-cluster"
 
 

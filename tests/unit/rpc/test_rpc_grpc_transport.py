@@ -35,9 +35,11 @@ from replog.rpc.messages import (
     FetchResponse,
     Hello,
     MetadataRequest,
+    MetadataUpdate,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
+    WatchRequest,
 )
 from replog.rpc.transport import ConnectionLostError, RequestContext, Stream
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
@@ -45,6 +47,7 @@ from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
 TOPIC = UUID(int=7)
 HELLO = client_hello("c", "tester")
 METADATA = ClusterMetadata("c", 0, -1, 0, (), ())
+UPDATE = MetadataUpdate("c", 0, -1, 0, (), ())
 
 
 class Handlers:
@@ -78,12 +81,12 @@ class Handlers:
             raise self.error
         return CreateTopicsResponse(())
 
-    async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:
-        yield METADATA
+    async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:
+        yield UPDATE
         await self.changed.wait()
         if self.error:
             raise self.error
-        yield METADATA
+        yield UPDATE
 
     async def handle_produce_stream(
         self, hello: Hello, stream: Stream[Sequence[ProduceResponse], ProduceRequest], context: RequestContext
@@ -190,7 +193,7 @@ async def test_nobody_there_is_refused() -> None:
         await connection.open_produce(HELLO)
     assert caught.value.refused
     with pytest.raises(ConnectionLostError):
-        await anext(connection.watch_metadata(MetadataRequest()))
+        await anext(connection.watch_metadata(WatchRequest()))
     await connection.close()
 
 
@@ -358,10 +361,10 @@ async def test_quorum_messages_have_a_stream() -> None:
 
 async def test_the_watch_tells_each_change_and_its_end() -> None:
     async with serving() as (handlers, connection):
-        watch = connection.watch_metadata(MetadataRequest(watch=True))
-        assert await anext(watch) == METADATA
+        watch = connection.watch_metadata(WatchRequest())
+        assert await anext(watch) == UPDATE
         handlers.changed.set()
-        assert await anext(watch) == METADATA
+        assert await anext(watch) == UPDATE
         with pytest.raises(ConnectionLostError, match="ended the metadata watch"):
             await anext(watch)
 
@@ -369,7 +372,7 @@ async def test_the_watch_tells_each_change_and_its_end() -> None:
 async def test_an_error_ends_the_watch_as_its_class() -> None:
     async with serving() as (handlers, connection):
         handlers.error = TopicExistsError("there is one")
-        watch = connection.watch_metadata(MetadataRequest(watch=True))
+        watch = connection.watch_metadata(WatchRequest())
         await anext(watch)
         handlers.changed.set()
         with pytest.raises(TopicExistsError, match="there is one"):

@@ -29,6 +29,8 @@ from replog.rpc.messages import (
     FetchResponse,
     Hello,
     MetadataRequest,
+    MetadataUpdate,
+    WatchRequest,
 )
 from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog.testing.simulated_connection import SimulatedConnection
@@ -39,6 +41,7 @@ from replog.testing.virtual_loop import VirtualLoop
 
 HELLO = client_hello("c", "tester")
 METADATA = ClusterMetadata("c", 0, -1, 0, (), ())
+UPDATE = MetadataUpdate("c", 0, -1, 0, (), ())
 ADDRESS = "127.0.0.1:9000"
 
 
@@ -53,7 +56,7 @@ class Handlers:
         self.reading = asyncio.Event()
         self.reading.set()
         self.ended = 0
-        self.changes = asyncio.Queue[ClusterMetadata]()
+        self.changes = asyncio.Queue[MetadataUpdate]()
 
     def check_hello(self, hello: Hello) -> Hello:
         if hello.cluster_id != "c":
@@ -77,8 +80,8 @@ class Handlers:
         assert call.forwarded
         return CreateTopicsResponse(())
 
-    async def watch_metadata(self, request: MetadataRequest, context: RequestContext) -> AsyncIterator[ClusterMetadata]:
-        assert request.topics == ("t",)
+    async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:
+        assert request.known_offset == 7
         self.contexts.append(context)
         try:
             while True:
@@ -452,9 +455,9 @@ def test_a_cut_link_breaks_its_streams_after_a_while() -> None:
 
 def test_a_metadata_watch() -> None:
     async def test(world: World) -> None:
-        watch = world.connection.watch_metadata(MetadataRequest(("t",)))
+        watch = world.connection.watch_metadata(WatchRequest(7))
         for offset in range(3):
-            world.handlers.changes.put_nowait(replace(METADATA, metadata_offset=offset))
+            world.handlers.changes.put_nowait(replace(UPDATE, metadata_offset=offset))
             assert (await anext(watch)).metadata_offset == offset
         world.process.kill()
         with pytest.raises(ConnectionLostError):
