@@ -12,9 +12,9 @@ from bench.systems.metadata_quorums import MetadataSystem, ReplogQuorum
 
 
 class MetadataHostingScenario(Scenario[MetadataSystem]):
-    """Three nodes that are controllers and brokers create and host topics of one partition and three replicas.
+    """Three nodes that are controllers and brokers create and host topics of one partition, with one or three replicas.
 
-    The time ends when every leader has said itself that it leads.
+    The time ends when every leader has answered for each of its topics.
 
     Args:
         topics_count: how many one repetition creates.
@@ -24,9 +24,11 @@ class MetadataHostingScenario(Scenario[MetadataSystem]):
     name = "metadata-hosting"
     question = "How soon do topics that are created in batches have leaders that answer?"
 
-    def __init__(self, topics_count: int = 500, systems: Sequence[MetadataSystem] | None = None) -> None:
+    def __init__(self, topics_count: int = 2_000, systems: Sequence[MetadataSystem] | None = None) -> None:
         self._topics_count = topics_count
-        self._systems = systems or [ReplogQuorum("replog", ["broker", "controller"])]
+        self._systems = systems or [
+            ReplogQuorum(f"replog-rf{factor}", ["broker", "controller"], factor) for factor in (1, 3)
+        ]
         self._names = (f"topic-{number}" for number in itertools.count())
 
     def systems(self) -> Sequence[MetadataSystem]:

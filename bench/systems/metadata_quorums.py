@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from bench.model import System, WrongResultError
-from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.controller.requests import (
     AlterableConfig,
@@ -34,7 +33,16 @@ from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ResourceType
 from replog.rpc.grpc_transport import GrpcTransport
-from replog.rpc.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.rpc.messages import (
+    LATEST_TIMESTAMP,
+    ClusterMetadata,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+)
 from replog.rpc.transport import Connection
 
 NODES = 3
@@ -42,6 +50,7 @@ HEARTBEAT_S = 1.0
 CALL_TIMEOUT_MS = 30_000
 PROBE_TIMEOUT_MS = 500
 PROBE_PAUSE_S = 0.01
+ASKED_TOGETHER = 1_000
 FAILOVER_TIMEOUT_S = 30.0
 DAY_MS = 24 * 3600 * 1000
 
@@ -67,8 +76,9 @@ class MetadataSystem(System):
 class ReplogQuorum(MetadataSystem):
     """Three processes of `LocalCluster`."""
 
-    def __init__(self, name: str, roles: Sequence[str]) -> None:
+    def __init__(self, name: str, roles: Sequence[str], replication_factor: int = NODES) -> None:
         self.name = name
+        self._replication_factor = replication_factor
         self._roles = tuple(roles)
         self._runner = asyncio.Runner()
         self._paper_brokers: _PaperBrokers | None = None
@@ -130,10 +140,14 @@ class ReplogQuorum(MetadataSystem):
         leader_id = self._leader_id
         if leader_id < 0:
             leader_id = self._leader_id = await self._find_leader()
-        if leader_id not in self._connections:
-            address = self._cluster.nodes[leader_id].address
-            self._connections[leader_id] = self._transport.connect(address, purpose="bench")
-        return self._connections[leader_id]
+        return self.connection(leader_id)
+
+    def connection(self, node_id: int) -> Connection:
+        """A connection to a node."""
+        if node_id not in self._connections:
+            address = self._cluster.nodes[node_id].address
+            self._connections[node_id] = self._transport.connect(address, purpose="bench")
+        return self._connections[node_id]
 
     async def _find_leader(self) -> int:
         """Asked of the nodes directly: an `Admin` would follow the metadata of thousands of topics meanwhile."""
@@ -165,7 +179,7 @@ class ReplogQuorum(MetadataSystem):
             return response
 
     async def create_now(self, names: Sequence[str]) -> None:
-        request = CreateTopics(tuple(NewTopic(name, 1, NODES) for name in names))
+        request = CreateTopics(tuple(NewTopic(name, 1, self._replication_factor) for name in names))
         for result in (await self.call(request, CreateTopicsResponse)).topics:
             if result.error not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:  # made by a lost attempt
                 raise WrongResultError(f"{self.name}: {result.name}: {result.message}")
@@ -189,14 +203,31 @@ class ReplogQuorum(MetadataSystem):
         return took_s
 
     async def _until_all_lead(self, names: Sequence[str]) -> None:
-        """Every topic has a leader that says so itself."""
-        wanted = set(names)
+        """Every leader has answered for its topics, with their end offsets."""
+        wanted = list(names)
         while wanted:
-            async with Admin(self._cluster.bootstrap_servers) as admin:
-                for node_id in self._cluster.nodes:
-                    node = await admin.describe_node(node_id, timeout_ms=CALL_TIMEOUT_MS)
-                    wanted -= {replica.topic for replica in node.replicas if replica.is_leader}
-            await asyncio.sleep(PROBE_PAUSE_S)
+            asked, wanted = wanted[:ASKED_TOGETHER], wanted[ASKED_TOGETHER:]
+            missing = set(asked) - await self._topics_that_answer(asked)
+            wanted += missing
+            if missing:
+                await asyncio.sleep(PROBE_PAUSE_S)
+
+    async def _topics_that_answer(self, names: Sequence[str]) -> set[str]:
+        found = await (await self.leader()).call(MetadataRequest(tuple(names)), timeout_ms=CALL_TIMEOUT_MS)
+        if not isinstance(found, ClusterMetadata):
+            raise WrongResultError(f"{self.name} answered a question for topics with {found}")
+        led: dict[int, dict[UUID, str]] = {}
+        for topic in found.topics:
+            led.setdefault(topic.partitions[0].leader, {})[topic.topic_id] = topic.name
+        answered: set[str] = set()
+        for node_id in led.keys() & self._cluster.nodes.keys():
+            partitions = tuple(ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP) for topic_id in led[node_id])
+            offsets = await self.connection(node_id).call(ListOffsetsRequest(partitions), timeout_ms=CALL_TIMEOUT_MS)
+            if isinstance(offsets, ListOffsetsResponse):
+                answered |= {
+                    led[node_id][result.topic_id] for result in offsets.results if result.error is ErrorCode.NONE
+                }
+        return answered
 
     async def _create_at_rate(self, names: Sequence[str], rate_per_s: float) -> list[float]:
         loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ Every reader returns None for a file that is absent and raises `CorruptCheckpoin
 writer replaces the whole file durably before it returns.  See the module of each kind of file for its bytes.
 """
 
-from replog_checkpoints.atomic_file import make_durable_dirs, parent_of, read_file, replace_file
+from replog_checkpoints.atomic_file import make_durable_dirs, parent_of, read_file, replace_file, replace_files
 from replog_checkpoints.clean_shutdown import (
     CLEAN_SHUTDOWN_FILE,
     CleanShutdown,
@@ -14,7 +14,13 @@ from replog_checkpoints.clean_shutdown import (
 )
 from replog_checkpoints.errors import CheckpointError, CorruptCheckpointError
 from replog_checkpoints.filesystem import Buffer, DiskUsage, File, FileSystem, Lock, OpenMode
-from replog_checkpoints.leader_epochs import LEADER_EPOCH_FILE, EpochStart, read_leader_epochs, write_leader_epochs
+from replog_checkpoints.leader_epochs import (
+    LEADER_EPOCH_FILE,
+    EpochStart,
+    format_leader_epochs,
+    read_leader_epochs,
+    write_leader_epochs,
+)
 from replog_checkpoints.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
@@ -34,6 +40,7 @@ from replog_checkpoints.os_filesystem import OsFileSystem
 from replog_checkpoints.partition_metadata import (
     PARTITION_METADATA_FILE,
     PartitionMetadata,
+    format_partition_metadata,
     read_partition_metadata,
     write_partition_metadata,
 )
@@ -65,6 +72,8 @@ __all__ = [
     "PartitionMetadata",
     "QuorumState",
     "TopicPartition",
+    "format_leader_epochs",
+    "format_partition_metadata",
     "make_durable_dirs",
     "parent_of",
     "read_clean_shutdown",
@@ -76,6 +85,7 @@ __all__ = [
     "read_quorum_state",
     "remove_clean_shutdown",
     "replace_file",
+    "replace_files",
     "uuid_from_text",
     "uuid_to_text",
     "write_clean_shutdown",

@@ -5,6 +5,9 @@ old one and renamed over it, it is one or the other.
 
     write `<path>.tmp` | fsync it | rename to `<path>` | fsync the folder
 
+Several files go through each step together: a file system that commits its journal after every step of every file takes
+many times as long.
+
 | crash                                            | what the next start finds                                |
 |--------------------------------------------------|----------------------------------------------------------|
 | before the rename                                | the old file (or none), perhaps a `.tmp` nobody reads    |
@@ -17,18 +20,18 @@ The fsync before the rename matters: without it the new name may survive with an
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
-from pathlib import PurePosixPath
+import posixpath
+from collections.abc import Callable, Sequence
 
 from replog_checkpoints.errors import CorruptCheckpointError
-from replog_checkpoints.filesystem import Buffer, FileSystem, OpenMode
+from replog_checkpoints.filesystem import Buffer, File, FileSystem, OpenMode
 
 TEMPORARY_SUFFIX = ".tmp"
 
 
 def parent_of(path: str) -> str:
     """The folder that holds `path`; "." for a bare name."""
-    return str(PurePosixPath(path).parent)
+    return posixpath.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
 
 
 def replace_file(fs: FileSystem, path: str, data: Buffer) -> None:
@@ -39,15 +42,33 @@ def replace_file(fs: FileSystem, path: str, data: Buffer) -> None:
             found after a crash.  A failed fsync must not be retried, the directory counts as failed.  ENOSPC is never
             the error of an fsync here: with it the old content is there, and the same may be tried again.
     """
-    temporary = path + TEMPORARY_SUFFIX
-    file = fs.open(temporary, OpenMode.REPLACE)
+    replace_files(fs, [(path, data)])
+
+
+def replace_files(fs: FileSystem, files: Sequence[tuple[str, Buffer]]) -> None:
+    """Like `replace_file` for several (path, data), each in one step of its own: after a crash some may be new.
+
+    Raises:
+        OSError: as `replace_file`, for each of them.
+    """
+    opened: list[File] = []
     try:
-        file.pwrite([data], 0)
-        _sync(file.sync, temporary)
+        for path, data in files:
+            opened.append(fs.open(path + TEMPORARY_SUFFIX, OpenMode.REPLACE))
+            opened[-1].pwrite([data], 0)
+        for (path, _), file in zip(files, opened, strict=True):
+            _sync(file.sync, path + TEMPORARY_SUFFIX)
     finally:
-        file.close()
-    fs.rename(temporary, path)
-    _sync(lambda: fs.sync_dir(parent_of(path)), path)
+        for file in opened:
+            file.close()
+    for path, _ in files:
+        fs.rename(path + TEMPORARY_SUFFIX, path)
+    for folder in dict.fromkeys(parent_of(path) for path, _ in files):
+        _sync_dir(fs, folder)
+
+
+def _sync_dir(fs: FileSystem, folder: str) -> None:
+    _sync(lambda: fs.sync_dir(folder), folder)
 
 
 def _sync(sync: Callable[[], None], path: str) -> None:

@@ -63,10 +63,15 @@ def read_leader_epochs(fs: FileSystem, path: str) -> list[EpochStart] | None:
 
 
 def write_leader_epochs(fs: FileSystem, path: str, entries: Sequence[EpochStart]) -> None:
-    """Replaces the whole file, durably.
+    """Replaces the whole file, durably.  Raises: as `format_leader_epochs`; nothing is written then."""
+    replace_file(fs, path, format_leader_epochs(entries))
+
+
+def format_leader_epochs(entries: Sequence[EpochStart]) -> bytes:
+    """The content of the file.
 
     Raises:
-        ValueError: entries that do not rise in both epoch and offset, or a negative number; nothing is written.
+        ValueError: entries that do not rise in both epoch and offset, or a negative number.
     """
     for epoch, start_offset in entries:
         if not (0 <= epoch <= INT32_MAX and 0 <= start_offset <= INT64_MAX):
@@ -74,7 +79,7 @@ def write_leader_epochs(fs: FileSystem, path: str, entries: Sequence[EpochStart]
     for before, after in pairwise(entries):
         if not _rises(before, after):
             raise ValueError(f"leader epoch entries do not rise: {before} then {after}")
-    replace_file(fs, path, format_entries([f"{epoch} {start_offset}" for epoch, start_offset in entries]))
+    return format_entries([f"{epoch} {start_offset}" for epoch, start_offset in entries])
 
 
 def _rises(before: EpochStart, after: EpochStart) -> bool:

@@ -73,8 +73,12 @@ def read_partition_metadata(fs: FileSystem, path: str) -> PartitionMetadata | No
 
 def write_partition_metadata(fs: FileSystem, path: str, metadata: PartitionMetadata) -> None:
     """Writes the file, durably."""
-    text = f"version: {_VERSION}\ntopic_id: {uuid_to_text(metadata.topic_id)}"
-    replace_file(fs, path, text.encode("ascii"))
+    replace_file(fs, path, format_partition_metadata(metadata))
+
+
+def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
+    """The content of the file."""
+    return f"version: {_VERSION}\ntopic_id: {uuid_to_text(metadata.topic_id)}".encode("ascii")
 
 
 def _lines(path: str, data: bytes) -> list[str]:

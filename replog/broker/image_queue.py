@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from replog.broker.replica_manager import ReplicaManager
 from replog.broker.tasks import watched_task
 from replog.errors import BrokerClosedError
-from replog.log import CreateJob
+from replog.log import CreateJob, run_together
 from replog.metadata.delta import LocalChanges
 from replog.metadata.image import MetadataImage
+
+CREATED_TOGETHER = 64
+"""Logs that one thread creates in one go: each has three files open then."""
 
 LATER_MAX = 10_000
 """Requests that wait for images."""
@@ -110,7 +113,8 @@ class ImageQueue:
 
     async def _create(self, jobs: Sequence[CreateJob]) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(self._executor, job.run) for job in jobs))
+        groups = [jobs[start : start + CREATED_TOGETHER] for start in range(0, len(jobs), CREATED_TOGETHER)]
+        await asyncio.gather(*(loop.run_in_executor(self._executor, run_together, group) for group in groups))
         try:
             await self._manager.driver.call(lambda: self._apply(jobs))
         except BrokerClosedError:

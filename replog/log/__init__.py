@@ -23,7 +23,7 @@ from replog.log.recovery_progress import RecoveryProgress
 from replog.log.write_back import WriteBackJob
 
 if TYPE_CHECKING:
-    from replog.log.log_manager import CreateJob, LogManager
+    from replog.log.log_manager import CreateJob, LogManager, run_together
 
 __all__ = [
     "METADATA_TOPIC",
@@ -53,11 +53,12 @@ __all__ = [
     "Throttle",
     "WriteBackJob",
     "is_disk_full",
+    "run_together",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"CreateJob", "LogManager"}:
+    if name in {"CreateJob", "LogManager", "run_together"}:
         from replog.log import log_manager
 
         return getattr(log_manager, name)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from replog.log.config import LogConfig
 from replog.log.epoch_cache import LeaderEpochCache
+from replog.log.epoch_file import write_epochs
 from replog.log.flush import FileCloser
 from replog.log.producer_state import ProducerStateManager
+from replog.log.segment import LogSegment
 from replog.log.segment_list import SegmentList
+from replog_checkpoints import FileSystem
 
 
 @dataclass(slots=True)
@@ -44,3 +50,29 @@ class LoadedLog:
     closer: FileCloser
     report: RecoveryReport
     created: bool
+
+
+def new_log(
+    fs: FileSystem, directory: str, config: LogConfig, epoch_starts: Sequence[tuple[int, int]], now_ms: int
+) -> LoadedLog:
+    """An empty log in a directory that was just made; makes its first file, durable once the directory is.
+
+    Args:
+        fs: the disk.
+        directory: of the log.
+        config: of the log.
+        epoch_starts: what its leader-epoch checkpoint is going to hold.
+        now_ms: wall time.
+    """
+    closer = FileCloser()
+    return LoadedLog(
+        segments=SegmentList([LogSegment.create(fs, directory, 0, config, now_ms)], closer),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        epochs=LeaderEpochCache(epoch_starts, partial(write_epochs, fs, directory)),
+        producers=ProducerStateManager(),
+        closer=closer,
+        report=RecoveryReport(clean=True),
+        created=True,
+    )

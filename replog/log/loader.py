@@ -21,16 +21,17 @@ one with the recovery point on is read and checked::
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptIndexError, CorruptRecordError, StorageError
 from replog.log.compaction.swap import complete_swaps
 from replog.log.config import LogConfig
-from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.epoch_cache import LeaderEpochCache
+from replog.log.epoch_file import epoch_path, write_epochs
 from replog.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -150,7 +151,7 @@ class LogLoader:
         if self._directory_changed:
             self.fs.sync_dir(self.directory)
         if self._epochs.entries != self._epochs_on_disk:
-            self._write_epochs(self._epochs.entries)
+            write_epochs(self.fs, self.directory, self._epochs.entries)
         remove_stray_snapshots(self.fs, self.directory, segments)
         if self._producers_at == log_end_offset:
             forget_as_snapshot(self.fs, self.directory, self._producers)
@@ -172,7 +173,7 @@ class LogLoader:
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
-            epochs=LeaderEpochCache(self._epochs.entries, self._write_epochs),
+            epochs=LeaderEpochCache(self._epochs.entries, partial(write_epochs, self.fs, self.directory)),
             producers=self._producers,
             closer=self._closer,
             report=self.report,
@@ -247,24 +248,13 @@ class LogLoader:
 
     def _read_epochs(self) -> None:
         """From the checkpoint; a missing or damaged one is made again from the log, never taken as empty."""
-        path = self._epoch_path()
+        path = epoch_path(self.directory)
         try:
             self._epochs_on_disk = checkpoints.read_leader_epochs(self.fs, path)
         except checkpoints.CorruptCheckpointError:
             self._epochs_on_disk = None
         self.report.epochs_rebuilt = self._epochs_on_disk is None
         self._epochs = LeaderEpochCache(self._epochs_on_disk or [], lambda _: None)
-
-    def _write_epochs(self, entries: Sequence[tuple[int, int]]) -> None:
-        try:
-            checkpoints.write_leader_epochs(self.fs, self._epoch_path(), entries)
-        except OSError as error:
-            if is_disk_full(error):  # the old file is still there, and nothing follows that needs the new one
-                raise disk_full("the leader-epoch checkpoint cannot be written", self.directory, error) from error
-            raise
-
-    def _epoch_path(self) -> str:
-        return f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
 
     def _note_epoch(self, epoch: int, base_offset: int) -> None:
         latest = self._epochs.latest_epoch

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
@@ -55,6 +55,7 @@ from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace
 from replog.log.file_names import DELETE_DIR_SUFFIX, parse_partition_dir_name, partition_dir_name
 from replog.log.log import Log
 from replog.log.offset_checkpoints import OffsetCheckpoint
+from replog.log.replica_creation import NewReplica, create_logs
 from replog_checkpoints import FileSystem, Lock, MetaProperties, PartitionMetadata, TopicPartition
 
 __all__ = ["FORMAT", "FORMAT_KEY", "LoadedReplica", "LogDirectory"]
@@ -299,7 +300,10 @@ class LogDirectory(DirectoryCheckpoints):
             raise self.offline[key]
         if key not in self._logs:
             self.forget([key])  # lines of an earlier replica must not make promises about this one
-            self.add(self.create(key, topic_id, config or self._config, now_ms))
+            (made,) = self.create([NewReplica(key, topic_id, config or self._config)], now_ms)
+            if made.error is not None:
+                raise made.error
+            self.add(made)
         elif self._topic_ids[key] is None:
             with storage_errors(self.path):
                 self._write_topic_id(key, topic_id)
@@ -314,23 +318,48 @@ class LogDirectory(DirectoryCheckpoints):
             self._logs[key].set_config(config)
         return self._logs[key]
 
-    def create(self, key: TopicPartition, topic_id: UUID, config: LogConfig, now_ms: int) -> LoadedReplica:
-        """A new replica, durably, to be given to `add`.  In any thread; `forget` it first.
-
-        Raises:
-            DiskFullError: there is no room.
-            StorageError: the disk failed.
-        """
-        is_new = not self._fs.is_dir(self.path_of(key))
+    def create(self, replicas: Sequence[NewReplica], now_ms: int) -> list[LoadedReplica]:
+        """New replicas, durably, to be given to `add`; each may have failed.  In any thread; `forget` them first."""
+        fresh = [replica for replica in replicas if not self.has_folder(replica.key)]
+        logs: dict[TopicPartition, Log] = {}
+        error: ReplogError | None = None
         try:
             with storage_errors(self.path):
-                checkpoints.make_durable_dirs(self._fs, self.path_of(key))
-                self._write_topic_id(key, topic_id)
-                return LoadedReplica(key, topic_id, self._open(key, config, now_ms), None)
-        except ReplogError:
-            if is_new:
-                self._remove_half_made(key)
-            raise
+                made = create_logs(
+                    self._fs,
+                    self.path,
+                    fresh,
+                    now_ms=now_ms,
+                    checkpoint=self.checkpoint_recovery_points,
+                    admission=self._admission,
+                )
+                logs = dict(zip((replica.key for replica in fresh), made, strict=True))
+        except ReplogError as failure:
+            error = failure
+            for replica in fresh:
+                self._remove_half_made(replica.key)
+            if len(replicas) > 1:  # whose fault was it?
+                return [found for replica in replicas for found in self.create([replica], now_ms)]
+        if error is not None:
+            return [LoadedReplica(replica.key, replica.topic_id, None, error) for replica in replicas]
+        return [
+            LoadedReplica(replica.key, replica.topic_id, logs[replica.key], None)
+            if replica.key in logs
+            else self._complete(replica, now_ms)
+            for replica in replicas
+        ]
+
+    def _complete(self, replica: NewReplica, now_ms: int) -> LoadedReplica:
+        """A folder is there already: a crash while it was created."""
+        try:
+            with storage_errors(self.path):
+                self._write_topic_id(replica.key, replica.topic_id)
+                log = self._open(replica.key, replica.config, now_ms)
+                if replica.leader_epoch is not None:
+                    log.assign_epoch_start(replica.leader_epoch)
+        except ReplogError as error:
+            return LoadedReplica(replica.key, replica.topic_id, None, error)
+        return LoadedReplica(replica.key, replica.topic_id, log, None)
 
     def has_folder(self, key: TopicPartition) -> bool:
         """Whether something of a replica is here, open or not: then it must not be created in another directory."""
@@ -475,8 +504,11 @@ class LogDirectory(DirectoryCheckpoints):
             clean=self.was_clean and recovery_point is not None,
             now_ms=now_ms,
             checkpoint=self.checkpoint_recovery_points,
-            admission=None if key[0] == METADATA_TOPIC else self.space.admit,
+            admission=self._admission(key),
         )
+
+    def _admission(self, key: TopicPartition) -> Callable[[int], None] | None:
+        return None if key[0] == METADATA_TOPIC else self.space.admit
 
     def _remove_half_made(self, key: TopicPartition) -> None:
         """It may be created in another directory next, and two folders of one replica stop the next start."""

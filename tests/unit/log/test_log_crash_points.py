@@ -10,14 +10,18 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from uuid import UUID
 
 import pytest
 from log_crash_kit import DATA, FOLDER, TOPIC_ID, History, Replica, check_answers, open_replica
-from log_test_kit import T0, content
+from log_test_kit import T0, append, content
 
 from replog.log import Log, LogConfig
+from replog.log.replica_creation import NewReplica
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
+
+OTHER_ID = UUID(int=77)
 
 SEEDS = (None, *range(4))
 """None: kill -9; a number: a power cut."""
@@ -143,6 +147,30 @@ def create_another(replica: Replica) -> None:
     replica.directory.checkpoint_recovery_points()
 
 
+def create_together(replica: Replica) -> None:
+    """Three at once; then one of them is written to, flushed and checkpointed."""
+    wanted = [NewReplica(("u", partition), OTHER_ID, replica.config, leader_epoch=3) for partition in range(3)]
+    for made in replica.directory.create(wanted, T0):
+        assert made.error is None
+        replica.directory.add(made)
+    log = replica.directory.logs["u", 1]
+    append(log, 2, leader_epoch=3)
+    log.flush()
+    replica.directory.checkpoint_recovery_points()
+
+
+def created_together(replica: Replica) -> None:
+    """Each can be used, whatever of it is there; what was checkpointed is."""
+    flushed_offset = replica.directory.recovery_points.get(("u", 1), 0)
+    logs = [replica.directory.open_log("u", partition, OTHER_ID, replica.config, now_ms=T0) for partition in range(3)]
+    assert logs[1].log_end_offset >= flushed_offset
+    for log in logs:
+        assert log.leader_epochs.entries in ([], [(3, 0)])
+        append(log, 1, leader_epoch=3)
+        log.flush()
+    replica.directory.checkpoint_recovery_points()
+
+
 def checkpoint_everything(replica: Replica) -> None:
     replica.raise_log_start(5)
     replica.directory.checkpoint_high_watermarks({("t", 0): 9})
@@ -248,6 +276,7 @@ PROCEDURES = {
     "delete the log": Procedure(checkpointed, delete_log, all_or_nothing),
     "set the log aside": Procedure(checkpointed, set_aside, all_or_nothing),
     "create another log": Procedure(three_epochs, create_another),
+    "create logs together": Procedure(three_epochs, create_together, created_together),
     "close": Procedure(three_epochs, close),
     "open after a clean stop": Procedure(closed, reopen),
     "open after kill -9": Procedure(killed, reopen),

@@ -21,7 +21,7 @@ from replog.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from replog.log import LogDirectory, LogManager, RecoveryProgress
+from replog.log import LogDirectory, LogManager, RecoveryProgress, run_together
 from replog.log.disk_space import NO_LIMITS
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -311,6 +311,22 @@ def test_creating_in_threads_spreads_and_fails_alone() -> None:
     assert homes(logs) == {"/a": [0, 0], "/b": [1, 1, 4], "/c": [2, 2, 5]}
     assert logs.home_of("u", 3) is None
     assert logs.open_log("u", 3, TOPIC, now_ms=T0) is logs.directories["/a"].logs["u", 3]
+
+
+@pytest.mark.parametrize("operation", [Operation.CREATE, Operation.SYNC, Operation.SYNC_DIR])
+def test_one_that_fails_among_many(operation: Operation) -> None:
+    fs, logs = with_records(2)
+    jobs = [logs.prepare_create("u", partition, TOPIC, TINY, now_ms=T0, leader_epoch=5) for partition in range(6)]
+    fs.faults.fail_always(operation, path_part="u-3")
+    run_together([job for job in jobs if job is not None])
+    for job in jobs:
+        assert job is not None
+        assert (job.error is None) == (job.replica.key != ("u", 3))
+        logs.complete_create(job)
+    made = [partition for partition in range(6) if ("u", partition) in logs.logs]
+    assert made == [0, 1, 2, 4, 5]
+    assert {tuple(logs.logs["u", partition].leader_epochs.entries) for partition in made} == {((5, 0),)}
+    assert not [path for path in fs.image() if "u-3" in path]
 
 
 def test_on_a_real_disk(tmp_path: Path) -> None:

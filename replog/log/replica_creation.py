@@ -1,0 +1,101 @@
+"""Many new replicas of one directory at once.
+
+Why together: each needs its folder, its first segment, its topic id and, where this broker leads, its first epoch on
+stable storage.  Done one by one that is eight fsyncs each, and a journal commit between any two files.  Here every step
+is taken for all of them before the next, and the folder that holds them is fsynced once.
+
+    make folders and segments | write the small files beside | fsync them | rename | fsync each folder | fsync the parent
+
+| crash                         | what the next start finds                                                        |
+|-------------------------------|----------------------------------------------------------------------------------|
+| before the fsync of the parent | some of the folders, perhaps without a topic id, none with records: completed when they are opened again |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import replog_checkpoints as checkpoints
+from replog.log.config import LogConfig
+from replog.log.epoch_file import epoch_path
+from replog.log.file_names import partition_dir_name
+from replog.log.loaded_log import LoadedLog, new_log
+from replog.log.log import Log
+from replog_checkpoints import Buffer, FileSystem, PartitionMetadata, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class NewReplica:
+    """A replica that is to be made.
+
+    Attributes:
+        key: (topic, partition).
+        topic_id: of the topic.
+        config: settings.
+        leader_epoch: in which this broker will lead it; None: it will not.
+    """
+
+    key: TopicPartition
+    topic_id: UUID
+    config: LogConfig
+    leader_epoch: int | None = None
+
+    @property
+    def epoch_starts(self) -> list[tuple[int, int]]:
+        return [] if self.leader_epoch is None else [(self.leader_epoch, 0)]
+
+
+def create_logs(
+    fs: FileSystem,
+    directory: str,
+    replicas: Sequence[NewReplica],
+    *,
+    now_ms: int,
+    checkpoint: Callable[[], None],
+    admission: Callable[[TopicPartition], Callable[[int], None] | None],
+) -> list[Log]:
+    """Their logs, empty and durable; no folder of theirs may be there.
+
+    Args:
+        fs: the disk.
+        directory: that will hold them.
+        replicas: as many as may have their files open at once.
+        now_ms: wall time.
+        checkpoint: as for `Log.open`.
+        admission: the one of each replica, as for `Log.open`.
+
+    Raises:
+        OSError: the disk failed or is full; some folders may be there.
+    """
+    made: list[LoadedLog] = []
+    files: list[tuple[str, Buffer]] = []
+    try:
+        for replica in replicas:
+            folder = f"{directory}/{partition_dir_name(*replica.key)}"
+            fs.make_dirs(folder)
+            made.append(new_log(fs, folder, replica.config, replica.epoch_starts, now_ms))
+            metadata = checkpoints.format_partition_metadata(PartitionMetadata(replica.topic_id))
+            files.append((f"{folder}/{checkpoints.PARTITION_METADATA_FILE}", metadata))
+            if replica.epoch_starts:
+                files.append((epoch_path(folder), checkpoints.format_leader_epochs(replica.epoch_starts)))
+        checkpoints.replace_files(fs, files)
+        fs.sync_dir(directory)
+    except BaseException:
+        for loaded in made:  # nobody else knows of their descriptors
+            loaded.segments.active.release(loaded.closer)
+        raise
+    return [
+        Log(
+            fs,
+            f"{directory}/{partition_dir_name(*replica.key)}",
+            replica.config,
+            partition_dir_name(*replica.key),
+            loaded,
+            checkpoint,
+            now_ms,
+            admission(replica.key),
+        )
+        for replica, loaded in zip(replicas, made, strict=True)
+    ]
