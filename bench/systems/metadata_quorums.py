@@ -269,16 +269,19 @@ class ReplogQuorum(MetadataSystem):
         return took_s
 
     async def _until_level(self) -> None:
-        """All voters have everything."""
-        while True:
+        """All nodes have replayed everything."""
+        behind = list(self._cluster.nodes)
+        while behind:
             await asyncio.sleep(PROBE_PAUSE_S)
             with contextlib.suppress(ReplogError):
-                connection = await self.leader()
-                found = await connection.call(DescribeQuorumRequest(), timeout_ms=PROBE_TIMEOUT_MS)
-                if isinstance(found, DescribeQuorumResponse):
-                    voters = [member for member in found.members if member.is_voter]
-                    if sum(member.log_end_offset >= found.high_watermark for member in voters) == NODES:
-                        return
+                quorum = await (await self.leader()).call(DescribeQuorumRequest(), timeout_ms=PROBE_TIMEOUT_MS)
+                node = await self.connection(behind[0]).call(MetadataRequest(), timeout_ms=PROBE_TIMEOUT_MS)
+                if (
+                    isinstance(quorum, DescribeQuorumResponse)
+                    and isinstance(node, ClusterMetadata)
+                    and node.metadata_offset >= quorum.high_watermark
+                ):
+                    behind.pop(0)
 
     async def _first_change(self, connections: Sequence[Connection]) -> None:
         """Returns when one of the controllers has committed a change."""

@@ -19,8 +19,8 @@ from replog.metadata.records import MetadataRecord
 from replog.records import BatchHeader, decode_batch, scan
 from replog.rpc.metadata_records import decode_metadata_record
 
-PIECE_BYTES = 64 << 10
-"""Of the log that are handed over at a time: some milliseconds of work."""
+PIECE_BYTES = 8 << 10
+"""Of the log that are handed over at a time, and at least one batch: some milliseconds of work."""
 
 KEPT_RECORDS_MAX = 50_000
 

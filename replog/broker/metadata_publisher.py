@@ -20,6 +20,9 @@ from replog.metadata.loader import MetadataLoader
 
 Subscriber = Callable[[MetadataImage, LocalChanges, tuple[int, ...]], None]
 
+PUBLISHED_TOGETHER: Final = 2_000
+"""Records, about, that become one image."""
+
 KEPT_IMAGES: Final = 256
 """Past images that a client's watch can go on from.  They share what did not change, so they cost what changed."""
 
@@ -48,6 +51,7 @@ class MetadataPublisher:
             [self._tell_subscriber], self._knows_this_process, lambda _, error: on_failure(error)
         )
         self._changed = asyncio.Event()
+        self._unpublished_count = 0
         self._past = deque[MetadataImage](maxlen=KEPT_IMAGES)
 
     @property
@@ -66,11 +70,15 @@ class MetadataPublisher:
         self._loader.load_snapshot(snapshot.replay(), end_offset=end_offset, epoch=epoch)
 
     def on_committed(self, batch: CommittedRecords) -> None:
-        """Takes in a batch; nobody is told yet."""
+        """Takes in a batch; it is published with those that follow at once, but a long row of them is not one step."""
         self._loader.load_batch(batch.records, end_offset=batch.end_offset, epoch=batch.epoch)
+        self._unpublished_count += len(batch.records)
+        if self._unpublished_count >= PUBLISHED_TOGETHER:
+            self.on_caught_up()
 
     def on_caught_up(self) -> None:
         """Publishes what has been taken in since the last call."""
+        self._unpublished_count = 0
         self._loader.flush()
         self._past.append(self.image)
         self.notify()

@@ -76,6 +76,10 @@ from replog_quorum.messages import (
     WriteSnapshotChunk,
 )
 
+HAND_OVER_PAUSE_S = 0.001
+"""Between two pieces of the committed log: a node that catches up must still answer when another one asks for its vote, and
+an answer takes several turns of the loop."""
+
 MAX_VOTER_CHANGES = 64
 """That wait for an answer."""
 
@@ -313,8 +317,11 @@ class QuorumDriver:
             self._surroundings.on_failure(error)
 
     async def _wait(self) -> None:
-        if self._inbox or self._committed.is_behind:
+        if self._inbox:
             await asyncio.sleep(0)  # others get their turn
+            return
+        if self._committed.is_behind:
+            await asyncio.sleep(HAND_OVER_PAUSE_S)
             return
         self._wakeup.clear()
         deadline = self._core.next_deadline_ms()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
+import pytest
 from broker_kit import TOPIC, registered, topic
 
+from replog.broker import metadata_publisher
 from replog.broker.metadata_publisher import KEPT_IMAGES, MetadataPublisher
 from replog.controller.messages import CommittedRecords
 from replog.metadata.delta import LocalChanges
@@ -115,3 +117,16 @@ def test_past_images_are_kept_for_a_while() -> None:
     assert it.publisher.image_at(oldest - 1) is None
     it.commit(registered(2), registered(1))
     assert it.publisher.image_at(it.end_offset - 1) is None, "no image ends there"
+
+
+def test_a_long_row_of_batches_is_published_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_publisher, "PUBLISHED_TOGETHER", 3)
+    it = Subscriber()
+    it.commit(this_process())
+    it.calls.clear()
+    for broker_id in range(2, 10):
+        it.replay(registered(broker_id))
+    assert [image.end_offset for image, _, _ in it.calls] == [4, 7]
+    it.publisher.on_caught_up()
+    assert [image.end_offset for image, _, _ in it.calls] == [4, 7, 9]
+    assert [brokers for _, _, brokers in it.calls] == [(2, 3, 4), (5, 6, 7), (8, 9)]
