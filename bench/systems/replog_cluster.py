@@ -149,7 +149,10 @@ class ReplogCluster(BrokerSystem):
 
     def start(self, directory: Path) -> None:
         self._runner = precise_runner()
-        self._cluster = self.run(self._cluster_class.start(directory / "cluster", nodes=NODES, config=self._config))
+        self._cluster = self.run(self._start_cluster(directory / "cluster"))
+
+    async def _start_cluster(self, directory: Path) -> LocalCluster:
+        return await self._cluster_class.start(directory, nodes=NODES, config=self._config)
 
     def stop(self) -> None:
         if self._cluster is not None:
