@@ -35,7 +35,10 @@ class MetadataBesideLoadScenario(Scenario[LoadedQuorum]):
 
     def __init__(self, duration_s: float = DURATION_S, systems: Sequence[LoadedQuorum] | None = None) -> None:
         self._duration_s = duration_s
-        self._systems = systems or [LoadedQuorum("combined", None), LoadedQuorum("separate", SEPARATE_ROLES)]
+        self._systems = systems or [
+            LoadedQuorum("replog-combined", None),
+            LoadedQuorum("replog-separate", SEPARATE_ROLES),
+        ]
 
     def systems(self) -> Sequence[LoadedQuorum]:
         return self._systems
