@@ -164,7 +164,7 @@ class TimedController:
                 case ReplyError():
                     raise WrongResultError(f"request {effect.request_id} was refused: {effect.error}")
                 case _:
-                    pass  # probes of brokers that are not there
+                    pass  # brokers to watch that are not there
 
 
 def controllers() -> list[ControllerSystem]:

@@ -298,8 +298,13 @@ class ReplogQuorum(MetadataSystem):
             await asyncio.sleep(PROBE_PAUSE_S)
 
 
+async def _say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+    writer.close()
+
+
 class _PaperBrokers:
-    """Brokers that register and send heartbeats, and host nothing; somebody listens, so that a probe finds them alive."""
+    """Brokers that register and send heartbeats, and host nothing; somebody listens, so that none is taken for dead."""
 
     def __init__(self, system: ReplogQuorum) -> None:
         self._system = system
@@ -307,7 +312,7 @@ class _PaperBrokers:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        self._listener = await asyncio.start_server(_say_nothing, "127.0.0.1", 0)
         for broker_id in range(101, 101 + NODES):
             request = RegisterBroker(
                 broker_id=broker_id,

@@ -11,14 +11,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import assert_never
 
-from replog.broker.broker_prober import BrokerProber
+from replog.broker.broker_watcher import BrokerWatcher
 from replog.broker.clock import Clock
 from replog.broker.committed_log import LoadedSnapshot
 from replog.broker.driver import Driver
+from replog.broker.loop_lag import LoopLag
 from replog.broker.quorum_driver import QuorumDriver
 from replog.controller.controller import Controller, ControllerStatus
 from replog.controller.messages import (
     AppendRecords,
+    BrokerGone,
     Claim,
     CommittedRecords,
     ControllerRequest,
@@ -27,7 +29,6 @@ from replog.controller.messages import (
     Heartbeat,
     LoadSnapshot,
     Message,
-    ProbeBroker,
     Renounce,
     Reply,
     ReplyError,
@@ -35,6 +36,7 @@ from replog.controller.messages import (
     Skip,
     Submit,
     Tick,
+    WatchBrokers,
 )
 from replog.errors import BrokerClosedError, InvariantViolationError, NotControllerError, ThrottledError
 from replog.rpc.messages import Hello
@@ -53,6 +55,7 @@ class ControllerDriver:
         clock: of the node.
         transport: to look after brokers.
         hello: first message of every stream of this node.
+        loop_lag: of this node.
         on_failure: told about a bug; the node stops.
     """
 
@@ -62,6 +65,7 @@ class ControllerDriver:
         clock: Clock,
         transport: Transport,
         hello: Callable[[], Hello],
+        loop_lag: LoopLag,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._core = core
@@ -69,7 +73,9 @@ class ControllerDriver:
         self._quorum: QuorumDriver | None = None
         self._futures: dict[int, asyncio.Future[ControllerResponse]] = {}
         self._next_request_id = 0
-        self._prober = BrokerProber(transport, hello, lambda probed: self._driver.submit(lambda: self._step(probed)))
+        self._watcher = BrokerWatcher(
+            transport, hello, loop_lag, lambda gone: self._driver.submit(lambda: self._tell_gone(gone)), on_failure
+        )
         self._driver = Driver(
             "controller-driver",
             clock,
@@ -83,7 +89,7 @@ class ControllerDriver:
         self._driver.start()
 
     async def stop(self) -> None:
-        await self._prober.stop()
+        await self._watcher.stop()
         await self._driver.stop()
         for future in self._futures.values():
             if not future.done():
@@ -143,6 +149,10 @@ class ControllerDriver:
         _log.info("no longer the active controller (epoch %d)", epoch)
         self._step(Renounce())
 
+    def _tell_gone(self, gone: BrokerGone) -> None:
+        _log.warning("broker %d (epoch %d) is gone: %s", gone.broker_id, gone.broker_epoch, gone.reason)
+        self._step(gone)
+
     # ---- effects --------------------------------------------------------------------------------------------------------
 
     def _step(self, message: Message) -> None:
@@ -161,8 +171,8 @@ class ControllerDriver:
                 case ResignLeadership():
                     _log.error("the controller gives up epoch %d: %s", effect.epoch, effect.reason)
                     self._leading().resign(effect.epoch)
-                case ProbeBroker():
-                    self._prober.probe(effect)
+                case WatchBrokers():
+                    self._watcher.watch(effect.brokers)
                 case _ as unreachable:
                     assert_never(unreachable)
 

@@ -28,6 +28,7 @@ from replog.broker.flusher import LogFlusher
 from replog.broker.image_queue import ImageQueue
 from replog.broker.lifecycle import BrokerLifecycle
 from replog.broker.log_keeper import LogKeeper
+from replog.broker.loop_lag import LoopLag
 from replog.broker.metadata_log import MetadataLog
 from replog.broker.metadata_publisher import MetadataPublisher
 from replog.broker.metadata_snapshots import MetadataSnapshots, SnapshotLimits
@@ -85,6 +86,7 @@ class Node:
         self._executor = environment.threads(DISK_THREADS, "replog-disk")
         self._flusher = LogFlusher(self._executor, self._fail, self._log_failed)
         self._transport = environment.transport
+        self._loop_lag = LoopLag(environment.clock)
         self._leader: tuple[int | None, int] = (None, -1)
         self._server: Server | None = None
         self._failure: BaseException | None = None
@@ -208,6 +210,7 @@ class Node:
         )
 
     def _start_parts(self) -> None:
+        self._loop_lag.start()
         if self._controller is not None:
             self._controller.start(self._quorum)
             self._registrar.start()
@@ -321,7 +324,7 @@ class Node:
             ),
             rng=self._environment.new_rng(),
         )
-        return ControllerDriver(core, self._clock, self._transport, self._hello, self._fail)
+        return ControllerDriver(core, self._clock, self._transport, self._hello, self._loop_lag, self._fail)
 
     def _make_quorum(self) -> QuorumDriver:
         config = self.config
@@ -450,6 +453,7 @@ class Node:
         if self._controller is not None:
             await self._controller.stop()
         await self._channel.close()
+        await self._loop_lag.stop()
         await self._flusher.stop()
 
     def _close_logs(self, *, orderly: bool) -> None:

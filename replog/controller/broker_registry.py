@@ -23,11 +23,13 @@ class BrokerRegistry:
     Attributes:
         registrations: the newest incarnation of each broker.
         drained: brokers that shall be emptied, registered or not.
+        changes_count: grows with everything that is replayed about brokers.
     """
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self.registrations: TimelineHashMap[int, BrokerRegistration] = TimelineHashMap(registry)
         self.drained: TimelineHashSet[int] = TimelineHashSet(registry)
+        self.changes_count = 0
         self._usable: TimelineObject[tuple[UsableBroker, ...]] = TimelineObject(registry, ())
 
     def get(self, broker_id: int) -> BrokerRegistration | None:
@@ -134,6 +136,7 @@ class BrokerRegistry:
         return registration
 
     def _find_usable(self) -> None:
+        self.changes_count += 1
         usable = tuple(
             UsableBroker(broker.broker_id, broker.rack, broker.fenced)
             for broker in self.all()

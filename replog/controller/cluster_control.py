@@ -23,7 +23,7 @@ from typing import assert_never
 
 from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.heartbeats import BrokerHeartbeats, Session
-from replog.controller.messages import BrokerProbed, ProbeBroker
+from replog.controller.messages import BrokerGone, WatchedBroker
 from replog.controller.offset_control import OffsetControl
 from replog.controller.replication_control import ReplicationControl
 from replog.controller.replication_state import ReplicationState
@@ -36,6 +36,10 @@ from replog.controller.requests import (
 from replog.controller.result import Result
 from replog.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord
 from replog.metadata.registrations import BrokerRegistration
+
+GONE_PAUSE_MS = 500
+"""Between two brokers that are fenced because somebody has seen them gone: when the network itself refuses, as a firewall
+does, a cluster must not lose all its brokers at once."""
 
 
 class BrokerState(Enum):
@@ -63,6 +67,7 @@ class ClusterControl:
         self._state = state
         self._replication = replication
         self._heartbeats = heartbeats
+        self._fenced_gone_ms: int | None = None
 
     # ---- heartbeats -------------------------------------------------------------------------------------------------
 
@@ -164,26 +169,36 @@ class ClusterControl:
         """When the next session of an unfenced broker expires, None when there are none."""
         return self._heartbeats.next_expiry_ms(self._unfenced())
 
-    def start_term(self, now_ms: int) -> tuple[ProbeBroker, ...]:
-        """Every registered broker gets a fresh session.
-
-        Returns:
-            A probe of every unfenced broker: some may have died together with the last controller.
-        """
+    def start_term(self, now_ms: int) -> None:
+        """Every registered broker gets a fresh session."""
         self._heartbeats.clear()
-        probes: list[ProbeBroker] = []
+        self._fenced_gone_ms = None
         for broker in self._brokers.all():
             self._heartbeats.start(broker.broker_id, broker.broker_epoch, self._offsets.committed_end_offset, now_ms)
-            if not broker.fenced:
-                probes.append(ProbeBroker(broker.broker_id, broker.broker_epoch, broker.host, broker.port))
-        return tuple(probes)
 
-    def changes_after_probe(self, probed: BrokerProbed) -> tuple[MetadataRecord, ...]:
-        """Fence a broker whose address refused a connection, if it is still the same incarnation."""
-        registration = self._brokers.get(probed.broker_id)
-        if not probed.is_dead or registration is None or registration.fenced:
+    def watched(self) -> tuple[WatchedBroker, ...]:
+        """The brokers whose death should be noticed at once: all that are not fenced."""
+        return tuple(
+            WatchedBroker(broker.broker_id, broker.broker_epoch, broker.incarnation_id, broker.host, broker.port)
+            for broker in self._brokers.all()
+            if not broker.fenced
+        )
+
+    def changes_after_gone(self, gone: BrokerGone, now_ms: int) -> tuple[MetadataRecord, ...]:
+        """Fence a broker that does not run any more, if it is still the same incarnation; one at a time.
+
+        Only where somebody who is there holds what it held: after a power cut of all brokers those that start first must
+        not inherit the ISR from the others.  They register with what they have, and all are waited for.
+        """
+        registration = self._brokers.get(gone.broker_id)
+        if registration is None or registration.fenced or registration.broker_epoch != gone.broker_epoch:
             return ()
-        return self._fence(registration) if registration.broker_epoch == probed.broker_epoch else ()
+        if not self._replication.can_do_without(gone.broker_id, gone.present):
+            return ()
+        if self._fenced_gone_ms is not None and now_ms < self._fenced_gone_ms + GONE_PAUSE_MS:
+            return ()  # told again if it is still so then
+        self._fenced_gone_ms = now_ms
+        return self._fence(registration)
 
     def _unfenced(self) -> list[int]:
         return [registration.broker_id for registration in self._brokers.all() if not registration.fenced]

@@ -13,7 +13,7 @@ Submit                     answered as above; waits in the queue while a claim d
 CommittedRecords           active: answers up to it leave.  Standby: its records are replayed
 Skip                       the quorum wrote something of its own: the next write offset moves
 LoadSnapshot               standby: the state is that of the snapshot
-BrokerProbed               active: a broker that nobody can be at is fenced at once
+BrokerGone                 active: a broker that does not run any more is fenced at once
 Renounce                   every waiting request fails, the state goes back to the last committed offset
 Tick                       requests past their deadline fail; periodic tasks that are due run
 ========================== =========================================================================================
@@ -35,7 +35,7 @@ from replog.controller.event_queue import EventQueue
 from replog.controller.managers import Managers
 from replog.controller.messages import (
     AppendRecords,
-    BrokerProbed,
+    BrokerGone,
     Claim,
     CommittedRecords,
     Effect,
@@ -48,6 +48,8 @@ from replog.controller.messages import (
     Skip,
     Submit,
     Tick,
+    WatchBrokers,
+    WatchedBroker,
 )
 from replog.controller.periodic import RETRY_MS, PeriodicTask, PeriodicTasks
 from replog.controller.requests import Heartbeat
@@ -99,6 +101,8 @@ class Controller:
         self._claim: Claim | None = None
         self._effects: list[Effect] = []
         self._last_write_ms = 0
+        self._brokers_seen = 0
+        self._watched: tuple[WatchedBroker, ...] = ()
         self._failed_rounds: Counter[str] = Counter()
 
     # ---- the core's face --------------------------------------------------------------------------------------------
@@ -124,8 +128,8 @@ class Controller:
                 self._handle_committed(message)
             case Tick():
                 self._effects += self._deferred.expire(now_ms)
-            case BrokerProbed():
-                self._handle_probed(message, now_ms)
+            case BrokerGone():
+                self._handle_gone(message, now_ms)
             case Skip():
                 self._handle_skip(message)
             case Claim():
@@ -138,6 +142,9 @@ class Controller:
                 assert_never(unreachable)
         if len(self._queue) or type(message) is not Submit:
             self._run_due(now_ms)
+        if self._brokers_seen != self._state.brokers.changes_count and self._is_active:
+            self._brokers_seen = self._state.brokers.changes_count
+            self._watch(self._managers.cluster.watched())
         return tuple(self._effects)
 
     def next_deadline_ms(self) -> int | None:
@@ -203,7 +210,7 @@ class Controller:
         if self._offsets.in_transaction:
             self._append((AbortTransactionRecord("its controller has lost its leadership"),), now_ms)
         self._append(self._bootstrap_records(), now_ms)
-        self._effects += self._managers.cluster.start_term(now_ms)
+        self._managers.cluster.start_term(now_ms)
         self._last_write_ms = now_ms
         self._periodic.start_term(now_ms)
         for task in self._tasks.values():
@@ -233,6 +240,8 @@ class Controller:
             self._managers.heartbeats.clear()
             self._managers.replication.forget_reports()
             self._effects += self._deferred.fail_all()
+            self._watch(())
+            self._brokers_seen = -1
         for event in waiting:
             event.run(now_ms)  # told that this is not the active controller
 
@@ -371,9 +380,14 @@ class Controller:
         self._attempt(task.name, make, now_ms)
         self._defer(task, now_ms + delay_ms)
 
-    def _handle_probed(self, message: BrokerProbed, now_ms: int) -> None:
+    def _watch(self, brokers: tuple[WatchedBroker, ...]) -> None:
+        if brokers != self._watched:
+            self._watched = brokers
+            self._effects.append(WatchBrokers(brokers))
+
+    def _handle_gone(self, message: BrokerGone, now_ms: int) -> None:
         if self._is_active:
-            self._attempt("probe", lambda: self._managers.cluster.changes_after_probe(message), now_ms)
+            self._attempt("gone", lambda: self._managers.cluster.changes_after_gone(message, now_ms), now_ms)
 
     def _attempt(self, name: str, make: Callable[[], Iterable[MetadataRecord]], now_ms: int) -> None:
         """Append what `make` makes; if it fails, nothing has changed, and the term goes on."""

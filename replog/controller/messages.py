@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
+from uuid import UUID
 
 from replog.controller.requests import (
     AllocateProducerIds,
@@ -78,7 +79,7 @@ __all__ = [
     "AlterPartitionResponse",
     "AlterableConfig",
     "AppendRecords",
-    "BrokerProbed",
+    "BrokerGone",
     "Claim",
     "CommittedRecords",
     "ConfigEntry",
@@ -108,7 +109,6 @@ __all__ = [
     "PartitionIsrChange",
     "PartitionIsrResult",
     "PartitionResult",
-    "ProbeBroker",
     "Reassignment",
     "RegisterBroker",
     "RegisterBrokerResponse",
@@ -130,6 +130,8 @@ __all__ = [
     "UnregisterBrokerResponse",
     "UpdateFeatures",
     "UpdateFeaturesResponse",
+    "WatchBrokers",
+    "WatchedBroker",
 ]
 
 # ---- messages from the driver -------------------------------------------------------------------------------------
@@ -197,15 +199,23 @@ class LoadSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerProbed:
-    """What came of a `ProbeBroker`.  `is_dead`: its address refused the connection; silence proves nothing."""
+class BrokerGone:
+    """This incarnation of a broker does not run any more; told again while the broker is watched.
+
+    Proofs are a refused connection and the answer of another incarnation.  Silence proves nothing.
+
+    Attributes:
+        reason: for people.
+        present: brokers whose registered incarnation is known to run.
+    """
 
     broker_id: int
     broker_epoch: int
-    is_dead: bool
+    reason: str
+    present: frozenset[int]
 
 
-Message: TypeAlias = Tick | Submit | Claim | Renounce | Skip | CommittedRecords | LoadSnapshot | BrokerProbed
+Message: TypeAlias = Tick | Submit | Claim | Renounce | Skip | CommittedRecords | LoadSnapshot | BrokerGone
 
 # ---- effects --------------------------------------------------------------------------------------------------------
 
@@ -220,17 +230,25 @@ class AppendRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeBroker:
-    """Look whether anybody listens at a broker's address, and tell with `BrokerProbed`.
-
-    Asked once per term for every unfenced broker: one that died together with the old controller need not be trusted for
-    a whole session.
-    """
+class WatchedBroker:
+    """An incarnation of a broker, and where it listens."""
 
     broker_id: int
     broker_epoch: int
+    incarnation_id: UUID
     host: str
     port: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchBrokers:
+    """From now on look after exactly these: at once, and whenever the connection to one of them breaks.
+
+    What is found is told with `BrokerGone`.  So a broker that dies is not trusted for a whole session, nor one that died
+    together with the last controller.
+    """
+
+    brokers: tuple[WatchedBroker, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,4 +271,4 @@ class ResignLeadership:
     reason: str
 
 
-Effect: TypeAlias = AppendRecords | ProbeBroker | Reply | ReplyError | ResignLeadership
+Effect: TypeAlias = AppendRecords | WatchBrokers | Reply | ReplyError | ResignLeadership

@@ -7,7 +7,7 @@ its replicas reach (`changes_after_reports`), or the configuration changes (`cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.configuration import ConfigurationControl
@@ -77,6 +77,15 @@ class ReplicationControl:
     def is_offline(self, broker_id: int, key: PartitionKey) -> bool:
         """Whether the broker has told that it cannot use its replica."""
         return key in self._offline.get(broker_id, ())
+
+    def can_do_without(self, broker_id: int, present: Collection[int]) -> bool:
+        """Whether each ISR that the broker leaves keeps a member of `present`, or has no other member."""
+        partitions = self._state.partitions
+        for key in self._state.hosted(broker_id):
+            isr = partitions[key].isr
+            if broker_id in isr and len(isr) > 1 and not any(m in present for m in isr if m != broker_id):
+                return False
+        return True
 
     def changes_without(
         self, broker_id: int, *, restarted_uncleanly: bool = False, keeps_log_dirs: bool = True

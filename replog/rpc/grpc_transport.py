@@ -40,7 +40,7 @@ from replog.rpc.messages import (
     WatchRequest,
 )
 from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext, Stream
+from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext, Stream, StreamPresence
 
 Out = TypeVar("Out")
 In = TypeVar("In")
@@ -223,6 +223,11 @@ class GrpcConnection:
         encode, decode = quorum_codec.encode_quorum_message, quorum_codec.decode_quorum_message
         return await self._open("Quorum", encode, decode, hello)
 
+    async def open_presence(self, hello: Hello) -> StreamPresence:
+        return StreamPresence(
+            *await self._greet("Fetch", frames.encode_fetch_request, frames.decode_fetch_response, hello)
+        )
+
     async def close(self) -> None:
         await self._controller_calls.close()
         await self._channel.close()
@@ -241,6 +246,11 @@ class GrpcConnection:
     async def _open(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
     ) -> _GrpcStream[Any, Any]:
+        return (await self._greet(method, encode, decode, hello))[0]
+
+    async def _greet(
+        self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
+    ) -> tuple[_GrpcStream[Any, Any], Hello]:
         call = self._channel.stream_stream(f"/{SERVICE}/{method}", _identity, _identity)()
 
         async def close() -> None:
@@ -261,7 +271,7 @@ class GrpcConnection:
             call.cancel()
             raise MalformedFrameError(f"{self._address} answered hello with {type(answer).__name__}")
         stream.greeted()
-        return stream
+        return stream, answer
 
 
 class GrpcTransport:

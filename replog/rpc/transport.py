@@ -9,12 +9,13 @@ and may overtake one another.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from replog.controller.messages import ControllerRequest, ControllerResponse
-from replog.errors import RetriableError
+from replog.errors import ReplogError, RetriableError
 from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import (
     ClientRequest,
@@ -59,6 +60,21 @@ class Stream(Protocol[Out_contra, In_co]):
     async def close(self) -> None: ...
 
 
+class Presence(Protocol):
+    """A stream on which nothing is said: it ends with the process on the other side, or with the way there."""
+
+    @property
+    def peer(self) -> Hello:
+        """Who is there."""
+        ...
+
+    async def wait_lost(self) -> None:
+        """Returns when the stream has ended."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Connection(Protocol):
     """A way to one node.  Opening is lazy: nothing happens before the first call."""
 
@@ -85,7 +101,34 @@ class Connection(Protocol):
 
     async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]: ...
 
+    async def open_presence(self, hello: Hello) -> Presence: ...
+
     async def close(self) -> None: ...
+
+
+class StreamPresence:
+    """A `Presence` made of a stream that has been greeted.
+
+    Args:
+        stream: nothing else is done with it.
+        peer: what the other side said first.
+    """
+
+    def __init__(self, stream: Stream[Any, Any], peer: Hello) -> None:
+        self._stream = stream
+        self._peer = peer
+
+    @property
+    def peer(self) -> Hello:
+        return self._peer
+
+    async def wait_lost(self) -> None:
+        with contextlib.suppress(ReplogError):
+            while True:
+                await self._stream.receive()
+
+    async def close(self) -> None:
+        await self._stream.close()
 
 
 class Transport(Protocol):

@@ -21,7 +21,7 @@ from replog.rpc.messages import (
     WatchRequest,
 )
 from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.transport import ConnectionLostError, Stream
+from replog.rpc.transport import ConnectionLostError, Stream, StreamPresence
 from replog.testing.simulated_network import Call, End
 from replog.testing.simulated_stream import SimulatedStream, within_limit
 
@@ -77,6 +77,11 @@ class SimulatedConnection:
         encode, decode = quorum_codec.encode_quorum_message, quorum_codec.decode_quorum_message
         return await self._open("Quorum", encode, decode, hello)
 
+    async def open_presence(self, hello: Hello) -> StreamPresence:
+        return StreamPresence(
+            *await self._greet("Fetch", frames.encode_fetch_request, frames.decode_fetch_response, hello)
+        )
+
     async def close(self) -> None:
         for call in self._calls:
             call.cancel()
@@ -105,6 +110,11 @@ class SimulatedConnection:
     async def _open(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
     ) -> SimulatedStream[Any, Any]:
+        return (await self._greet(method, encode, decode, hello))[0]
+
+    async def _greet(
+        self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
+    ) -> tuple[SimulatedStream[Any, Any], Hello]:
         call = self._open_call(method, is_unary=False)
         stream: SimulatedStream[Any, Any] = SimulatedStream(call, call.up, call.down, encode, decode)
         try:
@@ -121,4 +131,4 @@ class SimulatedConnection:
             call.cancel()
             raise MalformedFrameError(f"{self._address} answered hello with {type(answer).__name__}")
         stream.is_greeted = True
-        return stream
+        return stream, answer

@@ -34,7 +34,7 @@ from replog.controller.controller import Controller
 from replog.controller.messages import (
     AllocateProducerIdsResponse,
     AppendRecords,
-    BrokerProbed,
+    BrokerGone,
     Claim,
     CommittedRecords,
     ControllerRequest,
@@ -44,7 +44,6 @@ from replog.controller.messages import (
     Effect,
     LoadSnapshot,
     Message,
-    ProbeBroker,
     Renounce,
     Reply,
     ReplyError,
@@ -52,6 +51,8 @@ from replog.controller.messages import (
     Skip,
     Submit,
     Tick,
+    WatchBrokers,
+    WatchedBroker,
 )
 from replog.errors import ErrorCode, InvariantViolationError, TopicExistsError
 from replog.metadata import MetadataDelta, MetadataImage, TopicImage, image_records
@@ -107,7 +108,8 @@ class Simulation:
         self.hashes: dict[int, str] = {}  # by stable end offset
         self.replies: dict[int, ControllerResponse | Exception] = {}
         self.requests: list[int] = []
-        self.probes: list[ProbeBroker] = []
+        self.watched: tuple[WatchedBroker, ...] = ()
+        self.once_watched: set[WatchedBroker] = set()
         self.topics_made: dict[UUID, set[int]] = {}  # committed: their partitions
         self.names_made: set[str] = set()
         self.seen: Counter[str] = Counter()
@@ -145,7 +147,7 @@ class Simulation:
 
     def event(self) -> None:
         kind = self.rng.choices(
-            ("ask", "commit", "deliver", "wait", "depose", "claim", "skip", "restart", "probe"),
+            ("ask", "commit", "deliver", "wait", "depose", "claim", "skip", "restart", "gone"),
             (50, 16, 24, 5, 2, 10, 1, 2, 1),
         )[0]
         getattr(self, kind)()
@@ -271,12 +273,15 @@ class Simulation:
             self.step(node, LoadSnapshot(end_offset, image.epoch, tuple(image_records(image))))
             node.applied_count = ends.index(end_offset) + 1
 
-    def probe(self) -> None:
-        if self.leader is not None and self.probes:
-            found = self.rng.choice(self.probes)
-            self.seen["probe"] += 1
-            is_dead = self.rng.random() < 0.5
-            self.step(self.leader, BrokerProbed(found.broker_id, found.broker_epoch, is_dead))
+    def gone(self) -> None:
+        """A broker that is watched, or was once, is seen gone."""
+        if self.leader is not None and self.once_watched:
+            found = self.rng.choice(
+                sorted(self.once_watched, key=lambda broker: (broker.broker_id, broker.broker_epoch))
+            )
+            self.seen["gone"] += 1
+            present = frozenset(broker.broker_id for broker in self.watched if self.rng.random() < 0.7)
+            self.step(self.leader, BrokerGone(found.broker_id, found.broker_epoch, "refused", present))
 
     def heal(self) -> None:
         """Everything commits, everybody hears everything; then a node that was never there agrees (T2)."""
@@ -353,8 +358,9 @@ class Simulation:
                 answer = effect.response if isinstance(effect, Reply) else effect.error
                 self.replies[effect.request_id] = answer
                 self._check_answer(answer)
-            case ProbeBroker():
-                self.probes.append(effect)
+            case WatchBrokers():
+                self.watched = effect.brokers
+                self.once_watched.update(effect.brokers)
             case ResignLeadership():
                 raise self.fail("resign", effect.reason)
 

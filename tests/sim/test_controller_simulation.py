@@ -26,7 +26,7 @@ MUST_BE_SEEN = (
     "skip",
     "lost tail",
     "snapshot",
-    "probe",
+    "gone",
     "moving",
     "reassign",
     "drain",

@@ -9,6 +9,7 @@ import pytest
 from broker_fakes import FakeNetwork
 
 from replog.broker.controller_driver import ControllerDriver
+from replog.broker.loop_lag import LoopLag
 from replog.controller.messages import (
     AllocateProducerIds,
     AllocateProducerIdsResponse,
@@ -43,7 +44,9 @@ async def answer(request: ControllerRequest, *, holds_lease: bool) -> object:
     failures: list[BaseException] = []
     clock = SimpleNamespace(now_ms=lambda: 0)
     hello = Hello("c", 1, UUID(int=1))
-    driver = ControllerDriver(Core(), clock, FakeNetwork(), lambda: hello, failures.append)  # type: ignore[arg-type]  # fakes
+    driver = ControllerDriver(  # type: ignore[arg-type]  # fakes
+        Core(), clock, FakeNetwork(), lambda: hello, LoopLag(clock), failures.append
+    )
     driver.start(SimpleNamespace(holds_lease=lambda: holds_lease))  # type: ignore[arg-type]  # a fake
     try:
         return await driver.submit(request, timeout_ms=1_000)

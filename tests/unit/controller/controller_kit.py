@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from replog.controller.messages import (
     AlterPartitionReassignmentsResponse,
     AlterPartitionResponse,
     AppendRecords,
-    BrokerProbed,
+    BrokerGone,
     Claim,
     CommittedRecords,
     ConfigEntry,
@@ -41,7 +42,6 @@ from replog.controller.messages import (
     LoadSnapshot,
     NewTopic,
     PartitionIsrChange,
-    ProbeBroker,
     Reassignment,
     RegisterBroker,
     RegisterBrokerResponse,
@@ -55,6 +55,8 @@ from replog.controller.messages import (
     Tick,
     TopicPartition,
     TopicResult,
+    WatchBrokers,
+    WatchedBroker,
 )
 from replog.errors import ErrorCode
 from replog.metadata import MetadataDelta, MetadataImage, PartitionRegistration, image_records
@@ -87,7 +89,7 @@ class Quorum:
         self.image = MetadataImage()
         self.replies: dict[int, ControllerResponse | Exception] = {}
         self.resigned: list[str] = []
-        self.probes: list[ProbeBroker] = []
+        self.watched: tuple[WatchedBroker, ...] = ()
         self._request_ids = 0
 
     def _new_node(self, node_id: int) -> Controller:
@@ -115,8 +117,8 @@ class Quorum:
             case Reply() | ReplyError():
                 assert effect.request_id not in self.replies, "answered twice"
                 self.replies[effect.request_id] = effect.response if isinstance(effect, Reply) else effect.error
-            case ProbeBroker():
-                self.probes.append(effect)
+            case WatchBrokers():
+                self.watched = effect.brokers
             case _:
                 self.resigned.append(effect.reason)
 
@@ -138,11 +140,12 @@ class Quorum:
         self.log.append(CommittedRecords(self.end_offset, self.end_offset + count, self.epoch))
         self.step(self.active, Skip(self.end_offset))
 
-    def probed(self, broker_id: int, *, is_dead: bool) -> None:
-        """What the driver found at the address of a broker it was asked to probe."""
+    def gone(self, broker_id: int, present: Iterable[int] | None = None) -> None:
+        """The driver finds that a broker it watches does not run any more; of the others, `present` do (None: all)."""
         assert self.active is not None
-        (probe,) = [probe for probe in self.probes if probe.broker_id == broker_id]
-        self.step(self.active, BrokerProbed(broker_id, probe.broker_epoch, is_dead))
+        present = [broker.broker_id for broker in self.watched] if present is None else present
+        (broker,) = [broker for broker in self.watched if broker.broker_id == broker_id]
+        self.step(self.active, BrokerGone(broker_id, broker.broker_epoch, "refused", frozenset(present)))
 
     def claim(self, node_id: int) -> None:
         """The node leads: its leader-change batch is in the log, nothing more has committed yet."""

@@ -131,9 +131,9 @@ class Scenario:
     def _unregister(self, broker_id: str) -> None:
         self.quorum.ask(UnregisterBroker(int(broker_id)))
 
-    def _probed(self, broker_id: str, found: str) -> None:
-        """`probed 1 dead`, `probed 1 alive`: after a claim."""
-        self.quorum.probed(int(broker_id), is_dead=found == "dead")
+    def _gone(self, broker_id: str, *, present: str | None = None) -> None:
+        """`gone 1 present=2`: the driver sees that it does not run any more, and that 2 does (without: all others do)."""
+        self.quorum.gone(int(broker_id), None if present is None else map(int, filter(None, present.split(","))))
         self.quorum.commit()
 
     def _log(self, name: str) -> Iterator[str]:

@@ -9,11 +9,12 @@ from uuid import UUID
 import pytest
 from controller_kit import CLUSTER_ID, Quorum
 
+from replog.controller.cluster_control import GONE_PAUSE_MS
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import (
     AppendRecords,
-    BrokerProbed,
+    BrokerGone,
     Claim,
     CommittedRecords,
     ControllerRequest,
@@ -22,7 +23,6 @@ from replog.controller.messages import (
     Heartbeat,
     LoadSnapshot,
     NewTopic,
-    ProbeBroker,
     RegisterBrokerResponse,
     Renounce,
     Reply,
@@ -30,6 +30,7 @@ from replog.controller.messages import (
     Skip,
     Submit,
     Tick,
+    WatchedBroker,
 )
 from replog.errors import (
     InvariantViolationError,
@@ -292,27 +293,46 @@ def test_a_snapshot_that_cannot_be_stops_the_node(quorum: Quorum) -> None:
         new_controller().step(LoadSnapshot(1, 1, (BeginTransactionRecord("t"),)), 0)
 
 
-# ---- probes -----------------------------------------------------------------------------------------------------------
+ALL = frozenset({1, 2, 3})
 
 
-def test_every_unfenced_broker_is_probed_once_per_term(quorum: Quorum) -> None:
+# ---- brokers that are gone --------------------------------------------------------------------------------------------
+
+
+def test_every_unfenced_broker_is_watched_and_no_other(quorum: Quorum) -> None:
+    registration = quorum.image.brokers[1]
+    broker = WatchedBroker(1, registration.broker_epoch, registration.incarnation_id, "localhost", 9001)
     quorum.heartbeat(2, want_fence=True)
     quorum.register(3)
+    assert quorum.watched == (broker,)
     quorum.renounce()
+    assert quorum.watched == ()
     quorum.claim(2)
     quorum.commit()
-    assert quorum.probes == [ProbeBroker(1, quorum.broker_epoch(1), "localhost", 9001)]
+    assert quorum.watched == (broker,)
 
 
-def test_only_a_refusal_of_the_same_incarnation_fences(quorum: Quorum) -> None:
+def test_only_the_incarnation_that_was_seen_gone_is_fenced(quorum: Quorum) -> None:
     broker_epoch = quorum.broker_epoch(1)
-    for probed in (BrokerProbed(1, broker_epoch, is_dead=False), BrokerProbed(1, broker_epoch - 1, is_dead=True)):
-        assert quorum.leader.step(probed, quorum.now_ms) == ()
-    assert quorum.leader.step(BrokerProbed(9, 1, is_dead=True), quorum.now_ms) == ()
-    assert quorum.nodes[2].step(BrokerProbed(1, broker_epoch, is_dead=True), quorum.now_ms) == ()
-    quorum.step(1, BrokerProbed(1, broker_epoch, is_dead=True))
+    for gone in (BrokerGone(1, broker_epoch - 1, "refused", ALL), BrokerGone(9, 1, "refused", ALL)):
+        assert quorum.leader.step(gone, quorum.now_ms) == ()
+    assert quorum.nodes[2].step(BrokerGone(1, broker_epoch, "refused", ALL), quorum.now_ms) == ()
+    quorum.gone(1)
     quorum.commit()
     assert quorum.image.brokers[1].fenced
+    assert [broker.broker_id for broker in quorum.watched] == [2]
+
+
+def test_a_pause_lies_between_two_brokers_that_are_gone(quorum: Quorum) -> None:
+    quorum.gone(1)
+    quorum.now_ms += GONE_PAUSE_MS - 1
+    quorum.gone(2)
+    quorum.commit()
+    assert not quorum.image.brokers[2].fenced
+    quorum.now_ms += 1
+    quorum.gone(2)
+    quorum.commit()
+    assert quorum.image.brokers[2].fenced
 
 
 # ---- what cannot be ---------------------------------------------------------------------------------------------------

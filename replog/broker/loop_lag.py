@@ -1,0 +1,52 @@
+"""How late the event loop is: how much longer than asked a short sleep takes.
+
+A loop that is late sees everything late: what it takes for the silence of others may be its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from replog.broker.clock import Clock
+
+CHECK_INTERVAL_MS = 250
+KEPT_CHECKS = 8
+"""What `worst_ms` looks back on: two seconds."""
+
+
+class LoopLag:
+    """Measures the lag of the loop that it runs on.
+
+    Args:
+        clock: of the node.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lags_ms = [0] * KEPT_CHECKS
+        self._asleep_since_ms: int | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="loop-lag")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def worst_ms(self) -> int:
+        """The largest lag of the last two seconds; a check that is overdue now counts already."""
+        overdue_ms = 0
+        if self._asleep_since_ms is not None:
+            overdue_ms = self._clock.now_ms() - self._asleep_since_ms - CHECK_INTERVAL_MS
+        return max(overdue_ms, *self._lags_ms)
+
+    async def _run(self) -> None:
+        check = 0
+        while True:
+            self._asleep_since_ms = self._clock.now_ms()
+            await asyncio.sleep(CHECK_INTERVAL_MS / 1000)
+            lag_ms = self._clock.now_ms() - self._asleep_since_ms - CHECK_INTERVAL_MS
+            self._lags_ms[check % KEPT_CHECKS] = max(0, lag_ms)
+            check += 1
