@@ -1,7 +1,7 @@
 """Follower fetching: one stream to each leader this broker follows, carrying all its partitions there.
 
-One request is in flight per leader; the leader parks it until it has something (KIP-16's long poll), so an idle
-partition costs nothing and a busy one is asked again as soon as its batches are appended.
+The leader parks a request until it has something (KIP-16's long poll), so an idle partition costs nothing and a busy one
+is asked again as soon as its batches are appended.
 """
 
 from __future__ import annotations
@@ -9,16 +9,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from replog.broker.clock import Clock
 from replog.broker.config import ServerConfig
 from replog.broker.driver import Driver
 from replog.broker.replica import Replica, ReplicaKey
+from replog.broker.streams import read_and_write
 from replog.broker.tasks import watched_task
-from replog.errors import BrokerClosedError, ReplogError
+from replog.errors import BrokerClosedError, ErrorCode, ReplogError
 from replog.replication.follower import Follower
 from replog.replication.messages import EpochEnd, FetchAnswered, FetchFailed, FetchPosition, FollowerMessage
-from replog.rpc.messages import Buffer, FetchPartition, FetchRequest, FetchResponse, FetchResult, Hello
+from replog.rpc.messages import (
+    Buffer,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchResult,
+    ForgottenPartition,
+    Hello,
+)
 from replog.rpc.transport import ConnectionLostError, Stream, Transport
 
 RECONNECT_DELAY_S = 0.1
@@ -31,7 +41,11 @@ StepFollower = Callable[[Replica, FollowerMessage, "memoryview | bytes"], None]
 
 
 class LeaderFetcher:
-    """Fetches from one leader for all partitions that it leads and this broker follows."""
+    """Fetches from one leader for all partitions that it leads and this broker follows.
+
+    Requests are incremental (`incremental_fetch`): a position is said once and stands until its answer comes.  Everything
+    about positions is done on the driver.
+    """
 
     def __init__(self, leader_id: int, address: Callable[[], str | None], owner: Fetchers) -> None:
         self.replicas: dict[ReplicaKey, Replica] = {}
@@ -39,12 +53,31 @@ class LeaderFetcher:
         self._address = address
         self._owner = owner
         self._wakeup = asyncio.Event()
-        self._correlation_id = 0
-        self._rotation = 0
+        self._asking = asyncio.Lock()
+        self._limit: asyncio.Timeout | None = None
+        self._changed: dict[ReplicaKey, None] = {}
+        self._forgotten: list[ReplicaKey] = []
+        self._said: dict[ReplicaKey, FetchPartition] = {}
+        self._asked_id = 0
+        self._is_answered = True
+        self._repeated_ms = 0
         self._last_problem = ""
         self._task = watched_task(self._run(), name=f"fetcher-{leader_id}", on_failure=owner.on_failure)
 
-    def wake(self) -> None:
+    def add(self, replica: Replica) -> None:
+        self.replicas[replica.key] = replica
+        self.changed(replica)
+
+    def remove(self, replica: Replica) -> None:
+        self.replicas.pop(replica.key, None)
+        self._changed.pop(replica.key, None)
+        if self._said.pop(replica.key, None) is not None:
+            self._forgotten.append(replica.key)
+            self._wakeup.set()
+
+    def changed(self, replica: Replica) -> None:
+        """Its position may be another one than the leader knows."""
+        self._changed[replica.key] = None
         self._wakeup.set()
 
     async def stop(self) -> None:
@@ -75,59 +108,114 @@ class LeaderFetcher:
             stream = await connection.open_fetch(self._owner.hello())
             self._last_problem = ""
             try:
-                while True:
-                    await self._fetch_once(stream)
+                await self._owner.driver.call(self._begin)
+                await read_and_write(self._receive(stream), self._send(stream))
             finally:
                 await stream.close()
         finally:
             await connection.close()
 
-    async def _fetch_once(self, stream: Stream[FetchRequest, FetchResponse]) -> None:
-        self._wakeup.clear()
-        request = await self._owner.driver.call(self._build_request)
-        if request is None:
+    async def _send(self, stream: Stream[FetchRequest, FetchResponse]) -> None:
+        while True:
+            self._wakeup.clear()
+            await self._ask(stream, self._build_request)
             await self._wakeup.wait()
-            return
-        await stream.send(request)
-        async with asyncio.timeout(request.max_wait_ms / 1000 + ANSWER_GRACE_S):
-            response = await stream.receive()
-        if response.correlation_id == request.correlation_id:
-            await self._owner.driver.call(lambda: self._handle(request, response))
+
+    async def _receive(self, stream: Stream[FetchRequest, FetchResponse]) -> None:
+        def take(response: FetchResponse) -> FetchRequest | None:
+            self._handle(response)
+            return self._build_request()
+
+        while True:
+            async with asyncio.timeout(None if self._is_answered else self._answer_time_s()) as self._limit:
+                response = await stream.receive()
+            self._limit = None
+            await self._ask(stream, partial(take, response))
+
+    async def _ask(
+        self, stream: Stream[FetchRequest, FetchResponse], prepare: Callable[[], FetchRequest | None]
+    ) -> None:
+        async with self._asking:
+            request = await self._owner.driver.call(prepare)
+            if request is None:
+                return
+            await stream.send(request)
+            if self._limit is not None:
+                self._limit.reschedule(asyncio.get_running_loop().time() + self._answer_time_s())
+
+    def _answer_time_s(self) -> float:
+        return self._owner.config.replica_fetch_wait_max_ms / 1000 + ANSWER_GRACE_S
 
     # ---- on the driver ------------------------------------------------------------------------------------------------
 
+    def _begin(self) -> None:
+        """A new stream: the leader knows nothing of us."""
+        self._said.clear()
+        self._forgotten.clear()
+        self._changed = dict.fromkeys(self.replicas)
+        self._is_answered = True
+
     def _build_request(self) -> FetchRequest | None:
-        config = self._owner.config
-        now = self._owner.clock.now_ms()
-        partitions = [
-            _fetch_partition(replica, position, config.replica_fetch_max_bytes)
-            for replica in self.replicas.values()
-            if isinstance(replica.role, Follower)
-            and (position := replica.role.fetch_position(now)) is not None
-            and not replica.log.is_behind_write_back  # woken when the disk has caught up
-        ]
-        if not partitions:
+        """What has changed; also without that, while positions stand and no request waits at the leader."""
+        now_ms = self._owner.clock.now_ms()
+        self._repeat_outsiders(now_ms)
+        changed, self._changed = self._changed, {}
+        positions = [position for key in changed if (position := self._new_position(key, now_ms)) is not None]
+        if not positions and not self._forgotten and (not self._is_answered or not self._said):
             return None
-        self._rotation = (self._rotation + 1) % len(partitions)  # whoever comes first fills the answer first
-        self._correlation_id += 1
+        forgotten, self._forgotten = self._forgotten, []
+        self._asked_id += 1
+        self._is_answered = False
+        config = self._owner.config
         return FetchRequest(
-            correlation_id=self._correlation_id,
+            correlation_id=self._asked_id,
             timeout_ms=config.request_timeout_ms,
             replica_id=config.node_id,
             broker_epoch=self._owner.broker_epoch(),
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
-            partitions=tuple(partitions[self._rotation :] + partitions[: self._rotation]),
+            partitions=tuple(positions),
+            incremental=True,
+            forgotten=tuple(ForgottenPartition(*key) for key in forgotten if key not in self._said),
         )
 
-    def _handle(self, request: FetchRequest, response: FetchResponse) -> None:
-        asked = {(p.topic_id, p.partition_id): p for p in request.partitions}
+    def _repeat_outsiders(self, now_ms: int) -> None:
+        """Who is not in the ISR says its position again and again: a leader takes a replica in when it fetches."""
+        config = self._owner.config
+        if now_ms < self._repeated_ms + config.replica_fetch_wait_max_ms:
+            return
+        self._repeated_ms = now_ms
+        for key, replica in self.replicas.items():
+            if config.node_id not in replica.registration.isr and self._said.pop(key, None) is not None:
+                self._changed[key] = None
+
+    def _new_position(self, key: ReplicaKey, now_ms: int) -> FetchPartition | None:
+        """The replica's position, if there is one now that the leader does not know; else it is woken later."""
+        replica = self.replicas.get(key)
+        if replica is None or not isinstance(replica.role, Follower) or replica.log.is_behind_write_back:
+            return None
+        position = replica.role.fetch_position(now_ms)
+        if position is None:
+            return None
+        partition = _fetch_partition(replica, position, self._owner.config.replica_fetch_max_bytes)
+        if self._said.get(key) == partition:
+            return None
+        self._said[key] = partition
+        return partition
+
+    def _handle(self, response: FetchResponse) -> None:
+        if response.correlation_id == self._asked_id:
+            self._is_answered = True
         for result, batches in zip(response.results, response.batches, strict=True):
             key = (result.topic_id, result.partition_id)
-            replica, position = self.replicas.get(key), asked.get(key)
-            if replica is not None and position is not None:
-                self._owner.step(replica, _answer(position, result, batches), memoryview(batches))
+            replica, position = self.replicas.get(key), self._said.get(key)
+            if replica is None or position is None or position.fetch_offset != result.fetch_offset:
+                continue  # about a position that we have left
+            if batches or result.error is not ErrorCode.NONE or result.diverging is not None:
+                del self._said[key]
+                self._changed[key] = None
+            self._owner.step(replica, _answer(position, result, batches), memoryview(batches))
 
     def _fail_all(self) -> None:
         for replica in list(self.replicas.values()):
@@ -173,19 +261,19 @@ class Fetchers:
         if fetcher is None:
             fetcher = LeaderFetcher(leader_id, lambda: self._address_of(leader_id), self)
             self._by_leader[leader_id] = fetcher
-        fetcher.replicas[replica.key] = replica
         self._of_replica[replica.key] = fetcher
-        fetcher.wake()
+        fetcher.add(replica)
 
     def remove(self, replica: Replica) -> None:
         fetcher = self._of_replica.pop(replica.key, None)
         if fetcher is not None:
-            fetcher.replicas.pop(replica.key, None)
+            fetcher.remove(replica)
 
     def wake(self, replica: Replica) -> None:
+        """Its position may have changed."""
         fetcher = self._of_replica.get(replica.key)
         if fetcher is not None:
-            fetcher.wake()
+            fetcher.changed(replica)
 
     async def stop(self) -> None:
         for fetcher in self._by_leader.values():

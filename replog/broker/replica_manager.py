@@ -336,6 +336,7 @@ class ReplicaManager:
                 self.on_progress(replica.key)
             case SetLogStartOffset():
                 replica.log.set_log_start_offset(effect.log_start_offset)
+                self._position_changed(replica)
             case RequestFlush():
                 self.request_flush(replica)
             case _ as unreachable:
@@ -388,6 +389,11 @@ class ReplicaManager:
         if replica.key in self.replicas and replica.log.is_behind_write_back:
             return
         self.on_written_back(replica)
+        if self.fetchers is not None:
+            self.fetchers.wake(replica)
+
+    def _position_changed(self, replica: Replica) -> None:
+        """A follower tells its leader from where to where its log goes."""
         if self.fetchers is not None:
             self.fetchers.wake(replica)
 
@@ -493,7 +499,8 @@ class ReplicaManager:
         if replica.log.failed:
             return
         try:
-            replica.log.delete_old_segments(now_ms=self.clock.wall_ms(), high_watermark=replica.high_watermark)
+            if replica.log.delete_old_segments(now_ms=self.clock.wall_ms(), high_watermark=replica.high_watermark):
+                self._position_changed(replica)
         except StorageError as error:
             self.trouble.storage_failed(replica, error)
 

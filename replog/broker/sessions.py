@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from replog.broker.fetch_path import FetchPath
+from replog.broker.incremental_fetch import IncrementalFetch
 from replog.broker.produce_path import ProducePath
 from replog.broker.streams import read_and_write
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
@@ -123,16 +124,26 @@ class FetchSession:
         self._path = path
         self._open = asyncio.Semaphore(MAX_OPEN_FETCHES)
         self._outbox: _Outbox[FetchResponse] = _Outbox(self._send)
+        self._incremental: IncrementalFetch | None = None
 
     async def run(self) -> None:
         """Until the stream ends."""
-        await read_and_write(self._read(), self._outbox.write())
+        try:
+            await read_and_write(self._read(), self._outbox.write())
+        finally:
+            if self._incremental is not None:
+                self._path.close_incremental(self._incremental)
 
     async def _read(self) -> None:
         while True:
             await self._open.acquire()
             request = await self._stream.receive()
-            self._path.submit(request, self._outbox.put)
+            if not request.incremental:
+                self._path.submit(request, self._outbox.put)
+                continue
+            if self._incremental is None:
+                self._incremental = self._path.incremental.open(self._outbox.put, self._open.release)
+            self._path.submit_incremental(self._incremental, request)
 
     async def _send(self, responses: Sequence[FetchResponse]) -> None:
         for response in responses:

@@ -189,6 +189,7 @@ class Leader:
             case Tick():
                 proposals = self._handle_tick(now_ms)
             case Appended():
+                self._replicas.leader_appends(self._log_end_offset, now_ms)
                 self._log_end_offset = message.log_end_offset
             case Flushed():
                 self._flushed_offset = max(self._flushed_offset, message.flushed_offset)

@@ -54,6 +54,15 @@ class RemoteReplicas:
             now_ms=now_ms,
         )
 
+    def leader_appends(self, leader_end_offset: int, now_ms: int) -> None:
+        """Until now `leader_end_offset` was all there is; who has that was caught up until now.
+
+        A follower that has everything asks once, and waits for the answer as long as nothing happens.
+        """
+        for replica in self:
+            if replica.log_end_offset == leader_end_offset:
+                replica.caught_up_at(now_ms)
+
     def is_stale(self, replica_id: int, broker_epoch: int) -> bool:
         """Whether a newer incarnation of this broker is known; -1 (not told) is never stale."""
         return broker_epoch >= 0 and self._metadata.eligible.get(replica_id, -1) > broker_epoch

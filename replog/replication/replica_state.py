@@ -59,9 +59,9 @@ class ReplicaState:
             now_ms: when the fetch arrived (monotonic).
         """
         if fetch_offset >= leader_end_offset:
-            self._caught_up_at(now_ms)
+            self.caught_up_at(now_ms)
         elif fetch_offset >= self.last_fetch_leader_end_offset and self.last_fetch_time_ms is not None:
-            self._caught_up_at(self.last_fetch_time_ms)
+            self.caught_up_at(self.last_fetch_time_ms)
         self.last_fetch_leader_end_offset = max(self.last_fetch_leader_end_offset, leader_end_offset)
         self.last_fetch_time_ms = now_ms
         self.log_end_offset = fetch_offset
@@ -84,6 +84,7 @@ class ReplicaState:
         self.last_fetch_time_ms = now_ms if in_isr else None
         self.last_caught_up_time_ms = now_ms if in_isr else None
 
-    def _caught_up_at(self, time_ms: int) -> None:
+    def caught_up_at(self, time_ms: int) -> None:
+        """It is known to have had everything then."""
         known_ms = self.last_caught_up_time_ms
         self.last_caught_up_time_ms = time_ms if known_ms is None else max(known_ms, time_ms)

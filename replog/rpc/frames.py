@@ -29,6 +29,7 @@ from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
     FetchResult,
+    ForgottenPartition,
     Hello,
     ProducePartition,
     ProduceRequest,
@@ -152,6 +153,9 @@ def encode_fetch_request(message: Hello | FetchRequest) -> bytes:
             last_fetched_epoch=p.last_fetched_epoch,
             max_bytes=p.max_bytes,
         )
+    target.incremental = message.incremental
+    for f in message.forgotten:
+        target.forgotten.add(topic_id=f.topic_id.bytes, partition_id=f.partition_id)
     return out.SerializeToString()
 
 
@@ -183,6 +187,8 @@ def decode_fetch_request(data: bytes) -> Hello | FetchRequest:
             )
             for p in request.partitions
         ),
+        incremental=request.incremental,
+        forgotten=tuple(ForgottenPartition(_uuid(f.topic_id), f.partition_id) for f in request.forgotten),
     )
 
 

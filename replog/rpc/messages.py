@@ -96,7 +96,21 @@ class FetchPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgottenPartition:
+    """One that an incremental fetch asks for no longer."""
+
+    topic_id: UUID
+    partition_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class FetchRequest:
+    """What is asked of some partitions.
+
+    Incremental: of each partition what the stream said last stands, until it is answered with records, a divergence or
+    an error; `partitions` is what has changed, and an answer names only partitions with news.
+    """
+
     correlation_id: int
     timeout_ms: int
     replica_id: int
@@ -105,6 +119,8 @@ class FetchRequest:
     min_bytes: int
     max_bytes: int
     partitions: tuple[FetchPartition, ...]
+    incremental: bool = False
+    forgotten: tuple[ForgottenPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

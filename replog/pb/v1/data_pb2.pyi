@@ -82,8 +82,16 @@ class FetchPartition(_message.Message):
     max_bytes: int
     def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
+class ForgottenPartition(_message.Message):
+    __slots__ = ("topic_id", "partition_id")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ...) -> None: ...
+
 class FetchRequest(_message.Message):
-    __slots__ = ("correlation_id", "timeout_ms", "replica_id", "broker_epoch", "max_wait_ms", "min_bytes", "max_bytes", "partitions")
+    __slots__ = ("correlation_id", "timeout_ms", "replica_id", "broker_epoch", "max_wait_ms", "min_bytes", "max_bytes", "partitions", "incremental", "forgotten")
     CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +100,8 @@ class FetchRequest(_message.Message):
     MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    INCREMENTAL_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
     correlation_id: int
     timeout_ms: int
     replica_id: int
@@ -100,7 +110,9 @@ class FetchRequest(_message.Message):
     min_bytes: int
     max_bytes: int
     partitions: _containers.RepeatedCompositeFieldContainer[FetchPartition]
-    def __init__(self, correlation_id: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., replica_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ...) -> None: ...
+    incremental: bool
+    forgotten: _containers.RepeatedCompositeFieldContainer[ForgottenPartition]
+    def __init__(self, correlation_id: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., replica_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., incremental: bool = ..., forgotten: _Optional[_Iterable[_Union[ForgottenPartition, _Mapping]]] = ...) -> None: ...
 
 class FetchResult(_message.Message):
     __slots__ = ("topic_id", "partition_id", "error", "message", "high_watermark", "log_start_offset", "log_end_offset", "diverging", "size_bytes", "leader_id", "leader_epoch", "fetch_offset")

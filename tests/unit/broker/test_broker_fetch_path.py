@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic
 
-from replog.broker import fetch_path
+from replog.broker import fetch_path, fetch_reader
 from replog.errors import ErrorCode
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from replog.records import BatchHeader, scan
@@ -276,12 +276,12 @@ async def test_all_partitions_share_the_limit_of_the_request() -> None:
 
 
 async def test_an_answer_fits_into_a_message_whatever_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_path, "MAX_RESPONSE_BYTES", 2 * len(batch()) + 1)
+    monkeypatch.setattr(fetch_reader, "MAX_RESPONSE_BYTES", 2 * len(batch()) + 1)
     async with rig() as it:
         keys = await two_topics(it)
         fetched = it.fetch(0, replica_id=2, keys=keys, max_bytes=2**31 - 1)
         await it.settle()
-        assert fetched.size <= fetch_path.MAX_RESPONSE_BYTES
+        assert fetched.size <= fetch_reader.MAX_RESPONSE_BYTES
 
 
 # ---- followers -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Follower fetching: one stream to each leader, one request in flight, and peace where there is nothing to fetch."""
+"""Follower fetching: one stream to each leader, what has changed, and peace where there is nothing to fetch."""
 
 from __future__ import annotations
 
@@ -113,13 +113,82 @@ async def test_a_lost_leader_is_asked_again_after_a_pause() -> None:
         await it.request(stream=1)
 
 
-async def test_an_answer_to_another_request_is_dropped() -> None:
+async def test_a_position_is_said_once_and_again_when_it_has_moved() -> None:
+    async with following() as it:
+        await it.rig.apply(
+            *BROKERS, *topic((1, 2), leader=2), *topic((1, 2), leader=2, name="u", topic_id=UUID(int=101))
+        )
+        first = await it.request()
+        assert len(first.partitions) == 2
+        assert first.incremental
+        it.stream.incoming.put_nowait(FetchResponse(first.correlation_id, (), ()))
+        nothing_new = await it.request(1)
+        assert nothing_new.partitions == ()
+        (flights,) = (p for p in first.partitions if p.topic_id == TOPIC_ID)
+        data = FetchResult(TOPIC_ID, 0, ErrorCode.NONE, flights.fetch_offset, 0, 0, 1)
+        it.stream.incoming.put_nowait(FetchResponse(nothing_new.correlation_id, (data,), (stored(0),)))
+        assert [(p.topic_id, p.fetch_offset) for p in (await it.request(2)).partitions] == [(TOPIC_ID, 1)]
+
+
+async def test_a_high_watermark_alone_leaves_the_position_where_it_is() -> None:
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        it.stream.incoming.put_nowait(answer(await it.request(), stored(0)))
+        request = await it.request(1)
+        news = FetchResult(TOPIC_ID, 0, ErrorCode.NONE, 1, 1, 0, 1)
+        it.stream.incoming.put_nowait(FetchResponse(request.correlation_id, (news,), (b"",)))
+        assert (await it.request(2)).partitions == ()
+        assert it.rig.replica.high_watermark == 1
+
+
+async def test_a_new_position_does_not_wait_for_the_answer_to_the_request_before() -> None:
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        await it.request()
+        await it.rig.apply(*topic((1, 2), leader=2, name="u", topic_id=UUID(int=101)))
+        assert [p.topic_id for p in (await it.request(1)).partitions] == [UUID(int=101)]
+
+
+async def test_a_partition_that_is_followed_no_more_is_forgotten() -> None:
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        await it.request()
+        await it.rig.apply(RemoveTopicRecord(TOPIC_ID))
+        request = await it.request(1)
+        assert [(f.topic_id, f.partition_id) for f in request.forgotten] == [(TOPIC_ID, 0)]
+
+
+async def test_who_is_not_in_the_isr_says_its_position_again() -> None:
+    """A leader takes a replica in when it fetches, and may have turned it away before."""
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), isr=(2,), leader=2))
+        request = await it.request()
+        it.stream.incoming.put_nowait(FetchResponse(request.correlation_id, (), ()))
+        request = await it.request(1)
+        assert request.partitions == ()
+        await it.rig.advance(it.rig.config.replica_fetch_wait_max_ms)
+        it.stream.incoming.put_nowait(FetchResponse(request.correlation_id, (), ()))
+        assert len((await it.request(2)).partitions) == 1
+
+
+async def test_an_answer_about_another_position_is_dropped() -> None:
     async with following() as it:
         await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
         request = await it.request()
-        it.stream.incoming.put_nowait(FetchResponse(request.correlation_id + 5, (), ()))
-        again = await it.request(1)
-        assert again.correlation_id != request.correlation_id
+        late = FetchResult(TOPIC_ID, 0, ErrorCode.NONE, 7, 0, 0, 8)
+        it.stream.incoming.put_nowait(FetchResponse(request.correlation_id, (late,), (stored(7),)))
+        assert (await it.request(1)).partitions == ()
+        assert it.rig.replica.log.log_end_offset == 0
+
+
+async def test_a_new_stream_begins_with_everything() -> None:
+    async with following() as it:
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        await it.request()
+        it.stream.incoming.put_nowait(ConnectionLostError("gone"))
+        await wait_until(lambda: it.network.connections[0].closed)
+        await it.rig.advance(10_000)
+        assert len((await it.request(stream=1)).partitions) == 1
 
 
 async def test_an_answer_for_a_partition_that_has_moved_on_is_dropped() -> None:

@@ -246,3 +246,35 @@ async def test_a_stream_has_a_bounded_number_of_open_fetches() -> None:
     assert await quiet(lambda: path.open) == sessions.MAX_OPEN_FETCHES
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_requests_that_share_an_answer_hold_one_place() -> None:
+    stream, path = FakeStream(), FakeIncrementalPath()
+    task = asyncio.create_task(FetchSession(stream, path).run())  # type: ignore[arg-type]
+    for correlation_id in range(40):
+        stream.incoming.put_nowait(FetchRequest(correlation_id, 1, 2, 102, 1, 1, 1, (), incremental=True))
+    assert await quiet(lambda: path.asked) == 40
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert path.closed_count == 1
+
+
+class FakeIncrementalPath:
+    """Every request but the first is served by the answer to the next."""
+
+    def __init__(self) -> None:
+        self.incremental = self
+        self.asked: list[FetchRequest] = []
+        self.closed_count = 0
+
+    def open(self, answer: object, merged: Callable[[], None]) -> object:
+        self.merged = merged
+        return self
+
+    def submit_incremental(self, fetch: object, request: FetchRequest) -> None:
+        if self.asked:
+            self.merged()
+        self.asked.append(request)
+
+    def close_incremental(self, fetch: object) -> None:
+        self.closed_count += 1

@@ -1,0 +1,322 @@
+"""Reads what a fetch asks for, on the replica driver: checks first, then the log.
+
+A follower reads to the log end, a consumer to the high watermark.  What the page cache holds is read at once.  Other
+records are read by a few threads while the driver goes on; when they are there everything is checked again, because
+the replica may have been cut, deleted or passed to another leader meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from replog.broker.replica import Replica, ReplicaKey
+from replog.broker.replica_manager import ReplicaManager
+from replog.errors import BrokerClosedError, ErrorCode, OffsetOutOfRangeError, StorageError
+from replog.log import ReadJob
+from replog.replication.fetch_check import check_fetch
+from replog.replication.leader import Leader
+from replog.replication.messages import FollowerFetched
+from replog.rpc.messages import (
+    CONSUMER_REPLICA_ID,
+    EpochEnd,
+    FetchPartition,
+    FetchRequest,
+    FetchResult,
+    ListOffsetsPartition,
+)
+
+MAX_RESPONSE_BYTES = 55 << 20
+"""Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
+
+NOT_FRESH: Collection[ReplicaKey] = ()
+"""Nothing that is read counts as a follower's progress: it was counted when the request came."""
+
+
+class Slot(NamedTuple):
+    """One partition of a fetch; `data` None: it has to be read from the disk, within `max_bytes`."""
+
+    result: FetchResult
+    data: bytes | None
+    max_bytes: int
+    min_one_batch: bool
+
+    @property
+    def is_news(self) -> bool:
+        """Whether it must be told whatever else there is."""
+        return self.result.error is not ErrorCode.NONE or self.result.diverging is not None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A fetch some of whose partitions are being read from the disk: one slot for each partition."""
+
+    request: FetchRequest
+    slots: list[Slot]
+    cold_count: int
+    done: Callable[[Sequence[Slot]], None]
+
+
+class FetchReader:
+    """Reads partitions that this broker leads.
+
+    Args:
+        serving: whether this broker may serve now; None, or why not.
+    """
+
+    def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
+        self._manager = manager
+        self._serving = serving
+
+    def read(
+        self, request: FetchRequest, fresh: Collection[ReplicaKey], done: Callable[[Sequence[Slot]], None]
+    ) -> None:
+        """Reads every partition within the request's byte limit.
+
+        Args:
+            request: what is asked.
+            fresh: partitions whose positions have just arrived: they count as the follower's progress.
+            done: called with a slot for each partition, none of them without data; now, or when the disk has answered.
+        """
+        slots = self._read_all(request, fresh)
+        cold = [index for index, slot in enumerate(slots) if slot.data is None]
+        reading = _Reading(request, slots, len(cold), done)
+        for index in cold:
+            self._read_cold(reading, index)
+        if not cold:
+            done(slots)
+
+    def would_answer(self, request: FetchRequest) -> bool:
+        """Whether it is worth an answer now."""
+        if request.min_bytes <= 1:
+            return any(self.has_something(request, partition) for partition in request.partitions)
+        slots = self._read_all(request, NOT_FRESH)
+        return any(slot.data is None for slot in slots) or is_worth_sending(request, slots)
+
+    def has_something(self, request: FetchRequest, partition: FetchPartition) -> bool:
+        """Whether there are records for one partition of the request, or news that cannot wait for some."""
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        if replica is None or not isinstance(replica.role, Leader):
+            return True  # not the leader any more: that is news
+        if partition.leader_epoch >= 0 and partition.leader_epoch != replica.role.leader_epoch:
+            return True
+        offset = partition.fetch_offset
+        return offset < _ceiling(request, replica, replica.role) or offset > replica.log.log_end_offset
+
+    # ---- from the disk --------------------------------------------------------------------------------------------------
+
+    def _read_cold(self, reading: _Reading, index: int) -> None:
+        """Has the data of one partition read in a thread; it was checked just now."""
+        partition, slot = reading.request.partitions[index], reading.slots[index]
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        if replica is None or not isinstance(replica.role, Leader) or self._manager.cold_reads.is_full:
+            self._fill(reading, index, slot._replace(data=b""))  # the client asks again
+            return
+        try:
+            job = replica.log.prepare_read(
+                partition.fetch_offset,
+                max_bytes=slot.max_bytes,
+                end_offset=_ceiling(reading.request, replica, replica.role),
+                min_one_batch=slot.min_one_batch,
+            )
+        except StorageError as error:
+            self._manager.trouble.storage_failed(replica, error)
+            self._fill(reading, index, slot._replace(result=self.not_leader(partition), data=b""))
+            return
+        self._manager.cold_reads.start(replica.log, job, lambda job: self._take_cold(reading, index, replica, job))
+
+    def _take_cold(self, reading: _Reading, index: int, replica: Replica, job: ReadJob) -> None:
+        """The disk has answered; what was true when it was asked need not be true now."""
+        data: bytes | None = None
+        try:
+            data = replica.log.complete_read(job)
+        except (BrokerClosedError, OffsetOutOfRangeError):
+            pass  # deleted or moved on: the checks below say it
+        except StorageError as error:
+            self._manager.trouble.storage_failed(replica, error)
+        partition, slot = reading.request.partitions[index], reading.slots[index]
+        refused = self._serving()
+        if refused is not None:
+            result: FetchResult = failed_fetch(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
+            self._fill(reading, index, slot._replace(result=result, data=b""))
+            return
+        result, data = self._read(
+            reading.request, partition, slot.max_bytes, is_fresh=False, min_one_batch=slot.min_one_batch, found=data
+        )
+        if data is None:  # the log was cut, and is cold again
+            self._read_cold(reading, index)
+        else:
+            self._fill(reading, index, slot._replace(result=result, data=data))
+
+    def _fill(self, reading: _Reading, index: int, slot: Slot) -> None:
+        reading.slots[index] = slot
+        reading.cold_count -= 1
+        if reading.cold_count == 0:
+            reading.done(reading.slots)
+
+    # ---- one after the other ----------------------------------------------------------------------------------------------
+
+    def _read_all(self, request: FetchRequest, fresh: Collection[ReplicaKey]) -> list[Slot]:
+        """Reads every partition within the request's byte limit, as far as that needs no disk."""
+        left = min(request.max_bytes, MAX_RESPONSE_BYTES)
+        empty = True
+        slots: list[Slot] = []
+        for partition in request.partitions:
+            max_bytes = min(left, partition.max_bytes)
+            is_fresh = (partition.topic_id, partition.partition_id) in fresh
+            result, data = self._read(request, partition, max_bytes, is_fresh=is_fresh, min_one_batch=empty)
+            slots.append(Slot(result, data, max_bytes, empty))
+            left = max(0, left - (max_bytes if data is None else len(data)))
+            empty = empty and data == b""
+        return slots
+
+    def _read(
+        self,
+        request: FetchRequest,
+        partition: FetchPartition,
+        max_bytes: int,
+        *,
+        is_fresh: bool,
+        min_one_batch: bool,
+        found: bytes | None = None,
+    ) -> tuple[FetchResult, bytes | None]:
+        """Checks one partition and reads it; `found` is what a read from the disk has brought already.
+
+        Returns:
+            The data is None where it has to be read from the disk.
+        """
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        if replica is None or not isinstance(replica.role, Leader):
+            return self.not_leader(partition), b""
+        leader = replica.role
+        error = leader.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
+        is_follower = request.replica_id != CONSUMER_REPLICA_ID
+        if error is ErrorCode.NONE and is_follower:
+            error = leader.check_follower(request.replica_id, request.broker_epoch)
+        if error is not ErrorCode.NONE:
+            return failed_fetch(partition, error, error.name, replica), b""
+        check = check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view)
+        if check.error is not ErrorCode.NONE:
+            return self._out_of_range(partition, replica, leader), b""
+        if check.diverging is None and is_follower and is_fresh:
+            self._count_progress(request, partition, replica)
+        data: bytes | None = b""
+        if check.diverging is None and max_bytes > 0:
+            data = found
+        if data is None:
+            try:
+                data = self._data(request, partition, replica, leader, max_bytes, min_one_batch)
+            except StorageError as failure:
+                self._manager.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
+                return self.not_leader(partition), b""
+        diverging = check.diverging
+        result = FetchResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NONE,
+            fetch_offset=partition.fetch_offset,
+            high_watermark=leader.high_watermark,
+            log_start_offset=replica.log.log_start_offset,
+            log_end_offset=replica.log.log_end_offset if is_follower else -1,
+            diverging=None if diverging is None else EpochEnd(diverging.epoch, diverging.end_offset),
+            leader_id=self._manager.config.node_id,
+            leader_epoch=leader.leader_epoch,
+        )
+        return result, data
+
+    def _data(
+        self, request: FetchRequest, partition: FetchPartition, replica: Replica, leader: Leader, max_bytes: int,
+        min_one_batch: bool,
+    ) -> bytes | None:  # fmt: skip
+        ceiling = _ceiling(request, replica, leader)
+        if partition.fetch_offset >= ceiling:
+            return b""
+        try:
+            return replica.log.read_cached(
+                partition.fetch_offset, max_bytes=max_bytes, end_offset=ceiling, min_one_batch=min_one_batch
+            )
+        except OffsetOutOfRangeError:
+            return b""  # the log start moved between check and read
+
+    def _count_progress(self, request: FetchRequest, partition: FetchPartition, replica: Replica) -> None:
+        self._manager.step_leader(
+            replica,
+            FollowerFetched(
+                replica_id=request.replica_id,
+                broker_epoch=request.broker_epoch,
+                fetch_offset=partition.fetch_offset,
+                flushed_offset=partition.flushed_offset,
+                log_start_offset=partition.log_start_offset,
+                leader_end_offset=replica.log.log_end_offset,
+            ),
+        )
+
+    def _out_of_range(self, partition: FetchPartition, replica: Replica, leader: Leader) -> FetchResult:
+        log = replica.log
+        return FetchResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.OFFSET_OUT_OF_RANGE,
+            fetch_offset=partition.fetch_offset,
+            high_watermark=leader.high_watermark,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            leader_id=self._manager.config.node_id,
+            leader_epoch=leader.leader_epoch,
+            message=f"{replica.name}: offset {partition.fetch_offset} is outside of "
+            f"[{log.log_start_offset}, {log.log_end_offset}]",
+        )
+
+    def not_leader(self, partition: FetchPartition | ListOffsetsPartition) -> FetchResult:
+        """Why this broker does not answer for a partition, and who might."""
+        image = self._manager.image
+        known = image.partition(partition.topic_id, partition.partition_id)
+        offset = partition.fetch_offset if isinstance(partition, FetchPartition) else -1
+        unusable = self._manager.unusable((partition.topic_id, partition.partition_id))
+        if unusable is not None:
+            error, message = unusable
+            return FetchResult(partition.topic_id, partition.partition_id, error, offset, message=message)
+        if known is None:
+            error = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if partition.topic_id in image.topics_by_id
+                else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+            return FetchResult(partition.topic_id, partition.partition_id, error, offset, message=error.name)
+        return FetchResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            fetch_offset=offset,
+            leader_id=known.leader,
+            leader_epoch=known.leader_epoch,
+            message=f"broker {self._manager.config.node_id} does not lead this partition, broker {known.leader} does",
+        )
+
+
+def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:
+    """Whether what was found is enough for an answer before the request's time is over."""
+    size_bytes = sum(len(slot.data or b"") for slot in slots)
+    return size_bytes >= max(1, request.min_bytes) or any(slot.is_news for slot in slots)
+
+
+def _ceiling(request: FetchRequest, replica: Replica, leader: Leader) -> int:
+    is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+    return leader.high_watermark if is_consumer else replica.log.log_end_offset
+
+
+def failed_fetch(
+    partition: FetchPartition, error: ErrorCode, message: str, replica: Replica | None = None
+) -> FetchResult:
+    """The answer of a partition that cannot be served."""
+    registration = None if replica is None else replica.registration
+    return FetchResult(
+        topic_id=partition.topic_id,
+        partition_id=partition.partition_id,
+        error=error,
+        fetch_offset=partition.fetch_offset,
+        leader_id=-1 if registration is None else registration.leader,
+        leader_epoch=-1 if registration is None else registration.leader_epoch,
+        message=message,
+    )

@@ -1,0 +1,246 @@
+"""Incremental fetches on the leader: positions stand, answers name what is new, whoever waits is woken."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic
+
+from replog.broker.replica import ReplicaKey
+from replog.errors import ErrorCode
+from replog.metadata.records import PartitionChangeRecord
+from replog.records import scan
+from replog.replication.messages import Appended
+from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, FetchResult, ForgottenPartition
+
+BROKERS = (registered(1), registered(2), registered(3))
+WAIT_MS = 500
+OTHER: ReplicaKey = (UUID(int=101), 0)
+
+
+class Stream:
+    """Broker 2's stream to the leader under test."""
+
+    def __init__(self, it: Rig) -> None:
+        self.it = it
+        self.answers: list[FetchResponse] = []
+        self.merged_count = 0
+        self.fetch = it.fetch_path.incremental.open(self.answers.append, self._merged)
+        self._last_id = 0
+
+    def _merged(self) -> None:
+        self.merged_count += 1
+
+    async def ask(
+        self, *positions: FetchPartition, forgotten: tuple[ReplicaKey, ...] = (), max_bytes: int = 1 << 20
+    ) -> int:
+        self._last_id += 1
+        request = FetchRequest(
+            self._last_id, 1000, 2, 102, WAIT_MS, 1, max_bytes, positions, incremental=True,
+            forgotten=tuple(ForgottenPartition(*key) for key in forgotten),
+        )  # fmt: skip
+        self.it.fetch_path.submit_incremental(self.fetch, request)
+        await self.it.settle()
+        return self._last_id
+
+    def take(self) -> FetchResponse:
+        (answer,) = self.answers
+        self.answers.clear()
+        return answer
+
+
+def at(offset: int, key: ReplicaKey = KEY, *, leader_epoch: int = 0, max_bytes: int = 1 << 20) -> FetchPartition:
+    return FetchPartition(*key, offset, offset, 0, leader_epoch, -1, max_bytes)
+
+
+def data_of(answer: FetchResponse) -> dict[UUID, list[int]]:
+    return {
+        result.topic_id: [header.base_offset for header in scan(bytes(batches))]
+        for result, batches in zip(answer.results, answer.batches, strict=True)
+    }
+
+
+def result_of(answer: FetchResponse) -> FetchResult:
+    (result,) = answer.results
+    return result
+
+
+async def two_topics(it: Rig) -> None:
+    await it.apply(*BROKERS, *topic((1, 2)), *topic((1, 2), name="other", topic_id=OTHER[0]))
+
+
+async def append(it: Rig, key: ReplicaKey, *values: bytes) -> None:
+    """Records of the leader itself, so that nothing is committed by it."""
+    replica = it.manager.replicas[key]
+
+    def run() -> None:
+        replica.log.append_as_leader(batch(*values), leader_epoch=0, now_ms=1)
+        it.manager.step_leader(replica, Appended(replica.log.log_end_offset))
+        it.manager.on_progress(key)
+
+    await it.manager.driver.call(run)
+    await it.settle()
+
+
+async def test_a_position_stands_until_records_answer_it() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        await stream.ask(at(0), at(0, OTHER))
+        assert stream.answers == []
+        await append(it, KEY)
+        answer = stream.take()
+        assert data_of(answer)[TOPIC_ID] == [0]
+        await append(it, KEY)
+        await stream.ask()
+        assert stream.answers == [], "a position that was answered is not read again"
+        await append(it, OTHER)
+        assert data_of(stream.take()) == {OTHER[0]: [0]}
+        await stream.ask(at(1))
+        assert data_of(stream.take()) == {TOPIC_ID: [1]}
+
+
+async def test_a_request_that_finds_nothing_new_is_answered_when_its_time_is_over() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        first = await stream.ask(at(0), at(0, OTHER))
+        await it.advance(WAIT_MS - 1)
+        assert stream.answers == []
+        await it.advance(1)
+        answer = stream.take()
+        assert (answer.correlation_id, len(answer.results)) == (first, 2), "what has not been told"
+        await stream.ask()
+        await it.advance(WAIT_MS)
+        assert stream.take().results == ()
+
+
+async def test_a_high_watermark_is_news_that_wakes_nobody() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        await stream.ask(at(0))
+        await append(it, KEY)
+        assert result_of(stream.take()).high_watermark == 0
+        await stream.ask(at(1))
+        assert it.replica.high_watermark == 1
+        assert stream.answers == []
+        await it.advance(WAIT_MS)
+        answer = stream.take()
+        assert (result_of(answer).high_watermark, bytes(answer.batches[0])) == (1, b"")
+        await stream.ask()
+        await it.advance(WAIT_MS)
+        assert stream.take().results == (), "told once"
+
+
+async def test_fetches_count_as_progress_when_they_come_only() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        produced = it.produce()
+        await stream.ask(at(0))
+        stream.take()
+        assert not produced.done()
+        await stream.ask(at(1))
+        assert (await asyncio.wait_for(produced, 1)).error is ErrorCode.NONE
+
+
+async def test_what_does_not_fit_comes_next_and_before_what_comes_later() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        for key in (KEY, KEY, OTHER):
+            await append(it, key)
+        size = len(batch(b"v"))
+        await stream.ask(at(0), at(0, OTHER), max_bytes=size)
+        assert data_of(stream.take()) == {TOPIC_ID: [0]}
+        await stream.ask(at(1), max_bytes=size)
+        assert data_of(stream.take()) == {OTHER[0]: [0]}, "one that always has something does not hold up the others"
+        await stream.ask(max_bytes=size)
+        assert data_of(stream.take()) == {TOPIC_ID: [1]}
+
+
+async def test_an_error_answers_a_position() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        await stream.ask(at(0, leader_epoch=5), at(0, OTHER))
+        errors = {result.topic_id: result.error for result in stream.take().results}
+        assert errors[TOPIC_ID] is ErrorCode.UNKNOWN_LEADER_EPOCH
+        await stream.ask()
+        assert stream.answers == []
+
+
+async def test_a_lost_leadership_is_told_at_once() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        await stream.ask(at(0), at(0, OTHER))
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        errors = {result.topic_id: result.error for result in stream.take().results}
+        assert errors[TOPIC_ID] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_forgotten_partition_is_not_read_any_more() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        await stream.ask(at(0), at(0, OTHER))
+        await stream.ask(forgotten=(KEY,))
+        await append(it, KEY)
+        assert stream.answers == []
+        await append(it, OTHER)
+        assert data_of(stream.take()) == {OTHER[0]: [0]}
+
+
+async def test_a_second_request_is_served_with_the_first() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        await stream.ask(at(0))
+        await it.advance(WAIT_MS - 1)
+        second = await stream.ask(at(0, OTHER))
+        assert stream.merged_count == 1
+        await it.advance(1)
+        assert stream.take().correlation_id == second, "at the earlier of their times"
+
+
+async def test_a_broker_that_may_not_serve_says_so_for_every_position() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        await stream.ask(at(0), at(0, OTHER))
+        it.refused = "cut off"
+        await it.advance(WAIT_MS)
+        assert {result.error for result in stream.take().results} == {ErrorCode.BROKER_NOT_AVAILABLE}
+
+
+async def test_the_end_of_a_stream_leaves_nothing_behind() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        stream = Stream(it)
+        await stream.ask(at(0), at(0, OTHER))
+        it.fetch_path.close_incremental(stream.fetch)
+        await it.settle()
+        fetches = it.fetch_path.incremental
+        assert (len(fetches), fetches.next_deadline_ms(), fetches._watching) == (0, None, {})
+        await append(it, KEY)
+        assert stream.answers == []
+
+
+async def test_an_unknown_partition_does_not_hold_up_the_others() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        later = []
+        it.manager.wait_for_image = lambda run: later.append(run) is None
+        stream = Stream(it)
+        await append(it, KEY)
+        await stream.ask(at(0), at(0, OTHER))
+        assert data_of(stream.take()) == {TOPIC_ID: [0]}
+        await stream.ask()
+        it.manager.wait_for_image = lambda _run: False
+        await it.apply(*topic((1, 2), name="other", topic_id=OTHER[0]))
+        await it.manager.driver.call(later[0])
+        await append(it, OTHER)
+        assert data_of(stream.take()) == {OTHER[0]: [0]}
