@@ -275,8 +275,8 @@ class InvalidTopicError(InvalidRequestError):
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-class TopicLimitError(InvalidRequestError):
-    """The cluster, or one request, may not have that many topics or partitions."""
+class PolicyViolationError(InvalidRequestError):
+    """A rule of the cluster or of the topic is against it: so many topics, or deleting records of a compacted topic."""
 
     code = ErrorCode.POLICY_VIOLATION
 

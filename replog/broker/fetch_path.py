@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from replog.broker.fetch_reader import NOT_FRESH, FetchReader, Slot, failed_fetch, is_worth_sending
 from replog.broker.incremental_fetch import IncrementalFetch, IncrementalFetches
+from replog.broker.record_deletions import RecordDeletions
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
 from replog.errors import ErrorCode, StorageError
@@ -20,6 +21,8 @@ from replog.replication.purgatory import Purgatory
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    EpochEndPartition,
+    EpochEndResult,
     FetchRequest,
     FetchResponse,
     ListOffsetsPartition,
@@ -48,6 +51,7 @@ class FetchPath:
 
     Attributes:
         incremental: what streams have asked for.
+        deletions: of records from the front of partitions.
     """
 
     def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
@@ -56,6 +60,7 @@ class FetchPath:
         self._reader = FetchReader(manager, serving)
         self._purgatory: Purgatory[_Parked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
         self.incremental = IncrementalFetches(manager, self._reader, serving)
+        self.deletions = RecordDeletions(manager, self._reader, serving)
         self._touched: set[ReplicaKey] = set()
         self._next_id = 0
         manager.on_progress = self._touched.add
@@ -179,6 +184,30 @@ class FetchPath:
             leader_id=self._manager.config.node_id,
         )
 
+    def epoch_end(self, partition: EpochEndPartition) -> EpochEndResult:
+        """Where a leader epoch ends in the leader's log; to be run on the driver."""
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        refused = self._serving()
+        if refused is not None:
+            return _epoch_failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
+        if replica is None or not isinstance(replica.role, Leader):
+            failed = self._reader.not_leader(partition)
+            return _epoch_failed(partition, failed.error, failed.message, failed.leader_id, failed.leader_epoch)
+        leader = replica.role
+        error = leader.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
+        if error is not ErrorCode.NONE:
+            return _epoch_failed(partition, error, error.name, self._manager.config.node_id, leader.leader_epoch)
+        end = replica.log.end_offset_for_epoch(partition.epoch)
+        return EpochEndResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NONE,
+            epoch=-1 if end is None else end.epoch,
+            end_offset=-1 if end is None else end.end_offset,
+            leader_epoch=leader.leader_epoch,
+            leader_id=self._manager.config.node_id,
+        )
+
     @staticmethod
     def _find(replica: Replica, leader: Leader, timestamp: int) -> tuple[int, int]:
         if timestamp == EARLIEST_TIMESTAMP:
@@ -203,5 +232,18 @@ def _offset_failed(
         error=error,
         leader_id=leader_id,
         leader_epoch=leader_epoch,
+        message=message,
+    )
+
+
+def _epoch_failed(
+    partition: EpochEndPartition, error: ErrorCode, message: str, leader_id: int = -1, leader_epoch: int = -1
+) -> EpochEndResult:
+    return EpochEndResult(
+        topic_id=partition.topic_id,
+        partition_id=partition.partition_id,
+        error=error,
+        leader_epoch=leader_epoch,
+        leader_id=leader_id,
         message=message,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
@@ -20,7 +20,9 @@ from replog.replication.leader import Leader
 from replog.replication.messages import FollowerFetched
 from replog.rpc.messages import (
     CONSUMER_REPLICA_ID,
+    DeleteRecordsPartition,
     EpochEnd,
+    EpochEndPartition,
     FetchPartition,
     FetchRequest,
     FetchResult,
@@ -29,6 +31,9 @@ from replog.rpc.messages import (
 
 MAX_RESPONSE_BYTES = 55 << 20
 """Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
+
+Asked: TypeAlias = FetchPartition | ListOffsetsPartition | DeleteRecordsPartition | EpochEndPartition
+"""What names a partition in a request."""
 
 NOT_FRESH: Collection[ReplicaKey] = ()
 """Nothing that is read counts as a follower's progress: it was counted when the request came."""
@@ -251,6 +256,7 @@ class FetchReader:
                 leader_end_offset=replica.log.log_end_offset,
             ),
         )
+        self._manager.on_follower_told(replica.key)
 
     def _out_of_range(self, partition: FetchPartition, replica: Replica, leader: Leader) -> FetchResult:
         log = replica.log
@@ -268,7 +274,7 @@ class FetchReader:
             f"[{log.log_start_offset}, {log.log_end_offset}]",
         )
 
-    def not_leader(self, partition: FetchPartition | ListOffsetsPartition) -> FetchResult:
+    def not_leader(self, partition: Asked) -> FetchResult:
         """Why this broker does not answer for a partition, and who might."""
         image = self._manager.image
         known = image.partition(partition.topic_id, partition.partition_id)

@@ -95,6 +95,7 @@ class ReplicaManager:
         self.on_written_back: Callable[[Replica], None] = _nobody_is_held_back
         self.wait_for_image: Callable[[Callable[[], None]], bool] = _no_image_waits
         self.on_progress: Callable[[ReplicaKey], None] = _nobody_listens
+        self.on_follower_told: Callable[[ReplicaKey], None] = _nobody_listens
         self.after_drain: Callable[[], None] = _nothing_to_do
         self.fetch_deadline_ms: Callable[[], int | None] = _never
         self.expire_fetches: Callable[[], None] = _nothing_to_do
@@ -266,6 +267,7 @@ class ReplicaManager:
                 pass
         replica.leave_role()
         self.on_progress(replica.key)
+        self.on_follower_told(replica.key)
 
     def _tell_leaders(self, brokers: set[int], told: set[ReplicaKey]) -> None:
         for replica in self.replicas.values():
@@ -282,6 +284,8 @@ class ReplicaManager:
             self._perform_leader(replica, effect)
         if isinstance(message, Appended) and not replica.log.failed:
             self._maybe_flush(replica)
+        if isinstance(message, StateChanged):
+            self.on_follower_told(replica.key)  # a follower that is not up any more does not hold it up
         self._schedule(replica)
 
     def _perform_leader(self, replica: Replica, effect: LeaderEffect) -> None:
@@ -336,7 +340,7 @@ class ReplicaManager:
                 self.on_progress(replica.key)
             case SetLogStartOffset():
                 replica.log.set_log_start_offset(effect.log_start_offset)
-                self._position_changed(replica)
+                self.log_start_moved(replica)
             case RequestFlush():
                 self.request_flush(replica)
             case _ as unreachable:
@@ -392,8 +396,9 @@ class ReplicaManager:
         if self.fetchers is not None:
             self.fetchers.wake(replica)
 
-    def _position_changed(self, replica: Replica) -> None:
-        """A follower tells its leader from where to where its log goes."""
+    def log_start_moved(self, replica: Replica) -> None:
+        """A leader tells its followers, a follower its leader."""
+        self.on_progress(replica.key)
         if self.fetchers is not None:
             self.fetchers.wake(replica)
 
@@ -500,7 +505,7 @@ class ReplicaManager:
             return
         try:
             if replica.log.delete_old_segments(now_ms=self.clock.wall_ms(), high_watermark=replica.high_watermark):
-                self._position_changed(replica)
+                self.log_start_moved(replica)
         except StorageError as error:
             self.trouble.storage_failed(replica, error)
 

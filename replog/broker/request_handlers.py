@@ -61,11 +61,14 @@ from replog.rpc.messages import (
     ClientRequest,
     ClientResponse,
     ClusterMetadata,
+    DeleteRecordsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeNodeRequest,
     DescribeNodeResponse,
     DescribeQuorumRequest,
+    EpochEndsRequest,
+    EpochEndsResponse,
     FetchRequest,
     FetchResponse,
     Hello,
@@ -163,6 +166,11 @@ class RequestHandlers:
                 return self._metadata(call.request)
             case ListOffsetsRequest():
                 return await self._list_offsets(call.request)
+            case EpochEndsRequest():
+                return await self._epoch_ends(call.request)
+            case DeleteRecordsRequest():
+                timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
+                return await self._parts.fetch_path.deletions.delete(call.request, timeout_ms=timeout_ms)
             case InitProducerIdRequest():
                 return await self._init_producer_id(call.timeout_ms)
             case DescribeNodeRequest():
@@ -254,6 +262,12 @@ class RequestHandlers:
     async def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         def look_up() -> ListOffsetsResponse:
             return ListOffsetsResponse(tuple(map(self._parts.fetch_path.list_offset, request.partitions)))
+
+        return await self._parts.manager.driver.call(look_up)
+
+    async def _epoch_ends(self, request: EpochEndsRequest) -> EpochEndsResponse:
+        def look_up() -> EpochEndsResponse:
+            return EpochEndsResponse(tuple(map(self._parts.fetch_path.epoch_end, request.partitions)))
 
         return await self._parts.manager.driver.call(look_up)
 

@@ -9,6 +9,7 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
+    from replog.client import TopicPartition
     from replog.rpc.messages import PartitionInfo, TopicInfo
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
@@ -83,6 +84,36 @@ def delete(
     """Delete a topic with all its records."""
     common.run(_delete(bootstrap_servers, name))
     typer.echo(f"deleted {name}")
+
+
+@app.command("delete-records")
+def delete_records(
+    partitions: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC-PARTITION=OFFSET...", help="The first offset to keep, as in flights-0=1000; end: keep none."
+        ),
+    ],
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+) -> None:
+    """Delete the records below an offset, on all replicas that are up."""
+    offsets = dict(_partition_offset(text) for text in partitions)
+    for partition, low_watermark in common.run(_delete_records(bootstrap_servers, offsets)).items():
+        typer.echo(f"{partition} starts at {low_watermark}")
+
+
+def _partition_offset(text: str) -> tuple[tuple[str, int], int]:
+    name, equals, offset = text.partition("=")
+    topic, dash, partition = name.rpartition("-")
+    if not (equals and dash and partition.isdecimal() and (offset == "end" or offset.isdecimal())):
+        raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION=OFFSET, such as flights-0=1000 or flights-0=end")
+    return (topic, int(partition)), -1 if offset == "end" else int(offset)
+
+
+async def _delete_records(bootstrap_servers: str, offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("deleting records"):
+            return await admin.delete_records(offsets)
 
 
 async def _create(

@@ -9,9 +9,9 @@ from typing import Self
 from replog.client.addresses import address_of
 from replog.client.cluster import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView, expect
 from replog.client.cluster_image import has_leaders, is_in_sync, is_ready
-from replog.client.offsets import list_offsets
+from replog.client.offsets import delete_records, epoch_ends, list_offsets
 from replog.client.operations import Operations, config_text
-from replog.client.types import OffsetAndTimestamp, TopicPartition
+from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.controller.messages import (
     ConfigEntry,
     CreateTopics,
@@ -205,6 +205,20 @@ class Admin(Operations):
         """One offset per partition; see `replog.client.offsets.list_offsets` for what can be asked and raised."""
         wanted = {TopicPartition(*partition): time for partition, time in timestamps.items()}
         return await list_offsets(self._view, wanted, timeout_ms=timeout_ms or self._timeout_ms)
+
+    async def delete_records(
+        self, offsets: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Deletes what is below the offsets (-1: below the high watermark); see `replog.client.offsets.delete_records`."""
+        wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        return await delete_records(self._view, wanted, timeout_ms=timeout_ms or self._timeout_ms)
+
+    async def epoch_ends(
+        self, epochs: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, EpochEndOffset | None]:
+        """Where leader epochs end in the leaders' logs; see `replog.client.offsets.epoch_ends`."""
+        wanted = {TopicPartition(*partition): epoch for partition, epoch in epochs.items()}
+        return await epoch_ends(self._view, wanted, timeout_ms=timeout_ms or self._timeout_ms)
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
 from replog.client.fetcher import FetchSettings
 from replog.client.fetcher_pool import FetcherPool
-from replog.client.offsets import list_offsets, require_partitions
+from replog.client.leader_calls import require_partitions
+from replog.client.offsets import list_offsets
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.errors import (
     BrokerClosedError,

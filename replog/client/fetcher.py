@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
-from replog.client.offsets import partition_error
+from replog.client.leader_calls import partition_error
 from replog.client.session import BrokerSession
 from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.records import Buffer

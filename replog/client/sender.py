@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from replog.client.batch import UNKNOWN_OFFSET, ProducerBatch
 from replog.client.cluster import ClusterView
-from replog.client.offsets import partition_error
+from replog.client.leader_calls import partition_error
 from replog.client.partition_queue import PartitionQueue
 from replog.client.session import BrokerSession
 from replog.client.types import TopicPartition

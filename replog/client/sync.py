@@ -20,6 +20,7 @@ from replog.client.producer import Producer
 from replog.client.types import (
     ConsumerRecord,
     DeliveredRange,
+    EpochEndOffset,
     FetchedBatches,
     OffsetAndTimestamp,
     RecordMetadata,
@@ -190,6 +191,14 @@ class SyncAdmin(_SyncClient[Admin]):
         self, timestamps: Mapping[tuple[str, int], int], **options: Any
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         return self._run(self._client.list_offsets(timestamps, **options))
+
+    def delete_records(self, offsets: Mapping[tuple[str, int], int], **options: Any) -> dict[TopicPartition, int]:
+        return self._run(self._client.delete_records(offsets, **options))
+
+    def epoch_ends(
+        self, epochs: Mapping[tuple[str, int], int], **options: Any
+    ) -> dict[TopicPartition, EpochEndOffset | None]:
+        return self._run(self._client.epoch_ends(epochs, **options))
 
     def wait_until_ready(self, *, brokers: int = 1, timeout_ms: int | None = None) -> ClusterMetadata:
         return self._run(self._client.wait_until_ready(brokers=brokers, timeout_ms=timeout_ms))

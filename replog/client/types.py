@@ -24,6 +24,13 @@ class OffsetAndTimestamp(NamedTuple):
     timestamp: int
 
 
+class EpochEndOffset(NamedTuple):
+    """Answer of `epoch_ends`: the largest leader epoch not above the one asked for, and where it ends (exclusive)."""
+
+    epoch: int
+    end_offset: int
+
+
 class RecordMetadata(NamedTuple):
     """Where an acknowledged record stands.
 

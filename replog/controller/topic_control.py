@@ -33,9 +33,9 @@ from replog.errors import (
     InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTopicError,
+    PolicyViolationError,
     ReplogError,
     TopicExistsError,
-    TopicLimitError,
     UnknownTopicOrPartitionError,
 )
 from replog.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -130,11 +130,13 @@ class TopicControl:
         topics = len(self._replication.topics) + batch.topics_count + new_topics
         partitions = len(self._replication.partitions) + batch.partitions_count + partitions_count
         if topics > config.max_topics:
-            raise TopicLimitError(f"the cluster may have {config.max_topics} topics; delete one first")
+            raise PolicyViolationError(f"the cluster may have {config.max_topics} topics; delete one first")
         if partitions > config.max_partitions:
-            raise TopicLimitError(f"the cluster may have {config.max_partitions} partitions, with these {partitions}")
+            raise PolicyViolationError(
+                f"the cluster may have {config.max_partitions} partitions, with these {partitions}"
+            )
         if len(batch.records) + records_count > config.max_records_per_change:
-            raise TopicLimitError("too much for one request; create fewer topics at a time")
+            raise PolicyViolationError("too much for one request; create fewer topics at a time")
 
     # ---- where replicas go ------------------------------------------------------------------------------------------
 

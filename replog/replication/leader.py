@@ -122,6 +122,10 @@ class Leader:
         """
         return self._high_watermark >= self._epoch_start_offset
 
+    def low_watermark(self, log_start_offset: int) -> int:
+        """What lies below is gone everywhere: the lowest log start of this log and of the replicas on live brokers."""
+        return min((log_start_offset, *self._replicas.live_log_starts()))
+
     def check_produce(self, acks: int) -> ErrorCode:
         """Whether a produce may be appended (kafka-reference 4.6)."""
         if acks not in {-1, 0, 1}:

@@ -92,6 +92,10 @@ class RemoteReplicas:
             and not self._states[replica_id].is_caught_up(leader_end_offset, now_ms, self._lag_time_max_ms)
         )
 
+    def live_log_starts(self) -> Iterator[int]:
+        """Log starts of the replicas whose brokers are up, -1 for one that has not fetched yet."""
+        return (replica.log_start_offset for replica in self if replica.replica_id in self._metadata.eligible)
+
     def broker_epochs(self, replica_ids: tuple[int, ...]) -> tuple[int, ...]:
         """What an ISR proposal says of each: the epoch of its fetches, -1 for the leader and for who never fetched."""
         epochs = (self._states[replica_id].broker_epoch if replica_id in self else None for replica_id in replica_ids)

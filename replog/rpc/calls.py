@@ -48,6 +48,8 @@ _CLIENT_KINDS = {
     "add_voter": (messages.AddVoterRequest, messages.AddVoterResponse),
     "remove_voter": (messages.RemoveVoterRequest, messages.RemoveVoterResponse),
     "describe_configs": (messages.DescribeConfigsRequest, messages.DescribeConfigsResponse),
+    "delete_records": (messages.DeleteRecordsRequest, messages.DeleteRecordsResponse),
+    "epoch_ends": (messages.EpochEndsRequest, messages.EpochEndsResponse),
 }
 
 

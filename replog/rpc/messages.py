@@ -290,6 +290,73 @@ class ListOffsetsResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteRecordsPartition:
+    """Everything below `offset` may go; -1: below the high watermark."""
+
+    topic_id: UUID
+    partition_id: int
+    offset: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsRequest:
+    partitions: tuple[DeleteRecordsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsResult:
+    """`low_watermark`: the lowest log start among the live replicas: what is below is gone everywhere."""
+
+    topic_id: UUID
+    partition_id: int
+    error: ErrorCode
+    low_watermark: int = -1
+    leader_epoch: int = -1
+    leader_id: int = -1
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsResponse:
+    results: tuple[DeleteRecordsResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndPartition:
+    """Asks where leader epoch `epoch` ends in the leader's log (OffsetsForLeaderEpoch; kafka-reference 4.5)."""
+
+    topic_id: UUID
+    partition_id: int
+    epoch: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndsRequest:
+    partitions: tuple[EpochEndPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndResult:
+    """The largest epoch not above the one asked for, and its end (exclusive); -1 for both when there is none."""
+
+    topic_id: UUID
+    partition_id: int
+    error: ErrorCode
+    epoch: int = -1
+    end_offset: int = -1
+    leader_epoch: int = -1
+    leader_id: int = -1
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndsResponse:
+    results: tuple[EpochEndResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class InitProducerIdRequest:
     pass
 
@@ -446,6 +513,8 @@ ClientRequest: TypeAlias = (
     | AddVoterRequest
     | RemoveVoterRequest
     | DescribeConfigsRequest
+    | DeleteRecordsRequest
+    | EpochEndsRequest
 )
 ClientResponse: TypeAlias = (
     ClusterMetadata
@@ -456,4 +525,6 @@ ClientResponse: TypeAlias = (
     | AddVoterResponse
     | RemoveVoterResponse
     | DescribeConfigsResponse
+    | DeleteRecordsResponse
+    | EpochEndsResponse
 )

@@ -30,8 +30,8 @@ def run(directory: Path) -> Run:
     """A command on that cluster."""
     servers = ",".join(f"127.0.0.1:{port}" for port in ports(directory))
 
-    def call(*arguments: object) -> Done:
-        return replog(*arguments, env={"REPLOG_BOOTSTRAP_SERVERS": servers})
+    def call(*arguments: object, stdin: str = "") -> Done:
+        return replog(*arguments, stdin=stdin, env={"REPLOG_BOOTSTRAP_SERVERS": servers})
 
     return call
 
@@ -179,3 +179,12 @@ def test_a_node_of_another_cluster_is_not_formatted_over_its_peers(directory: Pa
     assert f"is of cluster {cluster_id}" in done.err
     assert not (tmp_path / "data").exists()
     assert run("storage", "format", "--config", file, "--cluster-id", cluster_id).status == 0
+
+
+def test_records_are_deleted(run: Run) -> None:
+    good(run, "topics", "create", "short", "--partitions", 1, "--replication-factor", 3)
+    assert run("produce", "short", stdin="a\nb\nc\n").out == "3 records acknowledged\n"
+    assert good(run, "topics", "delete-records", "short-0=2") == "short-0 starts at 2\n"
+    assert good(run, "topics", "delete-records", "short-0=end") == "short-0 starts at 3\n"
+    assert "high watermark is 3" in run("topics", "delete-records", "short-0=9").err
+    assert "is not TOPIC-PARTITION=OFFSET" in run("topics", "delete-records", "short=9").err

@@ -338,6 +338,92 @@ class ListOffsetsResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[ListOffsetsResult]
     def __init__(self, results: _Optional[_Iterable[_Union[ListOffsetsResult, _Mapping]]] = ...) -> None: ...
 
+class DeleteRecordsPartition(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "offset", "leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    offset: int
+    leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class DeleteRecordsRequest(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[DeleteRecordsPartition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[DeleteRecordsPartition, _Mapping]]] = ...) -> None: ...
+
+class DeleteRecordsResult(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "error", "message", "low_watermark", "leader_epoch", "leader_id")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    error: int
+    message: str
+    low_watermark: int
+    leader_epoch: int
+    leader_id: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., low_watermark: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_id: _Optional[int] = ...) -> None: ...
+
+class DeleteRecordsResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[DeleteRecordsResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[DeleteRecordsResult, _Mapping]]] = ...) -> None: ...
+
+class EpochEndPartition(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "epoch", "leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    epoch: int
+    leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., epoch: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class EpochEndsRequest(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[EpochEndPartition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[EpochEndPartition, _Mapping]]] = ...) -> None: ...
+
+class EpochEndResult(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "error", "message", "epoch", "end_offset", "leader_epoch", "leader_id")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    error: int
+    message: str
+    epoch: int
+    end_offset: int
+    leader_epoch: int
+    leader_id: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., epoch: _Optional[int] = ..., end_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_id: _Optional[int] = ...) -> None: ...
+
+class EpochEndsResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[EpochEndResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[EpochEndResult, _Mapping]]] = ...) -> None: ...
+
 class InitProducerIdRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -517,7 +603,7 @@ class DescribeConfigsResponse(_message.Message):
     def __init__(self, configs: _Optional[_Iterable[_Union[ConfigDescription, _Mapping]]] = ...) -> None: ...
 
 class ClientRequest(_message.Message):
-    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs")
+    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends")
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
@@ -529,6 +615,8 @@ class ClientRequest(_message.Message):
     ADD_VOTER_FIELD_NUMBER: _ClassVar[int]
     REMOVE_VOTER_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_ENDS_FIELD_NUMBER: _ClassVar[int]
     timeout_ms: int
     cluster_id: str
     forwarded: bool
@@ -540,10 +628,12 @@ class ClientRequest(_message.Message):
     add_voter: AddVoterRequest
     remove_voter: RemoveVoterRequest
     describe_configs: DescribeConfigsRequest
-    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ...) -> None: ...
+    delete_records: DeleteRecordsRequest
+    epoch_ends: EpochEndsRequest
+    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsRequest, _Mapping]] = ...) -> None: ...
 
 class ClientResponse(_message.Message):
-    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs")
+    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
@@ -553,6 +643,8 @@ class ClientResponse(_message.Message):
     ADD_VOTER_FIELD_NUMBER: _ClassVar[int]
     REMOVE_VOTER_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_ENDS_FIELD_NUMBER: _ClassVar[int]
     error: _controller_pb2.ErrorDetail
     metadata: ClusterMetadata
     list_offsets: ListOffsetsResponse
@@ -562,4 +654,6 @@ class ClientResponse(_message.Message):
     add_voter: AddVoterResponse
     remove_voter: RemoveVoterResponse
     describe_configs: DescribeConfigsResponse
-    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ...) -> None: ...
+    delete_records: DeleteRecordsResponse
+    epoch_ends: EpochEndsResponse
+    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsResponse, _Mapping]] = ...) -> None: ...

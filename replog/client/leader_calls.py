@@ -1,0 +1,157 @@
+"""Asking the leaders of partitions, each for what it leads: one call a leader, again where leadership moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+from replog.client.addresses import Leader
+from replog.client.backoff import Backoff, retry
+from replog.client.cluster import ATTEMPT_TIMEOUT_MS, ClusterView
+from replog.client.types import TopicPartition
+from replog.errors import (
+    ErrorCode,
+    LeaderNotAvailableError,
+    ReplogError,
+    RetriableError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from replog.rpc.error_codes import error_from_code
+from replog.rpc.messages import ClientRequest, ClientResponse
+
+_STALE_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR})
+
+W = TypeVar("W")
+
+
+class PartitionResult(Protocol):
+    """What the answers about one partition have in common."""
+
+    @property
+    def topic_id(self) -> UUID: ...
+
+    @property
+    def partition_id(self) -> int: ...
+
+    @property
+    def error(self) -> ErrorCode: ...
+
+    @property
+    def message(self) -> str: ...
+
+
+R = TypeVar("R", bound=PartitionResult)
+Members = Sequence[tuple[TopicPartition, Leader]]
+
+
+def partition_error(code: ErrorCode, message: str, partition: TopicPartition) -> ReplogError:
+    """The error for a partition's answer, with the partition named in its text.
+
+    "Unknown partition" and a storage failure come from one replica: they may be different at the next leader, so they
+    are retriable here.  Whether the topic is really gone is what newer metadata says.
+    """
+    text = message if str(partition) in message else f"{partition}: {message or code.name}"
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return UnknownTopicIdError(text)
+    if code in _STALE_CODES:
+        return LeaderNotAvailableError(text)
+    return error_from_code(code, text)
+
+
+async def require_partitions(view: ClusterView, partitions: Iterable[TopicPartition]) -> None:
+    """Raises UnknownTopicOrPartitionError for a partition that does not exist."""
+    for topic, partition in partitions:
+        info = await view.topic_or_raise(topic)
+        if view.image.partition(topic, partition) is None:
+            raise UnknownTopicOrPartitionError(
+                f"{topic} has {len(info.partitions)} partitions, numbered from 0; there is no partition {partition}"
+            )
+
+
+async def ask_leaders(
+    view: ClusterView,
+    partitions: Iterable[TopicPartition],
+    request_for: Callable[[Members], ClientRequest],
+    results_of: Callable[[ClientResponse], Sequence[R]],
+    *,
+    timeout_ms: int,
+    what: str,
+) -> dict[TopicPartition, R]:
+    """One result for each partition, from the leaders; retried across leader changes, so that it must be safe to repeat.
+
+    Args:
+        view: an open cluster view.
+        partitions: what to ask about.
+        request_for: the request to one leader about some of the partitions.
+        results_of: the results in its response.
+        timeout_ms: overall limit.
+        what: for messages.
+
+    Raises:
+        UnknownTopicOrPartitionError: a partition does not exist.
+        RequestTimedOutError: some leader did not answer in time; it names the last cause.
+        ReplogError: what a leader answered that is not worth a retry.
+    """
+    wanted = tuple(dict.fromkeys(partitions))
+    await require_partitions(view, wanted)
+    found: dict[TopicPartition, R] = {}
+
+    async def attempt(remaining_ms: int) -> dict[TopicPartition, R]:
+        missing = [partition for partition in wanted if partition not in found]
+        limit_ms = min(remaining_ms, ATTEMPT_TIMEOUT_MS)
+        failures = await _ask_each(view, missing, request_for, results_of, found, limit_ms)
+        if failures:
+            view.request_refresh()
+            raise next((error for error in failures if not isinstance(error, RetriableError)), failures[0])
+        return found
+
+    return await retry(attempt, timeout_ms=timeout_ms, what=what, backoff=Backoff(view.rng))
+
+
+async def _ask_each(
+    view: ClusterView,
+    wanted: Iterable[TopicPartition],
+    request_for: Callable[[Members], ClientRequest],
+    results_of: Callable[[ClientResponse], Sequence[R]],
+    found: dict[TopicPartition, R],
+    timeout_ms: int,
+) -> list[ReplogError]:
+    """Asks every leader at once; fills `found`, returns what went wrong."""
+    failures: list[ReplogError] = []
+    by_address: dict[str, list[tuple[TopicPartition, Leader]]] = {}
+    for partition in wanted:
+        leader = view.leader(*partition)
+        if leader is None:
+            failures.append(LeaderNotAvailableError(f"{partition} has no leader right now"))
+        else:
+            by_address.setdefault(leader.address, []).append((partition, leader))
+
+    async def ask(address: str, members: Members) -> Mapping[TopicPartition, R]:
+        results = results_of(await view.call(address, request_for(members), timeout_ms=timeout_ms))
+        names = {(leader.topic_id, partition.partition): partition for partition, leader in members}
+        return {names[key]: result for result in results if (key := (result.topic_id, result.partition_id)) in names}
+
+    answers = await asyncio.gather(
+        *(ask(address, members) for address, members in by_address.items()), return_exceptions=True
+    )
+    for answer in answers:
+        if isinstance(answer, ReplogError):
+            failures.append(answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            failures += _collect(answer, found)
+    return failures
+
+
+def _collect(answer: Mapping[TopicPartition, R], found: dict[TopicPartition, R]) -> list[ReplogError]:
+    failures = []
+    for partition, result in answer.items():
+        if result.error is ErrorCode.NONE:
+            found[partition] = result
+        else:
+            failures.append(partition_error(result.error, result.message, partition))
+    return failures
