@@ -247,6 +247,18 @@ class OffsetOutOfRangeError(InvalidRequestError):
         self.log_end_offset = log_end_offset
 
 
+class LogTruncatedError(OffsetOutOfRangeError):
+    """Records that were read are not in the log any more: an unclean election has replaced them (KIP-320).
+
+    Attributes:
+        end_offset: where the log that was read and the log that is there part.
+    """
+
+    def __init__(self, message: str, end_offset: int = -1) -> None:
+        super().__init__(message)
+        self.end_offset = end_offset
+
+
 class ReadOnlyLogError(InvalidRequestError):
     """The log was opened for reading only."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -19,6 +20,7 @@ from replog.errors import (
     BrokerClosedError,
     ConfigError,
     InvalidRequestError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     ReplogError,
     UnknownTopicOrPartitionError,
@@ -37,6 +39,7 @@ YIELD_BYTES = 64 * 1024
 POLL_RECORDS_MAX = 500
 POLL_TIMEOUT_MS = 1_000
 
+_log = logging.getLogger(__name__)
 _DEFAULTS = FetchSettings()
 
 
@@ -248,6 +251,7 @@ class Consumer:
 
         Raises:
             OffsetOutOfRangeError: a position does not exist and `auto_offset_reset` is "raise"; `seek` mends it.
+            LogTruncatedError: records that were read were lost in an unclean election, likewise.
             CorruptRecordError: what a broker sent is damaged.
             UnknownTopicOrPartitionError: a topic was deleted.
         """
@@ -351,6 +355,7 @@ class Consumer:
             self._wake.clear()
             if self._has_trouble:
                 self._raise_trouble()
+                self._reset_diverging()
                 await self._reset_out_of_range()
             if self._chunks:
                 self._current = self._chunks.popleft()
@@ -375,10 +380,28 @@ class Consumer:
     def _raise_trouble(self) -> None:
         """Raises the first error whose partition has nothing left that was fetched before it."""
         states = self._states.values()
-        self._has_trouble = any(state.error is not None or state.out_of_range is not None for state in states)
+        self._has_trouble = any(state.has_trouble for state in states)
         for state in states:
             if state.error is not None and not state.chunks_count:
                 raise state.error
+
+    def _reset_diverging(self) -> None:
+        for state in list(self._states.values()):
+            parted = state.diverging
+            if parted is None or state.chunks_count:
+                continue
+            if self._reset_policy == "raise":
+                raise LogTruncatedError(
+                    f"{state.partition}: records from offset {parted.end_offset} to {state.fetch_offset} that were read are not "
+                    "in the log any more: a replica without them was elected. Undo what was made of them, then seek to "
+                    f"{parted.end_offset}.",
+                    parted.end_offset,
+                )
+            _log.warning(
+                "%s: the log was cut from %d to %d by an unclean election; reading on there",
+                state.partition, state.fetch_offset, parted.end_offset,
+            )  # fmt: skip
+            self.seek(state.partition, parted.end_offset)
 
     async def _reset_out_of_range(self) -> None:
         for state in list(self._states.values()):

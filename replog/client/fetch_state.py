@@ -16,7 +16,7 @@ from replog.client.addresses import Leader
 from replog.client.types import TopicPartition
 from replog.errors import CorruptRecordError, ReplogError
 from replog.records import BatchHeader, Buffer, scan
-from replog.rpc.messages import FetchResult
+from replog.rpc.messages import EpochEnd, FetchResult
 
 BACKOFF_S_MIN = 0.1
 BACKOFF_S_MAX = 0.5
@@ -56,7 +56,9 @@ class PartitionState:
         fetch_offset: the next offset to ask for.
         token: a reply to a request with another token is dropped.
         error: why reading stopped until a seek; raised to the user once what was fetched before is handed out.
+        last_epoch: leader epoch of the last batch that was accepted, -1 after a seek: leaders compare it with their logs.
         out_of_range: the offset was refused; the consumer's reset policy decides.
+        diverging: what was read is not in the log any more; the same policy decides.
     """
 
     def __init__(self, partition: TopicPartition, topic_id: UUID, position: int) -> None:
@@ -72,15 +74,24 @@ class PartitionState:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.error: ReplogError | None = None
+        self.last_epoch = -1
         self.out_of_range: FetchResult | None = None
+        self.diverging: EpochEnd | None = None
         self.backoff_until_s = 0.0
         self._failures_count = 0
+
+    @property
+    def has_trouble(self) -> bool:
+        """Whether reading waits for somebody's decision."""
+        return self.error is not None or self.out_of_range is not None or self.diverging is not None
 
     def seek(self, offset: int) -> None:
         """Reads on at `offset`; what was fetched or asked for is forgotten (the caller drops the chunks)."""
         self.position = self.fetch_offset = offset
+        self.last_epoch = -1
         self.error = None
         self.out_of_range = None
+        self.diverging = None
         self.forget_request()
         self.clear_backoff()
 
@@ -93,8 +104,7 @@ class PartitionState:
         """Whether to ask for more: nothing is in flight, nothing is wrong, and little enough is buffered."""
         return (
             not self.is_in_flight
-            and self.error is None
-            and self.out_of_range is None
+            and not self.has_trouble
             and self.buffered_bytes < buffered_bytes_max
             and now_s >= self.backoff_until_s
         )
@@ -119,6 +129,7 @@ class PartitionState:
                     "", later.position, f"{self.partition}: offset {later.base_offset} follows {earlier.last_offset}"
                 )
         self.fetch_offset = headers[-1].next_offset
+        self.last_epoch = headers[-1].partition_leader_epoch
         self.buffered_bytes += len(data)
         self.chunks_count += 1
         return Chunk(self, data, headers, result.high_watermark, owner)

@@ -151,6 +151,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
             state.partition.partition,
             state.fetch_offset,
             leader_epoch=state.leader.leader_epoch if state.leader is not None else -1,
+            last_fetched_epoch=state.last_epoch,
             max_bytes=self._settings.max_partition_bytes,
         )
 
@@ -179,6 +180,10 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
     def _handle_result(self, state: PartitionState, result: FetchResult, data: Buffer) -> None:
         if result.error is not ErrorCode.NONE:
             self._handle_error(state, result)
+            return
+        if result.diverging is not None:
+            state.diverging = result.diverging
+            self._on_trouble()
             return
         try:
             chunk = state.accept(result, data, self)

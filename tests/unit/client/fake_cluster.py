@@ -33,6 +33,7 @@ from replog.rpc.messages import (
     ClientResponse,
     DescribeNodeRequest,
     DescribeNodeResponse,
+    EpochEnd,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -67,6 +68,7 @@ class FakeLog:
     leader: int
     leader_epoch: int = 0
     log_start_offset: int = 0
+    parted: EpochEnd | None = None  # where what consumers have read parts from what is there
     batches: list[bytes] = field(default_factory=list)
     end_offset: int = 0
     high_watermark: int | None = None
@@ -356,6 +358,9 @@ class FakeNode:
         if not log.log_start_offset <= partition.fetch_offset <= log.end_offset:
             ends = {"log_start_offset": log.log_start_offset, "log_end_offset": log.end_offset}
             return replace(base, error=ErrorCode.OFFSET_OUT_OF_RANGE, **ends), b""
+        parted = log.parted
+        if parted is not None and partition.last_fetched_epoch >= 0 and partition.fetch_offset > parted.end_offset:
+            return replace(base, diverging=parted), b""
         data = log.read(partition.fetch_offset, partition.max_bytes)
         return replace(base, high_watermark=log.visible_offset, log_start_offset=log.log_start_offset), data
 

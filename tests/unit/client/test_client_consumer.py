@@ -15,11 +15,13 @@ from replog.errors import (
     CorruptRecordError,
     ErrorCode,
     InvalidRequestError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
 from replog.records import Codec, TimestampType, decode_records, encode_batch, encode_leader_change
+from replog.rpc.messages import EpochEnd
 
 
 def make(cluster: FakeCluster, **settings: Any) -> Consumer:
@@ -223,6 +225,38 @@ async def test_out_of_range_may_reset(policy: Any, first: int) -> None:
         await asyncio.sleep(0.02)
         fill(cluster, "t", 0, 1)
         assert offsets(await reading) == [first]
+
+
+def with_records_of_an_epoch(count: int) -> FakeCluster:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    for number in range(count):
+        batch = encode_batch([(0, None, b"%d" % number, ())], partition_leader_epoch=3)
+        cluster.logs["t", 0].append(batch)
+    return cluster
+
+
+async def test_records_that_were_read_and_lost_are_told() -> None:
+    cluster = with_records_of_an_epoch(5)
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        assert offsets(await read(consumer, 5)) == list(range(5))
+        cluster.logs["t", 0].parted = EpochEnd(3, 2)
+        for _ in range(2):
+            with pytest.raises(LogTruncatedError, match="t-0: records from offset 2 to 5 that were read") as caught:
+                await anext(consumer)
+        assert caught.value.end_offset == 2
+        consumer.seek(("t", 0), 2)
+        assert offsets(await read(consumer, 3)) == [2, 3, 4]
+
+
+async def test_a_consumer_with_a_reset_policy_goes_back_to_where_the_logs_part() -> None:
+    cluster = with_records_of_an_epoch(5)
+    async with make(cluster, auto_offset_reset="latest") as consumer:
+        await consumer.assign([("t", 0)], start="earliest")
+        assert offsets(await read(consumer, 5)) == list(range(5))
+        cluster.logs["t", 0].parted = EpochEnd(3, 2)
+        assert offsets(await read(consumer, 3)) == [2, 3, 4]
 
 
 async def test_memory_is_bounded_while_nobody_reads() -> None:

@@ -27,6 +27,7 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.ForeignDirectoryError: errors.StorageError,
     errors.DiskFullError: errors.ThrottledError,
     errors.ReadOnlyLogError: errors.InvalidRequestError,
+    errors.LogTruncatedError: errors.OffsetOutOfRangeError,  # local: a consumer compares
 }
 
 
