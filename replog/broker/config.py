@@ -64,6 +64,13 @@ class ProcessRole(Enum):
     CONTROLLER = "controller"
 
 
+class ReplicaSelector(Enum):
+    """Which replicas serve consumers (`replica.selector`)."""
+
+    LEADER = "leader"
+    RACK_AWARE = "rack-aware"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
     """All settings of one node, typed and checked.  Build it in code, or with `from_toml` or `from_mapping`.
@@ -150,6 +157,14 @@ class ServerConfig:
 
     broker_rack: Annotated[str | None, Text(r"[^\x00-\x1f]{1,255}", "1 to 255 printable characters")] = None
     """Rack or zone of this broker.  Replicas of a partition are spread over racks."""
+
+    replica_selector: Annotated[
+        ReplicaSelector,
+        Choice(ReplicaSelector),
+        Differs("replica.selector.class, a Java class", "there are no classes here"),
+    ] = ReplicaSelector.LEADER
+    """Who serves consumers.  leader: only leaders.  rack-aware: in-sync followers too, so that a consumer with client.rack
+    reads from a replica in its rack."""
 
     allow_insecure: Annotated[bool, Flag(), Differs("no such key", "a safety catch of ours")] = False
     """true: listeners may be reachable from other machines, in plain text and without authentication.  Whoever can

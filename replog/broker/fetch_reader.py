@@ -1,6 +1,6 @@
 """Reads what a fetch asks for, on the replica driver: checks first, then the log.
 
-A follower reads to the log end, a consumer to the high watermark.  What the page cache holds is read at once.  Other
+A follower reads to the log end, a consumer to the high watermark, of a follower to that which the follower knows.  What the page cache holds is read at once.  Other
 records are read by a few threads while the driver goes on; when they are there everything is checked again, because
 the replica may have been cut, deleted or passed to another leader meanwhile.
 """
@@ -11,11 +11,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from replog.broker.config import ReplicaSelector
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
 from replog.errors import BrokerClosedError, ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.log import ReadJob
 from replog.replication.fetch_check import check_fetch
+from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.replication.messages import FollowerFetched
 from replog.rpc.messages import (
@@ -102,12 +104,29 @@ class FetchReader:
     def has_something(self, request: FetchRequest, partition: FetchPartition) -> bool:
         """Whether there are records for one partition of the request, or news that cannot wait for some."""
         replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
-        if replica is None or not isinstance(replica.role, Leader):
+        role = self._serving_role(request, replica)
+        if replica is None or role is None:
             return True  # not the leader any more: that is news
-        if partition.leader_epoch >= 0 and partition.leader_epoch != replica.role.leader_epoch:
+        if partition.leader_epoch >= 0 and partition.leader_epoch != role.leader_epoch:
             return True
         offset = partition.fetch_offset
-        return offset < _ceiling(request, replica, replica.role) or offset > replica.log.log_end_offset
+        return offset < _ceiling(request, replica) or offset > replica.log.log_end_offset
+
+    def _serving_role(self, request: FetchRequest, replica: Replica | None) -> Leader | Follower | None:
+        """The role in which a replica answers the request; None: another one must be asked.
+
+        A follower that is in sync serves consumers, up to what it knows to be committed, where `replica.selector` says so
+        (KIP-392).
+        """
+        match None if replica is None else replica.role:
+            case Leader() as leader:
+                return leader
+            case Follower() as follower if replica is not None and request.replica_id == CONSUMER_REPLICA_ID:
+                config = self._manager.config
+                is_in_sync = config.node_id in replica.registration.isr
+                return follower if is_in_sync and config.replica_selector is ReplicaSelector.RACK_AWARE else None
+            case _:
+                return None
 
     # ---- from the disk --------------------------------------------------------------------------------------------------
 
@@ -115,14 +134,14 @@ class FetchReader:
         """Has the data of one partition read in a thread; it was checked just now."""
         partition, slot = reading.request.partitions[index], reading.slots[index]
         replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
-        if replica is None or not isinstance(replica.role, Leader) or self._manager.cold_reads.is_full:
+        if replica is None or self._serving_role(reading.request, replica) is None or self._manager.cold_reads.is_full:
             self._fill(reading, index, slot._replace(data=b""))  # the client asks again
             return
         try:
             job = replica.log.prepare_read(
                 partition.fetch_offset,
                 max_bytes=slot.max_bytes,
-                end_offset=_ceiling(reading.request, replica, replica.role),
+                end_offset=_ceiling(reading.request, replica),
                 min_one_batch=slot.min_one_batch,
             )
         except StorageError as error:
@@ -192,18 +211,18 @@ class FetchReader:
             The data is None where it has to be read from the disk.
         """
         replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
-        if replica is None or not isinstance(replica.role, Leader):
+        role = self._serving_role(request, replica)
+        if replica is None or role is None:
             return self.not_leader(partition), b""
-        leader = replica.role
-        error = leader.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
+        error = role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
         is_follower = request.replica_id != CONSUMER_REPLICA_ID
-        if error is ErrorCode.NONE and is_follower:
-            error = leader.check_follower(request.replica_id, request.broker_epoch)
+        if error is ErrorCode.NONE and is_follower and isinstance(role, Leader):
+            error = role.check_follower(request.replica_id, request.broker_epoch)
         if error is not ErrorCode.NONE:
             return failed_fetch(partition, error, error.name, replica), b""
         check = check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view)
         if check.error is not ErrorCode.NONE:
-            return self._out_of_range(partition, replica, leader), b""
+            return self._out_of_range(partition, replica, role), b""
         if check.diverging is None and is_follower and is_fresh:
             self._count_progress(request, partition, replica)
         data: bytes | None = b""
@@ -211,7 +230,7 @@ class FetchReader:
             data = found
         if data is None:
             try:
-                data = self._data(request, partition, replica, leader, max_bytes, min_one_batch)
+                data = self._data(request, partition, replica, max_bytes, min_one_batch)
             except StorageError as failure:
                 self._manager.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
                 return self.not_leader(partition), b""
@@ -221,20 +240,24 @@ class FetchReader:
             partition_id=partition.partition_id,
             error=ErrorCode.NONE,
             fetch_offset=partition.fetch_offset,
-            high_watermark=leader.high_watermark,
+            high_watermark=role.high_watermark,
             log_start_offset=replica.log.log_start_offset,
             log_end_offset=replica.log.log_end_offset if is_follower else -1,
             diverging=None if diverging is None else EpochEnd(diverging.epoch, diverging.end_offset),
-            leader_id=self._manager.config.node_id,
-            leader_epoch=leader.leader_epoch,
+            leader_id=replica.registration.leader,
+            leader_epoch=role.leader_epoch,
         )
         return result, data
 
     def _data(
-        self, request: FetchRequest, partition: FetchPartition, replica: Replica, leader: Leader, max_bytes: int,
+        self,
+        request: FetchRequest,
+        partition: FetchPartition,
+        replica: Replica,
+        max_bytes: int,
         min_one_batch: bool,
-    ) -> bytes | None:  # fmt: skip
-        ceiling = _ceiling(request, replica, leader)
+    ) -> bytes | None:
+        ceiling = _ceiling(request, replica)
         if partition.fetch_offset >= ceiling:
             return b""
         try:
@@ -258,18 +281,18 @@ class FetchReader:
         )
         self._manager.on_follower_told(replica.key)
 
-    def _out_of_range(self, partition: FetchPartition, replica: Replica, leader: Leader) -> FetchResult:
+    def _out_of_range(self, partition: FetchPartition, replica: Replica, role: Leader | Follower) -> FetchResult:
         log = replica.log
         return FetchResult(
             topic_id=partition.topic_id,
             partition_id=partition.partition_id,
             error=ErrorCode.OFFSET_OUT_OF_RANGE,
             fetch_offset=partition.fetch_offset,
-            high_watermark=leader.high_watermark,
+            high_watermark=role.high_watermark,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
-            leader_id=self._manager.config.node_id,
-            leader_epoch=leader.leader_epoch,
+            leader_id=replica.registration.leader,
+            leader_epoch=role.leader_epoch,
             message=f"{replica.name}: offset {partition.fetch_offset} is outside of "
             f"[{log.log_start_offset}, {log.log_end_offset}]",
         )
@@ -307,9 +330,9 @@ def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:
     return size_bytes >= max(1, request.min_bytes) or any(slot.is_news for slot in slots)
 
 
-def _ceiling(request: FetchRequest, replica: Replica, leader: Leader) -> int:
+def _ceiling(request: FetchRequest, replica: Replica) -> int:
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID
-    return leader.high_watermark if is_consumer else replica.log.log_end_offset
+    return replica.high_watermark if is_consumer else replica.log.log_end_offset
 
 
 def failed_fetch(

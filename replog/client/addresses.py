@@ -12,7 +12,7 @@ from replog.rpc.messages import BrokerInfo
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads one partition, as the newest metadata says."""
+    """Who leads one partition, as the newest metadata says; for a consumer also another replica that it reads from."""
 
     broker_id: int
     address: str

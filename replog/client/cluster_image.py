@@ -55,6 +55,21 @@ class ClusterImage:
         found = info.partitions[partition]
         return found if found.partition_id == partition else None
 
+    def nearest(self, topic: str, partition: int, rack: str) -> Leader | None:
+        """Whom a consumer in `rack` reads from: the leader if it is there, an in-sync replica that is, else the leader."""
+        leader, info = self.leader(topic, partition), self.partition(topic, partition)
+        if leader is None or info is None or self.brokers[leader.broker_id].rack == rack:
+            return leader
+        near = [
+            broker
+            for broker_id in info.isr
+            if (broker := self.brokers.get(broker_id)) is not None and broker.rack == rack and not broker.fenced
+        ]
+        if not near:
+            return leader
+        chosen = near[partition % len(near)]  # spread over the rack
+        return replace(leader, broker_id=chosen.broker_id, address=address_of(chosen))
+
     def leader(self, topic: str, partition: int) -> Leader | None:
         """Who leads the partition; None while nobody does, or the partition is not known."""
         info = self.partition(topic, partition)

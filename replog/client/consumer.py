@@ -64,6 +64,8 @@ class Consumer:
         fetch_max_wait_ms, fetch_min_bytes, fetch_max_bytes, max_partition_fetch_bytes, buffer_memory_bytes,
             request_timeout_ms: see `FetchSettings`.
         connect_timeout_ms: how long `start` waits for a first broker to answer.
+        client_rack: where this consumer runs: it reads from in-sync replicas on brokers with the same `broker.rack`, where
+            the brokers' `replica.selector` is rack-aware; else from the leaders.
         client_id: names this client in the brokers' logs.
         transport: the default is gRPC.
 
@@ -87,6 +89,7 @@ class Consumer:
         buffer_memory_bytes: int = _DEFAULTS.buffer_memory_bytes,
         request_timeout_ms: int = _DEFAULTS.request_timeout_ms,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        client_rack: str = "",
         client_id: str = "replog-consumer",
         transport: Transport | None = None,
     ) -> None:
@@ -110,7 +113,7 @@ class Consumer:
         self._view.add_listener(self._handle_metadata)
         self._states: dict[TopicPartition, PartitionState] = {}
         self._fetchers = FetcherPool(
-            self._view, self._settings, on_chunk=self._take_in, on_trouble=self._handle_trouble
+            self._view, self._settings, client_rack=client_rack, on_chunk=self._take_in, on_trouble=self._handle_trouble
         )
         self._chunks: deque[Chunk] = deque()
         self._current: Chunk | None = None

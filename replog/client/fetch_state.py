@@ -59,6 +59,7 @@ class PartitionState:
         last_epoch: leader epoch of the last batch that was accepted, -1 after a seek: leaders compare it with their logs.
         out_of_range: the offset was refused; the consumer's reset policy decides.
         diverging: what was read is not in the log any more; the same policy decides.
+        leader_only_until_s: another replica could not serve; until then the leader is asked.
     """
 
     def __init__(self, partition: TopicPartition, topic_id: UUID, position: int) -> None:
@@ -78,6 +79,7 @@ class PartitionState:
         self.out_of_range: FetchResult | None = None
         self.diverging: EpochEnd | None = None
         self.backoff_until_s = 0.0
+        self.leader_only_until_s = 0.0
         self._failures_count = 0
 
     @property

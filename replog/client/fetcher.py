@@ -62,6 +62,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         share_bytes: how much this fetcher may hold now: buffered and reserved for replies under way.
         on_chunk: gets what was fetched, in order per partition.
         on_trouble: a partition has an error, or is out of range: the user's call must look.
+        on_refused: this broker cannot serve a partition; whether another one is asked instead.
     """
 
     def __init__(
@@ -74,12 +75,14 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         share_bytes: Callable[[], int],
         on_chunk: Callable[[Chunk], None],
         on_trouble: Callable[[], None],
+        on_refused: Callable[[PartitionState], bool],
     ) -> None:
         super().__init__(view, broker_id, address)
         self._settings = settings
         self._share_bytes = share_bytes
         self._on_chunk = on_chunk
         self._on_trouble = on_trouble
+        self._on_refused = on_refused
         self._partitions: dict[PartitionState, None] = {}  # in order of their turn
         self._in_flight: dict[int, _InFlight] = {}
         self._held_bytes = 0
@@ -197,6 +200,8 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
             self._on_chunk(chunk)
 
     def _handle_error(self, state: PartitionState, result: FetchResult) -> None:
+        if self._on_refused(state):
+            return  # whatever it is, the leader knows better
         error = partition_error(result.error, result.message, state.partition)
         if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             state.out_of_range = result

@@ -10,6 +10,9 @@ from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
 from replog.client.fetcher import FetchSettings, LeaderFetcher
 
+LEADER_ONLY_S = 60.0
+"""How long a partition is read from its leader after another replica could not serve."""
+
 
 class FetcherPool:
     """Invariants:
@@ -19,6 +22,7 @@ class FetcherPool:
     Args:
         view: the open cluster view of the consumer.
         settings: shared by all fetchers; the memory is shared evenly.
+        client_rack: where the consumer is; empty: it reads from leaders.
         on_chunk, on_trouble: see `LeaderFetcher`.
     """
 
@@ -27,19 +31,21 @@ class FetcherPool:
         view: ClusterView,
         settings: FetchSettings,
         *,
+        client_rack: str = "",
         on_chunk: Callable[[Chunk], None],
         on_trouble: Callable[[], None],
     ) -> None:
         self._view = view
         self._settings = settings
+        self._client_rack = client_rack
         self._on_chunk = on_chunk
         self._on_trouble = on_trouble
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._stopping: set[asyncio.Task[None]] = set()
 
     def follow(self, state: PartitionState) -> None:
-        """Moves the partition to its leader of the newest metadata."""
-        old, new = state.leader, self._view.leader(*state.partition)
+        """Moves the partition to where it is read from by the newest metadata."""
+        old, new = state.leader, self._source(state)
         if old == new:
             return
         if old is None or new is None or (old.broker_id, old.address) != (new.broker_id, new.address):
@@ -48,6 +54,12 @@ class FetcherPool:
         state.clear_backoff()
         if new is not None:
             self._fetcher(new).add(state)
+
+    def _source(self, state: PartitionState) -> Leader | None:
+        """The leader, or an in-sync replica in the consumer's own rack (KIP-392)."""
+        if not self._client_rack or asyncio.get_running_loop().time() < state.leader_only_until_s:
+            return self._view.leader(*state.partition)
+        return self._view.image.nearest(*state.partition, self._client_rack)
 
     def leave(self, state: PartitionState) -> None:
         """Takes the partition from its fetcher; a reply that is under way is dropped."""
@@ -99,9 +111,19 @@ class FetcherPool:
             share_bytes=self._share_bytes,
             on_chunk=self._on_chunk,
             on_trouble=self._on_trouble,
+            on_refused=self._avoid,
         )
         fetcher.start()
         return fetcher
+
+    def _avoid(self, state: PartitionState) -> bool:
+        """The replica that was asked cannot serve; whether another one is asked now."""
+        leader = self._view.leader(*state.partition)
+        if leader is None or state.leader is None or leader.broker_id == state.leader.broker_id:
+            return False
+        state.leader_only_until_s = asyncio.get_running_loop().time() + LEADER_ONLY_S
+        self.follow(state)
+        return True
 
     def _share_bytes(self) -> int:
         return self._settings.buffer_memory_bytes // max(1, len(self._fetchers))

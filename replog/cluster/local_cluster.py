@@ -91,6 +91,7 @@ class LocalCluster:
         *,
         nodes: int = 3,
         config: Mapping[str, ConfigValue] | None = None,
+        node_config: Mapping[int, Mapping[str, ConfigValue]] | None = None,
         roles: Mapping[int, Sequence[str]] | None = None,
         die_with_parent: bool = True,
         wait: bool = True,
@@ -101,6 +102,7 @@ class LocalCluster:
             directory: empty or absent.
             nodes: how many, from 1 to 9.
             config: keys for every node, over the defaults of a local cluster.
+            node_config: keys of one node, such as its `broker.rack`, over those.
             roles: "broker", "controller" or both of each node that is not both.
             die_with_parent: the processes end with this one.
             wait: return only when every broker is unfenced.
@@ -129,7 +131,8 @@ class LocalCluster:
         cluster = cls(directory, cluster_id, specs, die_with_parent=die_with_parent)
         voters = cluster._voters()
         for spec in specs.values():
-            cluster._write_config(spec, voters, config or {})
+            own = (node_config or {}).get(spec.node_id, {})
+            cluster._write_config(spec, voters, {**(config or {}), **own})
         try:
             for spec in specs.values():
                 cluster.start_node(spec.node_id)

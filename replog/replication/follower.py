@@ -113,6 +113,13 @@ class Follower:
         """Exclusive; what this replica knows, one fetch behind the leader."""
         return self._high_watermark
 
+    def check_fetch_epoch(self, current_leader_epoch: int | None) -> ErrorCode:
+        """Compares the leader epoch that a consumer's fetch was made for with this one's; None is not checked."""
+        if current_leader_epoch is None or current_leader_epoch == self._leader_epoch:
+            return ErrorCode.NONE
+        older = current_leader_epoch < self._leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+
     def fetch_position(self, now_ms: int) -> FetchPosition | None:
         """What to ask the leader for; None while there is nothing to ask (see the invariants) or a pause lasts."""
         if self._backoff_until_ms is not None and now_ms < self._backoff_until_ms:

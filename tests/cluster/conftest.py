@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -38,11 +38,16 @@ async def start_cluster(tmp_path: Path) -> AsyncIterator[StartCluster]:
     """Starts clusters that end with the test.  Keys over `QUICK` are given with underscores for dots."""
     clusters: list[Cluster] = []
 
-    async def start(nodes: int = 3, *, wait: bool = True, **config: ConfigValue) -> Cluster:
+    async def start(
+        nodes: int = 3, *, wait: bool = True, racks: Mapping[int, str] | None = None, **config: ConfigValue
+    ) -> Cluster:
         keys = {name.replace("_", "."): value for name, value in config.items()}
         directory = tmp_path / f"cluster-{len(clusters)}"
         started_s = time.monotonic()
-        local = await LocalCluster.start(directory, nodes=nodes, config={**QUICK, **keys}, wait=wait)
+        own: dict[int, dict[str, ConfigValue]] = {
+            node_id: {"broker.rack": rack} for node_id, rack in (racks or {}).items()
+        }
+        local = await LocalCluster.start(directory, nodes=nodes, config={**QUICK, **keys}, node_config=own, wait=wait)
         say(f"{nodes} nodes up after {time.monotonic() - started_s:.2f} s in {directory}")
         admin = Admin(local.bootstrap_servers)
         clusters.append(Cluster(local, admin))

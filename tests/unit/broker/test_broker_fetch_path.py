@@ -13,7 +13,8 @@ from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic
 from replog.broker import fetch_path, fetch_reader
 from replog.errors import ErrorCode
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
-from replog.records import BatchHeader, scan
+from replog.records import BatchHeader, encode_batch, scan
+from replog.replication.messages import FetchAnswered
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -108,6 +109,60 @@ async def test_nothing_a_consumer_was_given_is_ever_at_or_above_the_high_waterma
                     )
                     assert answer.results[0].high_watermark <= min(ends.values())
             fetched = [one for one in fetched if one.is_parked]
+
+
+# ---- followers that serve consumers --------------------------------------------------------------------------------------
+
+
+async def follower_with(it: Rig, records: int, high_watermark: int) -> None:
+    """Broker 1 follows broker 2, holds `records` and knows that some of them are committed."""
+    await it.apply(*BROKERS, *topic((1, 2), leader=2))
+    stored = b"".join(
+        encode_batch([(1, None, b"v", ())], base_offset=offset, partition_leader_epoch=0) for offset in range(records)
+    )
+    answer = FetchAnswered(0, 0, ErrorCode.NONE, high_watermark, 0, records, len(stored))
+    await it.manager.driver.call(lambda: it.manager.step_follower(it.replica, answer, stored))
+    assert (it.replica.log.log_end_offset, it.replica.high_watermark) == (records, high_watermark)
+
+
+async def test_a_follower_serves_consumers_only_where_it_is_told_to() -> None:
+    async with rig() as it:
+        await follower_with(it, 3, 3)
+        fetched = it.fetch(0)
+        await it.settle()
+        assert (fetched.result.error, fetched.result.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+
+
+async def test_a_follower_serves_what_it_knows_to_be_committed() -> None:
+    async with rig(replica_selector="rack-aware") as it:
+        await follower_with(it, 3, 2)
+        fetched, waiting = it.fetch(0), it.fetch(2)
+        await it.settle()
+        assert offsets(fetched.response.batches[0]) == [0, 1]
+        assert (fetched.result.high_watermark, fetched.result.leader_id) == (2, 2)
+        assert waiting.is_parked
+        committed = FetchAnswered(3, 0, ErrorCode.NONE, 3, 0, 3, 0)
+        await it.manager.driver.call(lambda: it.manager.step_follower(it.replica, committed))
+        await it.settle()
+        assert offsets(waiting.response.batches[0]) == [2]
+
+
+async def test_a_follower_outside_of_the_isr_or_of_another_epoch_serves_nobody() -> None:
+    async with rig(replica_selector="rack-aware") as it:
+        await follower_with(it, 3, 3)
+        at_another_epoch = it.fetch(0, leader_epoch=7)
+        await it.settle()
+        assert at_another_epoch.result.error is ErrorCode.UNKNOWN_LEADER_EPOCH
+        waiting = it.fetch(3)
+        await it.settle()
+        assert waiting.is_parked
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(2,)))
+        fetched = it.fetch(0)
+        await it.settle()
+        assert fetched.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        another_replica = it.fetch(0, replica_id=3)
+        await it.settle()
+        assert another_replica.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_out_of_range_says_what_the_range_is() -> None:
