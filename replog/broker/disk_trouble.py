@@ -8,7 +8,10 @@
 | the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
 
 A replica that is offline leaves its role at once, answers KAFKA_STORAGE_ERROR, and is named in every heartbeat: the
-controller takes it out of ISR and ELR and elects another leader.  It stays offline until the node is started again.
+controller takes it out of ISR and ELR and elects another leader.  With a failed disk it stays offline until the node is
+started again.  A quarantined one begins anew, beside what is kept of the old one, once the committed metadata say that
+it is in neither ISR nor ELR and that another broker leads; it is named in the heartbeats until it has everything, so
+that nobody takes it into the ISR for what it held before.  The only replica of a partition stays offline.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from replog.errors import (
 )
 from replog.log import DiskState, Log, LogManager
 from replog.metadata.delta import LocalPartition
+from replog.metadata.records import NO_LEADER
 from replog.metadata.registrations import PartitionRegistration
 from replog.rpc.messages import ReplicaStatus
 
@@ -51,6 +55,9 @@ class OfflineReplica:
     partition_id: int
     reason: str
     registration: PartitionRegistration
+    is_damaged: bool
+    known_offset: int | None = None
+    """End of the metadata in which the controller has acted on it; None: it has not been told."""
 
     def status(self) -> ReplicaStatus:
         """For people; nothing is known about its offsets."""
@@ -77,13 +84,15 @@ class DiskTrouble:
         logs: the log directories.
 
     Attributes:
-        offline: cannot be used until the next start.
+        offline: cannot be used.
+        beginning_anew: were quarantined, and fetch what they do not have.
         waiting_for_room: could not take or keep their role because the disk is full.
-        on_offline: called when a replica went offline: the controller should know.
+        on_offline: called when a replica went offline, or is usable again: the controller should know.
     """
 
     def __init__(self, manager: ReplicaManager, logs: LogManager) -> None:
         self.offline: dict[ReplicaKey, OfflineReplica] = {}
+        self.beginning_anew: set[ReplicaKey] = set()
         self.waiting_for_room: dict[ReplicaKey, LocalPartition] = {}
         self.on_offline: Callable[[], None] = _nobody_listens
         self._manager = manager
@@ -96,7 +105,64 @@ class DiskTrouble:
 
     def reported(self) -> tuple[ReportedReplica, ...]:
         """What the controller must know, in a fixed order."""
-        return tuple(ReportedReplica(*key) for key in sorted(self.offline))
+        return tuple(ReportedReplica(*key) for key in sorted({*self.offline, *self.beginning_anew}))
+
+    # ---- beginning anew -----------------------------------------------------------------------------------------------
+
+    def controller_knows(self, reported: Sequence[ReportedReplica], metadata_offset: int) -> None:
+        """A heartbeat was answered.
+
+        Args:
+            reported: what it said is offline.
+            metadata_offset: end of the metadata with what the controller made of it.
+        """
+        for replica in reported:
+            offline = self.offline.get((replica.topic_id, replica.partition_id))
+            if offline is not None and offline.known_offset is None:
+                offline.known_offset = metadata_offset
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Quarantined replicas that nobody counts on any more are set aside and fetched again."""
+        for key, offline in list(self.offline.items()):
+            registration = self._manager.image.partition(*key)
+            if registration is not None and self._is_given_up(offline, registration):
+                self._begin_anew(key, offline, registration)
+
+    def _is_given_up(self, offline: OfflineReplica, registration: PartitionRegistration) -> bool:
+        own_id = self._manager.config.node_id
+        home = self._logs.home_of(offline.topic, offline.partition_id)
+        return (
+            offline.is_damaged
+            and offline.known_offset is not None
+            and self._manager.image.end_offset >= offline.known_offset
+            and own_id in registration.replicas
+            and own_id not in (*registration.isr, *registration.elr)
+            and registration.leader not in {NO_LEADER, own_id}
+            and home is not None
+            and home.failure is None
+        )
+
+    def _begin_anew(self, key: ReplicaKey, offline: OfflineReplica, registration: PartitionRegistration) -> None:
+        try:
+            path = self._logs.set_aside_log(offline.topic, offline.partition_id)
+        except StorageError as error:
+            _log.error("%s", error)
+            return
+        _log.warning(
+            "%s-%d: was damaged and is fetched again; what was left of it is kept in %s, remove it if it is not needed",
+            offline.topic, offline.partition_id, path,
+        )  # fmt: skip
+        del self.offline[key]
+        self.beginning_anew.add(key)
+        local = LocalPartition(offline.topic, offline.topic_id, offline.partition_id, registration)
+        self._manager.take_role(local, is_new=True)
+
+    def caught_up(self, key: ReplicaKey) -> None:
+        """The replica has everything that its leader has."""
+        if key in self.beginning_anew:
+            self.beginning_anew.discard(key)
+            self.on_offline()
 
     # ---- roles --------------------------------------------------------------------------------------------------------
 
@@ -143,6 +209,7 @@ class DiskTrouble:
     def forget(self, key: ReplicaKey) -> bool:
         """The replica is deleted; whether it was offline."""
         self.waiting_for_room.pop(key, None)
+        self.beginning_anew.discard(key)
         return self.offline.pop(key, None) is not None
 
     # ---- disks that fail ----------------------------------------------------------------------------------------------
@@ -191,7 +258,9 @@ class DiskTrouble:
         registration = self._manager.image.partition(topic_id, partition_id)
         if key in self.offline or registration is None:
             return
-        self.offline[key] = OfflineReplica(topic, topic_id, partition_id, str(error), registration)
+        is_damaged = isinstance(error, _DAMAGE)
+        self.offline[key] = OfflineReplica(topic, topic_id, partition_id, str(error), registration, is_damaged)
+        self.beginning_anew.discard(key)
         self.waiting_for_room.pop(key, None)
         _log.error("%s-%d is offline: %s", topic, partition_id, error)
         replica = self._manager.replicas.pop(key, None)

@@ -62,6 +62,7 @@ class BrokerLifecycle:
         log_dirs: ids of the log directories that work.
         awaited_ends: replicas whose ends the controller waits for.
         offline_replicas: replicas that cannot be used.
+        on_reported: told what the controller has heard of them, and the end of the metadata with what it made of that.
         previous_broker_epoch: from the clean-shutdown marker, -1 without one.
         on_failure: told when this process may not be part of the cluster.
     """
@@ -82,6 +83,7 @@ class BrokerLifecycle:
         applied_offset: Callable[[], int],
         awaited_ends: Callable[[], tuple[ReplicaEnd, ...]],
         offline_replicas: Callable[[], tuple[OfflineReplica, ...]],
+        on_reported: Callable[[tuple[OfflineReplica, ...], int], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.state = BrokerState.STARTING
@@ -104,6 +106,7 @@ class BrokerLifecycle:
         self._applied_offset = applied_offset
         self._awaited_ends = awaited_ends
         self._offline_replicas = offline_replicas
+        self._on_reported = on_reported
         self._on_failure = on_failure
         self._answered_at_ms: int | None = None
         self._unapplied_answers: deque[tuple[int, int]] = deque(maxlen=MAX_UNAPPLIED_ANSWERS)  # (asked at, offset)
@@ -209,6 +212,8 @@ class BrokerLifecycle:
         try:
             response = await self._channel.send(request, HeartbeatResponse, timeout_ms=timeout_ms)
             self._take_in(response, asked_at_ms)
+            if request.offline_replicas:
+                self._on_reported(request.offline_replicas, response.metadata_offset)
             await self._report_ends()
         except (StaleBrokerEpochError, BrokerIdNotRegisteredError) as error:
             if is_stopping:

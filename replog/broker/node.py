@@ -420,6 +420,9 @@ class Node:
             applied_offset=lambda: self._manager.image.end_offset,
             awaited_ends=self._manager.awaited_ends,
             offline_replicas=self._manager.trouble.reported,
+            on_reported=lambda reported, offset: self._manager.driver.submit(
+                lambda: self._manager.trouble.controller_knows(reported, offset)
+            ),
             on_failure=self._fail,
         )
 

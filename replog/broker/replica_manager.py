@@ -35,6 +35,7 @@ from replog.replication.messages import (
     AlterPartitionAnswered,
     Appended,
     AppendFetched,
+    FetchAnswered,
     Flushed,
     FlushPolicyChanged,
     FollowerEffect,
@@ -139,6 +140,7 @@ class ReplicaManager:
             self._tell_leaders(set(changed_brokers), {(c.topic_id, c.partition_id) for c in changes.leaders})
         if configs_changed:
             self._refresh_settings()
+        self.trouble.begin_anew()
 
     def _refresh_settings(self) -> None:
         """Puts changed topic settings in force."""
@@ -319,6 +321,8 @@ class ReplicaManager:
         except StorageError as error:
             self.trouble.storage_failed(replica, error)
             return
+        if self.trouble.beginning_anew and isinstance(message, FetchAnswered) and _has_everything(replica, message):
+            self.trouble.caught_up(replica.key)
         self._schedule(replica)
 
     def _perform_follower(self, replica: Replica, effect: FollowerEffect, fetched: memoryview | bytes) -> None:
@@ -517,6 +521,16 @@ class ReplicaManager:
         await self.driver.stop()
         await self._write_backs.stop()
         await self.cold_reads.stop()
+
+
+def _has_everything(replica: Replica, answer: FetchAnswered) -> bool:
+    """Whether the leader had nothing more for the replica as it is now."""
+    return (
+        answer.error is ErrorCode.NONE
+        and answer.diverging is None
+        and answer.size_bytes == 0
+        and answer.fetch_offset == replica.log.log_end_offset
+    )
 
 
 def _nobody_waits(_request_id: int, _error: ErrorCode) -> None:

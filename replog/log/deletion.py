@@ -20,7 +20,7 @@ from pathlib import PurePosixPath
 from uuid import UUID
 
 from replog.errors import StorageError
-from replog.log.file_names import DELETED_SUFFIX, deleted_dir_name
+from replog.log.file_names import DELETED_SUFFIX, deleted_dir_name, stray_dir_name
 from replog.log.flush import FileCloser
 from replog.log.segment import LogSegment
 from replog_checkpoints import FileSystem, parent_of
@@ -96,6 +96,27 @@ def retire_directory(fs: FileSystem, directory: str, unique_id: UUID) -> Directo
     except OSError as error:
         raise StorageError(f"{directory} cannot be deleted: {error}. Check the disk") from error
     return DirectoryDeletionJob(fs, target)
+
+
+def set_aside_directory(fs: FileSystem, directory: str, unique_id: UUID) -> str:
+    """Renames a replica's directory to a `-stray` one, durably, which nothing opens; returns the new path.
+
+    Args:
+        fs: the disk.
+        directory: of a replica; nothing in it is used any more.
+        unique_id: a replica of the same name may be set aside again.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    parent = parent_of(directory)
+    target = f"{parent}/{stray_dir_name(PurePosixPath(directory).name, unique_id)}"
+    try:
+        fs.rename(directory, target)
+        fs.sync_dir(parent)
+    except OSError as error:
+        raise StorageError(f"{directory} cannot be set aside: {error}. Check the disk") from error
+    return target
 
 
 class DeletedSegments:

@@ -24,9 +24,8 @@ from uuid import UUID, uuid4
 
 from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeError, ReadOnlyLogError, StorageError
 from replog.log.config import LogConfig
-from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
+from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory, set_aside_directory
 from replog.log.disk_space import disk_full, is_disk_full
-from replog.log.file_names import stray_dir_name
 from replog.log.loader import LogLoader
 from replog.log.log_append import LogAppending
 from replog.log.log_compaction import LogCompaction
@@ -284,11 +283,4 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             StorageError: the disk failed.
         """
         self._close_files()
-        parent = parent_of(self._directory)
-        target = f"{parent}/{stray_dir_name(PurePosixPath(self._directory).name, unique_id)}"
-        try:
-            self._fs.rename(self._directory, target)
-            self._fs.sync_dir(parent)
-        except OSError as error:
-            raise StorageError(f"{self._directory} cannot be set aside: {error}. Check the disk") from error
-        return target
+        return set_aside_directory(self._fs, self._directory, unique_id)

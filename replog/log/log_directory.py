@@ -40,7 +40,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.log.config import LogConfig
-from replog.log.deletion import DirectoryDeletionJob, retire_directory
+from replog.log.deletion import DirectoryDeletionJob, retire_directory, set_aside_directory
 from replog.log.directory_checkpoints import DirectoryCheckpoints
 from replog.log.directory_identity import (
     FORMAT,
@@ -398,18 +398,21 @@ class LogDirectory(DirectoryCheckpoints):
         return job
 
     def set_aside_log(self, topic: str, partition: int) -> str:
-        """Renames a replica that nobody claims to `...-stray` and forgets it; returns the new path.
+        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
 
         It is kept, because who says that it is not claimed may have lost its memory (kafka-reference 3.1).
 
         Raises:
-            UnknownTopicOrPartitionError: there is none that is open.
+            UnknownTopicOrPartitionError: there is none.
             StorageError: the disk failed.
         """
         key = (topic, partition)
-        if key not in self._logs:
-            raise UnknownTopicOrPartitionError(f"{self.path} has no open replica {topic}-{partition}")
-        path = self._logs[key].set_aside(self._new_id())
+        if key in self._logs:
+            path = self._logs[key].set_aside(self._new_id())
+        elif key in self.offline:
+            path = set_aside_directory(self._fs, self.path_of(key), self._new_id())
+        else:
+            raise UnknownTopicOrPartitionError(f"{self.path} has no replica {topic}-{partition}")
         self._drop(key)
         self.forget([key])
         return path

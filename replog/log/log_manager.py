@@ -320,10 +320,10 @@ class LogManager:
         return jobs
 
     def set_aside_log(self, topic: str, partition: int) -> str:
-        """Renames a replica that nobody claims to `...-stray` and forgets it; returns the new path.
+        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none that is open.
+            UnknownTopicOrPartitionError: there is none.
             StorageError: the disk failed.
         """
         path = self._home_or_raise((topic, partition)).set_aside_log(topic, partition)

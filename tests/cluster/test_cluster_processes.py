@@ -245,6 +245,31 @@ async def test_a_damaged_replica_is_offline_alone(start_cluster: StartCluster) -
     await check_nothing_lost(cluster, history)
 
 
+async def test_a_damaged_replica_is_fetched_again_where_others_have_it(start_cluster: StartCluster) -> None:
+    """It leaves ISR and ELR first; what was left of it is kept beside the new one."""
+    cluster = await start_cluster(3)
+    await cluster.admin.create_topic(TOPIC, 1, 3)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(20):
+            await producer.send(TOPIC, b"%d" % number, partition=0)
+    await cluster.admin.wait_until_in_sync(TOPIC)
+    victim = await cluster.leader(TOPIC)
+    await cluster.local.stop(victim)
+    data = cluster.data_directory(victim)
+    damaged = data / f"{TOPIC}-0" / "partition.metadata"
+    damaged.write_bytes(b"\xff" + damaged.read_bytes()[1:])
+    cluster.local.start_node(victim)
+
+    async def is_whole() -> bool:
+        status = await cluster.replica(victim, TOPIC)
+        return status.log_end_offset == 20 and status.high_watermark == 20
+
+    await until(is_whole, "the replica has been fetched again")
+    await cluster.admin.wait_until_in_sync(TOPIC)
+    assert len(list(data.glob(f"{TOPIC}-0.*-stray"))) == 1
+    assert damaged.read_bytes()[0] != 0xFF
+
+
 async def produce(cluster: Cluster, topic: str) -> bool:
     """One record, acknowledged."""
     async with Producer(cluster.bootstrap_servers) as producer:

@@ -18,14 +18,17 @@ from replog.errors import ErrorCode, StorageError
 from replog.log import DiskState
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from replog.records import encode_batch
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
+from replog.replication.messages import FetchAnswered
 from replog.rpc.messages import EARLIEST_TIMESTAMP, ListOffsetsPartition
 from replog.testing import Operation, SimulatedFileSystem
 
 BROKERS = (registered(1), registered(2), registered(3))
 OTHER = UUID(int=101)
 OTHER_KEY = (OTHER, 0)
+OFFLINE = OfflineReplica(TOPIC_ID, 0)
 BOTH = (DIRECTORY, "/other")
 
 
@@ -117,6 +120,86 @@ async def test_bytes_that_rot_take_one_replica_offline() -> None:
         assert fetched.result.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert list(it.manager.replicas) == [OTHER_KEY]
         assert list(it.directory.offline) == [(TOPIC, 0)]
+
+
+async def damaged_follower(it: Rig) -> None:
+    """Broker 1 led and followed broker 2 then; its first batch has rotted, and somebody has read it."""
+    await it.apply(*BROKERS, *topic((1, 2)))
+    for _ in range(3):
+        await it.produce(acks=1)
+    await it.flushed()
+    it.fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 8, 7)
+    it.fetch(1, replica_id=2, max_wait_ms=0)
+    await it.settle()
+    assert it.manager.trouble.reported() == (OFFLINE,)
+
+
+async def controller_knows(it: Rig, metadata_offset: int) -> None:
+    await it.manager.driver.call(lambda: it.manager.trouble.controller_knows((OFFLINE,), metadata_offset))
+
+
+async def test_a_damaged_replica_begins_anew_when_nobody_counts_on_it() -> None:
+    async with rig() as it:
+        await damaged_follower(it)
+        await controller_knows(it, it.image.end_offset + 1)
+        assert KEY in it.manager.trouble.offline, "what the controller made of it has not arrived"
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
+        assert isinstance(it.replica.role, Follower)
+        assert it.replica.log.log_end_offset == 0
+        strays = [name for name in it.fs.list_dir(DIRECTORY) if name.endswith("-stray")]
+        assert len(strays) == 1, "what is left of it is kept"
+        assert it.manager.trouble.reported() == (OFFLINE,), "nobody may take it into the ISR for what it held"
+        stored = encode_batch([(1, None, b"v", ())], base_offset=0, partition_leader_epoch=1)
+        for fetched in (
+            FetchAnswered(0, 1, ErrorCode.NONE, 0, 0, 1, len(stored)),
+            FetchAnswered(1, 1, ErrorCode.NONE, 0, 0, 1, 0),
+        ):
+            assert it.manager.trouble.reported() == (OFFLINE,)
+            data = stored if fetched.size_bytes else b""
+            await it.manager.driver.call(lambda f=fetched, d=data: it.manager.step_follower(it.replica, f, d))  # type: ignore[misc]
+        assert it.replica.log.log_end_offset == 1
+        assert it.manager.trouble.reported() == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        PartitionChangeRecord(0, TOPIC_ID, leader=-1, isr=(), elr=(2,)),
+        PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(1, 2)),
+        PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,), elr=(1,)),
+        PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2, 3), replicas=(2, 3)),
+    ],
+    ids=["nobody leads", "in the ISR", "eligible", "not a replica any more"],
+)
+async def test_a_damaged_replica_that_counts_is_left_as_it_is(change: PartitionChangeRecord) -> None:
+    async with rig() as it:
+        await damaged_follower(it)
+        await controller_knows(it, it.image.end_offset)
+        await it.apply(change)
+        assert not any(name.endswith("-stray") for name in it.fs.list_dir(DIRECTORY))
+        assert KEY not in it.manager.replicas
+
+
+async def test_a_damaged_replica_of_which_the_controller_has_not_heard_is_left_as_it_is() -> None:
+    async with rig() as it:
+        await damaged_follower(it)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
+        assert KEY in it.manager.trouble.offline
+        await controller_knows(it, it.image.end_offset)
+        assert isinstance(it.replica.role, Follower)
+
+
+async def test_a_replica_on_a_failed_disk_does_not_begin_anew() -> None:
+    async with two_disks() as it:
+        await two_topics(it)
+        await it.manager.driver.call(
+            lambda: it.manager.trouble.storage_failed(it.manager.replicas[OTHER_KEY], StorageError("the disk"))
+        )
+        reported = it.manager.trouble.reported()
+        await it.manager.driver.call(lambda: it.manager.trouble.controller_knows(reported, 0))
+        await it.apply(PartitionChangeRecord(0, OTHER, leader=2, isr=(2,)))
+        assert OTHER_KEY in it.manager.trouble.offline
+        it.has_failed = True
 
 
 async def test_a_replica_that_cannot_be_opened_does_not_keep_the_broker_from_starting() -> None:

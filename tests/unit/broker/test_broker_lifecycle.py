@@ -80,6 +80,7 @@ class Life:
         self.applied = 0
         self.awaited: tuple[ReplicaEnd, ...] = ()
         self.offline: tuple[OfflineReplica, ...] = ()
+        self.reported: list[tuple[tuple[OfflineReplica, ...], int]] = []
         self.lifecycle = BrokerLifecycle(
             config=server_config(
                 broker_session_timeout_ms=SESSION_MS, broker_heartbeat_interval_ms=2_000, broker_rack="r"
@@ -96,6 +97,7 @@ class Life:
             applied_offset=lambda: self.applied,
             awaited_ends=lambda: self.awaited,
             offline_replicas=lambda: self.offline,
+            on_reported=lambda reported, offset: self.reported.append((reported, offset)),
             on_failure=self.failures.append,
         )
 
