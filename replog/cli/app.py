@@ -12,6 +12,7 @@ import typer
 import replog
 from replog.cli import (
     brokers,
+    chaos_command,
     cluster,
     configs,
     consume,
@@ -45,6 +46,7 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(log.app, name="log")
 app.add_typer(metadata.app, name="metadata")
+app.add_typer(chaos_command.app, name="chaos")
 topics.app.command("alter")(reassign.alter)
 topics.app.command("reassign")(reassign.reassign)
 topics.app.command("elect-leaders")(reassign.elect_leaders)

@@ -1,0 +1,123 @@
+"""A steady load: an idempotent producer sends unique values to every partition at a fixed rate; everything is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from replog.client import Consumer, Delivery, Producer
+from replog.errors import ReplogError
+from replog.testing.history import History, Send
+
+DELIVERY_TIMEOUT_MS = 180_000
+PADDING = b"." * 900
+PRODUCER = "producer"
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Times are seconds of the event loop; `due_s` is when the record was to be sent."""
+
+    partition: int
+    due_s: float
+    acked_s: float
+
+
+class Load:
+    """Sends while its block runs; at the end every send has an outcome.
+
+    Args:
+        bootstrap_servers: of the cluster.
+        topic: to send to.
+        partitions_count: of it.
+        rate_per_s: records a second, all partitions together.
+
+    Attributes:
+        history: what was sent, acknowledged and read.
+        acknowledged: in the order of their coming.
+        unknown_count: sends without a certain outcome.
+    """
+
+    def __init__(self, bootstrap_servers: str, topic: str, partitions_count: int, rate_per_s: float) -> None:
+        self.history = History()
+        self.acknowledged: list[Acknowledgement] = []
+        self.unknown_count = 0
+        self._servers = bootstrap_servers
+        self._topic = topic
+        self._partitions_count = partitions_count
+        self._rate_per_s = rate_per_s
+        self._is_stopping = False
+        self._task: asyncio.Task[None] | None = None
+        self._progress = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="chaos-load")
+        return self
+
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_stopping = True
+        if self._task is not None:
+            if error is not None:
+                self._task.cancel()
+            outcomes = await asyncio.gather(self._task, return_exceptions=True)
+            if error is None and isinstance(outcomes[0], BaseException):
+                raise outcomes[0]
+
+    async def wait_flowing(self, since_s: float, count: int = 3) -> None:
+        """Returns when so many records that were due after `since_s` are acknowledged in every partition."""
+        while not self._is_flowing(since_s, count):
+            if self._task is not None and self._task.done():
+                self._task.result()
+            self._progress.clear()
+            await self._progress.wait()
+
+    def _is_flowing(self, since_s: float, count: int) -> bool:
+        counts = [0] * self._partitions_count
+        for one in reversed(self.acknowledged):
+            if one.acked_s <= since_s:
+                break
+            counts[one.partition] += one.due_s > since_s
+        return min(counts) >= count
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        async with (
+            Producer(self._servers, client_id="chaos", delivery_timeout_ms=DELIVERY_TIMEOUT_MS) as producer,
+            asyncio.TaskGroup() as tasks,
+        ):
+            start_s, number = loop.time(), 0
+            while not self._is_stopping:
+                due_s = start_s + number / self._rate_per_s
+                await asyncio.sleep(max(0.0, due_s - loop.time()))
+                value = b"%d%s" % (number, PADDING)
+                send = self.history.send(PRODUCER, value)
+                delivery = await producer.send(self._topic, value, partition=number % self._partitions_count)
+                tasks.create_task(self._wait(send, delivery, due_s))
+                number += 1
+
+    async def _wait(self, send: Send, delivery: Delivery, due_s: float) -> None:
+        try:
+            place = await delivery
+        except ReplogError:
+            self.unknown_count += 1
+            return
+        send.acknowledged((place.topic, place.partition), place.offset)
+        self.acknowledged.append(Acknowledgement(place.partition, due_s, asyncio.get_running_loop().time()))
+        self._progress.set()
+
+    async def read_back(self) -> None:
+        """Reads every partition from its start to its high watermark into the history."""
+        async with Consumer(self._servers, auto_offset_reset="earliest") as consumer:
+            partitions = await consumer.assign_topic(self._topic)
+            ends = await consumer.end_offsets(partitions)
+            found: dict[tuple[str, int], list[tuple[int, bytes]]] = {partition: [] for partition in partitions}
+            while any(consumer.position(partition) < ends[partition] for partition in partitions):
+                for record in await consumer.poll():
+                    found[record.topic, record.partition].append((record.offset, record.value or b""))
+            for partition in partitions:
+                records = [(offset, value) for offset, value in found[partition] if offset < ends[partition]]
+                self.history.final_read(partition, 0, ends[partition], records)

@@ -1,0 +1,95 @@
+"""What came of the faults, in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from replog.cli.chaos.load import Acknowledgement
+from replog.testing.history import Anomaly, AnomalyKind
+
+_LOST = frozenset({AnomalyKind.LOST_WRITE, AnomalyKind.UNSEEN, AnomalyKind.STALE_READ})
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """One fault that happened.  Times are seconds of the event loop.
+
+    Attributes:
+        began_s: when it was made to happen.
+        flowing_s: when every partition took records again.
+        settled_s: when every replica was in sync again.
+        unavailable_s: the longest time without an acknowledgement in one partition.
+    """
+
+    name: str
+    nodes: tuple[int, ...]
+    began_s: float
+    flowing_s: float
+    settled_s: float
+    unavailable_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one run.
+
+    Attributes:
+        start_s: of the load; times of the others are relative to the same clock.
+    """
+
+    start_s: float
+    sent_count: int
+    acknowledged: Sequence[Acknowledgement]
+    unknown_count: int
+    injected: Sequence[Injected]
+    anomalies: Sequence[Anomaly]
+
+    @property
+    def lost_count(self) -> int:
+        """Acknowledged records that are not there."""
+        return sum(anomaly.kind in _LOST for anomaly in self.anomalies)
+
+    @property
+    def duplicated_count(self) -> int:
+        """Records that are there twice."""
+        return sum(anomaly.kind is AnomalyKind.DUPLICATE for anomaly in self.anomalies)
+
+    @property
+    def other_anomalies(self) -> Counter[str]:
+        """What else went wrong, by kind."""
+        return Counter(
+            str(anomaly.kind)
+            for anomaly in self.anomalies
+            if anomaly.kind not in _LOST and anomaly.kind is not AnomalyKind.DUPLICATE
+        )
+
+
+def unavailable_s(
+    acknowledged: Iterable[Acknowledgement], partitions_count: int, began_s: float, end_s: float
+) -> float:
+    """The longest time without an acknowledgement in one partition, of those times that reach into [began_s, end_s].
+
+    Args:
+        acknowledged: in the order of their coming, some before `began_s` and some after `end_s`.
+        partitions_count: all of them are written all the time.
+        began_s: of the fault.
+        end_s: of looking.
+    """
+    times: list[list[float]] = [[] for _ in range(partitions_count)]
+    for one in acknowledged:
+        times[one.partition].append(one.acked_s)
+    gaps = [
+        later - earlier
+        for of_partition in times
+        for earlier, later in pairwise(of_partition)
+        if later > began_s and earlier < end_s
+    ]
+    return max(gaps, default=end_s - began_s)
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Nearest rank; of a sorted sequence that is not empty."""
+    return values[min(len(values) - 1, round(percent / 100 * (len(values) - 1)))]

@@ -1,0 +1,161 @@
+"""The report: JSON for programs, and one HTML page without anything from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from html import escape
+from math import log10
+from pathlib import Path
+
+from replog.cli.chaos.faults import FAULTS
+from replog.cli.chaos.outcome import Injected, Outcome, percentile
+
+WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 360, 60, 30
+BUCKET_S = 0.1
+LATENCY_MS_MIN, DECADES = 1.0, 5
+"""The axis of latencies: 1 ms to 100 s, logarithmic."""
+
+
+def rows(outcome: Outcome) -> list[tuple[str, int, float, float, float]]:
+    """For each kind of fault: its name, how often, and p50, p99 and maximum of its unavailability in seconds."""
+    by_name: dict[str, list[float]] = {}
+    for one in outcome.injected:
+        by_name.setdefault(one.name, []).append(one.unavailable_s)
+    return [
+        (name, len(times), percentile(sorted(times), 50), percentile(sorted(times), 99), max(times))
+        for name, times in by_name.items()
+    ]
+
+
+def as_json(outcome: Outcome) -> str:
+    """Times in seconds since the load began."""
+    return json.dumps(
+        {
+            "sent": outcome.sent_count,
+            "acknowledged": len(outcome.acknowledged),
+            "unknown": outcome.unknown_count,
+            "lost": outcome.lost_count,
+            "duplicated": outcome.duplicated_count,
+            "other_anomalies": dict(outcome.other_anomalies),
+            "anomalies": [str(anomaly) for anomaly in outcome.anomalies],
+            "faults": [
+                {"name": name, "count": count, "unavailable_s": {"p50": p50, "p99": p99, "max": longest}}
+                for name, count, p50, p99, longest in rows(outcome)
+            ],
+            "events": [_relative(one, outcome.start_s) for one in outcome.injected],
+            "latency": [
+                {"at_s": round(at_s, 3), "max_ms": round(latency_ms, 3)} for at_s, latency_ms in _buckets(outcome)
+            ],
+        },
+        indent=1,
+    )
+
+
+def write(outcome: Outcome, path: Path) -> tuple[Path, Path]:
+    """Writes `path` (HTML) and the same with `.json`; returns both."""
+    json_path = path.with_suffix(".json")
+    path.write_text(as_html(outcome), encoding="utf-8")
+    json_path.write_text(as_json(outcome), encoding="utf-8")
+    return path, json_path
+
+
+def as_html(outcome: Outcome) -> str:
+    """The page."""
+    table = "".join(
+        f"<tr><td>{escape(name)}</td><td>{escape(FAULTS[name].text)}</td><td>{count}</td>"
+        f"<td>{p50:.2f}</td><td>{p99:.2f}</td><td>{longest:.2f}</td></tr>"
+        for name, count, p50, p99, longest in rows(outcome)
+    )
+    anomalies = "".join(f"<li>{escape(str(anomaly))}</li>" for anomaly in outcome.anomalies[:100])
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>replog chaos</title>
+<style>body{{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:{WIDTH}px}}
+table{{border-collapse:collapse}}td,th{{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}}
+td:first-child,td:nth-child(2),th:first-child,th:nth-child(2){{text-align:left}}
+svg text{{font:11px system-ui,sans-serif}}</style></head><body>
+<h1>{escape(sentence(outcome))}</h1>
+<p>{outcome.sent_count:,} records sent, {len(outcome.acknowledged):,} acknowledged, {outcome.unknown_count:,} without a
+certain outcome; {outcome.lost_count:,} lost, {outcome.duplicated_count:,} duplicated.</p>
+<table><tr><th>fault</th><th></th><th>times</th><th>p50 s</th><th>p99 s</th><th>max s</th></tr>{table}</table>
+<p>The longest time without an acknowledgement in any one partition, for each time that the fault happened.</p>
+{_chart(outcome)}
+<p>The slowest acknowledgement of each tenth of a second, from when its record was due. Red: from a fault until every
+partition took records again; grey: until all replicas were in sync again.</p>
+{f"<h2>Anomalies</h2><ul>{anomalies}</ul>" if anomalies else ""}
+</body></html>
+"""
+
+
+def sentence(outcome: Outcome) -> str:
+    """What came of it."""
+    if outcome.anomalies:
+        return f"{len(outcome.anomalies)} anomalies, {outcome.lost_count} of them lost records."
+    count = len(outcome.injected)
+    return f"{count} fault{'' if count == 1 else 's'}, no acknowledged record lost, none twice."
+
+
+def _relative(one: Injected, start_s: float) -> dict[str, object]:
+    event: dict[str, object] = asdict(one)
+    for name in ("began_s", "flowing_s", "settled_s"):
+        event[name] = round(getattr(one, name) - start_s, 3)
+    event["unavailable_s"] = round(one.unavailable_s, 3)
+    return event
+
+
+def _buckets(outcome: Outcome) -> list[tuple[float, float]]:
+    """(seconds since the start, slowest acknowledgement in ms) of each tenth of a second in which some came."""
+    slowest: dict[int, float] = {}
+    for one in outcome.acknowledged:
+        bucket = int((one.acked_s - outcome.start_s) / BUCKET_S)
+        slowest[bucket] = max(slowest.get(bucket, 0.0), (one.acked_s - one.due_s) * 1000)
+    return [(bucket * BUCKET_S, latency_ms) for bucket, latency_ms in sorted(slowest.items())]
+
+
+def _chart(outcome: Outcome) -> str:
+    buckets = _buckets(outcome)
+    if not buckets:
+        return ""
+    end_s = max(buckets[-1][0], *(one.settled_s - outcome.start_s for one in outcome.injected), 1.0)
+
+    def x(at_s: float) -> float:
+        return LEFT + (WIDTH - LEFT) * at_s / end_s
+
+    def y(latency_ms: float) -> float:
+        height = HEIGHT - BOTTOM
+        return height - height * max(0.0, log10(max(latency_ms, LATENCY_MS_MIN) / LATENCY_MS_MIN)) / DECADES
+
+    bars = "".join(_bar(one, outcome.start_s, x) for one in outcome.injected)
+    points = "".join(f'<circle cx="{x(at_s):.1f}" cy="{y(ms):.1f}" r="1.6" fill="#1565c0"/>' for at_s, ms in buckets)
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img" aria-label="latency over time">{bars}'
+        f"{_axes(x, y, end_s)}{points}</svg>"
+    )
+
+
+def _bar(one: Injected, start_s: float, x: Callable[[float], float]) -> str:
+    began, flowing, settled = (x(at_s - start_s) for at_s in (one.began_s, one.flowing_s, one.settled_s))
+    height = HEIGHT - BOTTOM
+    return (
+        f'<rect x="{flowing:.1f}" y="0" width="{max(0.5, settled - flowing):.1f}" height="{height}" fill="#e0e0e0"/>'
+        f'<rect x="{began:.1f}" y="0" width="{max(1.0, flowing - began):.1f}" height="{height}" fill="#ffcdd2"/>'
+        f'<text x="{began + 2:.1f}" y="12">{escape(one.name)}</text>'
+    )
+
+
+def _axes(x: Callable[[float], float], y: Callable[[float], float], end_s: float) -> str:
+    lines = "".join(
+        f'<line x1="{LEFT}" x2="{WIDTH}" y1="{y(10**decade):.1f}" y2="{y(10**decade):.1f}" stroke="#ccc"/>'
+        f'<text x="{LEFT - 6}" y="{y(10**decade) + 4:.1f}" text-anchor="end">{_duration(10**decade)}</text>'
+        for decade in range(DECADES + 1)
+    )
+    ticks = "".join(
+        f'<text x="{x(end_s * tick / 10):.1f}" y="{HEIGHT - 10}" text-anchor="middle">{end_s * tick / 10:.0f} s</text>'
+        for tick in range(11)
+    )
+    return lines + ticks
+
+
+def _duration(ms: int) -> str:
+    return f"{ms} ms" if ms < 1000 else f"{ms // 1000} s"

@@ -1,0 +1,104 @@
+"""The order of events: a cluster, a load, one fault after the other, and everything is read back."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from replog.cli.chaos.faults import FAULTS, SESSION_MS, Fault, Target
+from replog.cli.chaos.load import Load
+from replog.cli.chaos.outcome import Injected, Outcome, unavailable_s
+from replog.client import Admin
+from replog.cluster import LocalCluster
+
+TOPIC = "chaos"
+QUIET_S = 2.0
+"""Load before each fault and after the last one."""
+
+PATIENCE_S = 180.0
+"""For everything that must come by itself after a fault."""
+
+
+async def run_chaos(
+    names: Sequence[str], *, rounds: int, nodes: int, partitions: int, rate_per_s: float, say: Callable[[str], None]
+) -> Outcome:
+    """Runs every fault `rounds` times on a cluster of its own, which is gone afterwards.
+
+    Args:
+        names: of faults, see `FAULTS`.
+        rounds: how often all of them.
+        nodes: brokers that are controllers too; replication factor 3, `min.insync.replicas` 2.
+        partitions: of the topic under load.
+        rate_per_s: records a second.
+        say: told what happens.
+
+    Raises:
+        TimeoutError: the cluster did not recover.
+        ReplogError: it did not come up.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="replog-chaos-"))
+    try:
+        config = {"broker.session.timeout.ms": SESSION_MS}
+        async with (
+            await LocalCluster.start(directory / "cluster", nodes=nodes, config=config) as cluster,
+            Admin(cluster.bootstrap_servers) as admin,
+        ):
+            await admin.create_topic(TOPIC, partitions, 3, {"min.insync.replicas": 2})
+            await admin.wait_until_in_sync(TOPIC)
+            target = Target(cluster, admin, TOPIC)
+            return await _run(target, names, rounds, partitions, rate_per_s, say)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _run(
+    target: Target,
+    names: Sequence[str],
+    rounds: int,
+    partitions: int,
+    rate_per_s: float,
+    say: Callable[[str], None],
+) -> Outcome:
+    loop = asyncio.get_running_loop()
+    injected: list[Injected] = []
+    load = Load(target.cluster.bootstrap_servers, TOPIC, partitions, rate_per_s)
+    start_s = loop.time()
+    async with load:
+        await load.wait_flowing(start_s)
+        for _ in range(rounds):
+            for name in names:
+                await asyncio.sleep(QUIET_S)
+                one = await _inject(target, load, name, FAULTS[name], partitions)
+                injected.append(one)
+                say(
+                    f"{name} (node {', '.join(map(str, one.nodes))}): {one.unavailable_s:.2f} s without acknowledgements, "
+                    f"in sync after {one.settled_s - one.began_s:.1f} s"
+                )
+        await asyncio.sleep(QUIET_S)
+    await load.read_back()
+    return Outcome(
+        start_s, len(load.history.sends), load.acknowledged, load.unknown_count, injected, load.history.check()
+    )
+
+
+async def _inject(target: Target, load: Load, name: str, fault: Fault, partitions: int) -> Injected:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(PATIENCE_S):
+        began_s = loop.time()
+        nodes = await fault.inject(target)
+        if fault.blocks:
+            await fault.heal(target, nodes)
+        await load.wait_flowing(loop.time())
+        flowing_s = loop.time()
+        if not fault.blocks:
+            await fault.heal(target, nodes)
+        await target.cluster.wait_until_ready()
+        await target.admin.wait_until_in_sync(TOPIC)
+        await target.admin.elect_leaders()
+        settled_s = loop.time()
+        await load.wait_flowing(settled_s)
+    gap_s = unavailable_s(load.acknowledged, partitions, began_s, settled_s)
+    return Injected(name, tuple(nodes), began_s, flowing_s, settled_s, gap_s)

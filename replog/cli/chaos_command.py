@@ -1,0 +1,58 @@
+"""`replog chaos`: faults on real processes; the steps are in `replog.cli.chaos`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Break a cluster of real processes, and see what clients see.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """A group, also with one command."""
+
+
+@app.command("run")
+def run(
+    faults: Annotated[
+        str, typer.Option("--faults", metavar="NAME,...", help="Default: all. `--list` names them.")
+    ] = "",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often every fault happens.")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", min=3, max=9, help="Brokers that are controllers too.")] = 3,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, max=100)] = 3,
+    rate: Annotated[float, typer.Option("--rate", min=1, max=10_000, help="Records a second.")] = 300,
+    report: Annotated[Path, typer.Option("--report", help="The page; the same with .json beside it.")] = Path(
+        "chaos.html"
+    ),
+    show: Annotated[bool, typer.Option("--list", help="Name the faults and end.")] = False,
+) -> None:
+    """Kill, stop and restart brokers under a steady load, and account for every record.
+
+    Exit status 1 when an acknowledged record is lost or anything else is not as promised.
+    """
+    from replog.cli import common
+    from replog.cli.chaos import report as reports
+    from replog.cli.chaos.faults import FAULTS
+    from replog.cli.chaos.run import run_chaos
+    from replog.cli.errors import UsageError
+
+    if show:
+        for name, fault in FAULTS.items():
+            typer.echo(f"{name:<18} {fault.text}")
+        return
+    names = [name.strip() for name in faults.split(",") if name.strip()] or list(FAULTS)
+    for name in names:
+        if name not in FAULTS:
+            raise UsageError("--faults", name, f'--faults: there is no "{name}"; there are {", ".join(FAULTS)}')
+    outcome = common.run(
+        run_chaos(names, rounds=rounds, nodes=nodes, partitions=partitions, rate_per_s=rate, say=typer.echo)
+    )
+    typer.echo(reports.sentence(outcome))
+    for name, count, p50, p99, longest in reports.rows(outcome):
+        typer.echo(f"{name:<18} {count:>3} times   p50 {p50:6.2f} s   p99 {p99:6.2f} s   max {longest:6.2f} s")
+    page, data = reports.write(outcome, report)
+    typer.echo(f"{page} and {data}")
+    raise typer.Exit(1 if outcome.anomalies else 0)

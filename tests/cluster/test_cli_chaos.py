@@ -1,0 +1,31 @@
+"""`replog chaos run`, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_cli_cluster import replog
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_leader_is_killed_and_every_record_accounted_for(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = replog("chaos", "run", "--faults", "kill-leader,kill-all", "--rate", 100, "--report", page)
+    assert (done.status, done.err) == (0, ""), done
+    assert "2 faults, no acknowledged record lost, none twice." in done.out
+    found = json.loads(page.with_suffix(".json").read_text())
+    assert found["acknowledged"] == found["sent"] > 100
+    assert (found["unknown"], found["lost"], found["anomalies"]) == (0, 0, [])
+    assert [event["name"] for event in found["events"]] == ["kill-leader", "kill-all"]
+    assert all(event["unavailable_s"] > 0 for event in found["events"])
+    assert "<svg" in page.read_text()
+
+
+def test_wrong_faults_are_named() -> None:
+    done = replog("chaos", "run", "--faults", "kill-everybody")
+    assert done.status == 2
+    assert 'there is no "kill-everybody"; there are kill-leader' in done.err
+    assert "SIGSTOP" in replog("chaos", "run", "--list").out
