@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import assert_never
 
 from replog.broker.clock import Clock
@@ -21,7 +21,7 @@ from replog.broker.fetchers import Fetchers
 from replog.broker.flusher import LogFlusher
 from replog.broker.replica import Replica, ReplicaKey, ReplicaLog
 from replog.broker.replica_logs import ReplicaLogs, is_new_replica
-from replog.broker.replica_views import awaited_ends, partition_state
+from replog.broker.replica_views import awaited_ends, partition_state, replica_statuses
 from replog.broker.topic_settings import TopicSettings
 from replog.broker.write_backs import WriteBacks
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
@@ -490,10 +490,9 @@ class ReplicaManager:
 
     # ---- looking in, checkpoints, end ------------------------------------------------------------------------------------
 
-    def statuses(self) -> tuple[ReplicaStatus, ...]:
-        online = [replica.status() for replica in self.replicas.values()]
-        offline = [replica.status() for replica in self.trouble.offline.values()]
-        return tuple(sorted((*online, *offline), key=lambda status: f"{status.topic}-{status.partition_id}"))
+    def statuses(self, names: Collection[tuple[str, int]] | None = None) -> tuple[ReplicaStatus, ...]:
+        """All replicas, or the named ones with what their leader knows; see `replica_statuses`."""
+        return replica_statuses(self.replicas.values(), self.trouble.offline.values(), names, self.clock.now_ms())
 
     def awaited_ends(self) -> tuple[ReplicaEnd, ...]:
         """How far the replicas reach for which a `recovered` election waits for this broker."""

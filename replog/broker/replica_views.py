@@ -1,16 +1,20 @@
-"""What an image says about one replica's partition, and what the controller wants to know of this broker's replicas."""
+"""What an image says about one replica's partition, and what the controller and people want to know of this broker's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from replog.broker.config import ServerConfig
+from replog.broker.disk_trouble import OfflineReplica
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.topic_settings import TopicSettings
 from replog.controller.messages import ReplicaEnd
 from replog.metadata.image import MetadataImage, awaiting_report
 from replog.metadata.records import LeaderRecoveryState
+from replog.replication.leader import Leader
 from replog.replication.messages import PartitionState
+from replog.rpc.messages import LeaderView, ReplicaProgress, ReplicaStatus
 
 
 def partition_state(replica: Replica, image: MetadataImage, config: ServerConfig) -> PartitionState:
@@ -53,3 +57,60 @@ def awaited_ends(
                 )
             )
     return tuple(ends)
+
+
+def replica_statuses(
+    replicas: Iterable[Replica],
+    offline: Iterable[OfflineReplica],
+    names: Collection[tuple[str, int]] | None,
+    now_ms: int,
+) -> tuple[ReplicaStatus, ...]:
+    """This broker's replicas by name.
+
+    Args:
+        replicas: those that can be used.
+        offline: those that cannot.
+        names: (topic, partition) of the replicas wanted, which then come with what their leader knows; None: all.
+        now_ms: monotonic.
+    """
+    found = [replica.status() for replica in offline if _is_wanted(replica, names)]
+    for replica in replicas:
+        if _is_wanted(replica, names):
+            status = replica.status()
+            if names is not None and isinstance(replica.role, Leader):
+                status = replace(status, leader=leader_view(replica.role, now_ms))
+            found.append(status)
+    return tuple(sorted(found, key=lambda status: f"{status.topic}-{status.partition_id}"))
+
+
+def _is_wanted(replica: Replica | OfflineReplica, names: Collection[tuple[str, int]] | None) -> bool:
+    return names is None or (replica.topic, replica.partition_id) in names
+
+
+def leader_view(leader: Leader, now_ms: int) -> LeaderView:
+    """What a leader knows of its partition and of the other replicas."""
+    status = leader.status()
+    return LeaderView(
+        partition_epoch=status.partition_epoch,
+        epoch_start_offset=status.epoch_start_offset,
+        maximal_isr=status.maximal_isr,
+        elr=status.elr,
+        min_insync_replicas=status.min_insync_replicas,
+        recovering=status.recovering,
+        waiting_produces=status.waiting_produces,
+        replicas=tuple(
+            ReplicaProgress(
+                replica_id=replica.replica_id,
+                log_end_offset=replica.log_end_offset,
+                flushed_offset=replica.flushed_offset,
+                lag_records=replica.lag,
+                lag_ms=_or_unknown(replica.lag_ms(now_ms)),
+                broker_epoch=_or_unknown(replica.broker_epoch),
+            )
+            for replica in status.replicas
+        ),
+    )
+
+
+def _or_unknown(value: int | None) -> int:
+    return -1 if value is None else value

@@ -174,7 +174,7 @@ class RequestHandlers:
             case InitProducerIdRequest():
                 return await self._init_producer_id(call.timeout_ms)
             case DescribeNodeRequest():
-                return await self._describe()
+                return await self._describe(call.request)
             case DescribeQuorumRequest() | AddVoterRequest() | RemoveVoterRequest():
                 return await self._parts.quorum_requests.handle(
                     call.request, timeout_ms=_to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
@@ -283,8 +283,10 @@ class RequestHandlers:
         )
         return DescribeConfigsResponse(configs)
 
-    async def _describe(self) -> DescribeNodeResponse:
+    async def _describe(self, request: DescribeNodeRequest) -> DescribeNodeResponse:
         quorum = self._parts.quorum.status()
+        manager = self._parts.manager
+        names = None if request.partitions is None else {(one.topic, one.partition_id) for one in request.partitions}
         return DescribeNodeResponse(
             node_id=self._parts.config.node_id,
             incarnation_id=self._parts.hello.incarnation_id,
@@ -298,7 +300,7 @@ class RequestHandlers:
             quorum_replicas=tuple(
                 QuorumReplica(node_id, end) for node_id, end in sorted(quorum.voter_end_offsets.items())
             ),
-            replicas=await self._parts.manager.driver.call(self._parts.manager.statuses),
+            replicas=await manager.driver.call(lambda: manager.statuses(names)),
             rss_bytes=resident_bytes(),
             version=__version__,
         )

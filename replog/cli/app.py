@@ -19,6 +19,7 @@ from replog.cli import (
     demo_command,
     log,
     metadata,
+    partition,
     produce,
     quorum,
     reassign,
@@ -41,6 +42,7 @@ app.add_typer(storage.app, name="storage")
 app.add_typer(server.app, name="server")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
+app.add_typer(partition.app, name="partition")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(configs.app, name="configs")
 app.add_typer(quorum.app, name="quorum")

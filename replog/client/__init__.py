@@ -7,6 +7,7 @@ from replog.client.admin import Admin
 from replog.client.batch import BulkDelivery, Delivery
 from replog.client.cluster import ClusterView
 from replog.client.consumer import Consumer
+from replog.client.partition_description import PartitionDescription, ReplicaDescription
 from replog.client.partitioner import DefaultPartitioner, Partitioner, murmur2
 from replog.client.producer import Producer
 from replog.client.sync import LoopThread, SyncAdmin, SyncBulkDelivery, SyncConsumer, SyncDelivery, SyncProducer
@@ -33,9 +34,11 @@ __all__ = [
     "LoopThread",
     "NewTopic",
     "OffsetAndTimestamp",
+    "PartitionDescription",
     "Partitioner",
     "Producer",
     "RecordMetadata",
+    "ReplicaDescription",
     "SyncAdmin",
     "SyncBulkDelivery",
     "SyncConsumer",

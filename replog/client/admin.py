@@ -11,6 +11,7 @@ from replog.client.cluster import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, Cluster
 from replog.client.cluster_image import has_leaders, is_in_sync, is_ready
 from replog.client.offsets import delete_records, epoch_ends, list_offsets
 from replog.client.operations import Operations, config_text
+from replog.client.partition_description import PartitionDescription, describe_partition
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.controller.messages import (
     ConfigEntry,
@@ -198,6 +199,25 @@ class Admin(Operations):
         address = broker if isinstance(broker, str) else await self._address(broker)
         response = await self._view.call(address, DescribeNodeRequest(), timeout_ms=limit_ms)
         return expect(response, DescribeNodeResponse)
+
+    async def describe_partition(
+        self, topic: str, partition: int, *, timeout_ms: int | None = None, visible_within_ms: int = VISIBLE_WITHIN_MS
+    ) -> PartitionDescription:
+        """Epochs, offsets, in-sync replicas and the lag of each replica, asked of the leader and of all replicas.
+
+        Args:
+            topic: its name.
+            partition: its number.
+            timeout_ms: of each question; a broker that does not answer by then is shown so.
+            visible_within_ms: as in `describe_topics`.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such partition.
+        """
+        limit_ms = timeout_ms or ATTEMPT_TIMEOUT_MS
+        return await describe_partition(
+            self._view, topic, partition, timeout_ms=limit_ms, visible_within_ms=visible_within_ms
+        )
 
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None

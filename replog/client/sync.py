@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from replog.client.admin import Admin
 from replog.client.batch import BulkDelivery, Delivery
 from replog.client.consumer import Consumer, Partitions, Start
+from replog.client.partition_description import PartitionDescription
 from replog.client.producer import Producer
 from replog.client.types import (
     ConsumerRecord,
@@ -186,6 +187,9 @@ class SyncAdmin(_SyncClient[Admin]):
 
     def describe_node(self, broker: int | str, **options: Any) -> DescribeNodeResponse:
         return self._run(self._client.describe_node(broker, **options))
+
+    def describe_partition(self, topic: str, partition: int, **options: Any) -> PartitionDescription:
+        return self._run(self._client.describe_partition(topic, partition, **options))
 
     def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], **options: Any

@@ -176,6 +176,8 @@ class Leader:
             flushed_offset=self._flushed_offset,
             isr=self._isr.committed_isr,
             maximal_isr=self._isr.maximal_isr,
+            elr=self._metadata.elr,
+            min_insync_replicas=self._min_isr(),
             replicas=replicas,
             lag=max((r.lag for r in replicas if r.replica_id in self._isr.committed_isr), default=0),
             waiting_produces=len(self._produces),

@@ -1,4 +1,4 @@
-"""What a partition's leader says about itself: for `describe`, metrics and tests.  Plain data, no behaviour."""
+"""What a partition's leader says about itself: for `describe`, metrics and tests.  Plain data."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ class ReplicaStatus:
     broker_epoch: int | None
     last_caught_up_time_ms: int | None
 
+    def lag_ms(self, now_ms: int) -> int | None:
+        """How long it has been behind: 0 with nothing missing; None when it is not known to have had everything.
+
+        A follower that has everything waits for news, and its last time is from before it began to wait.
+        """
+        if self.lag == 0:
+            return 0
+        return None if self.last_caught_up_time_ms is None else max(0, now_ms - self.last_caught_up_time_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class LeaderStatus:
@@ -33,6 +42,8 @@ class LeaderStatus:
         epoch_start_offset: log end when this leader epoch began.
         isr: committed.
         maximal_isr: what the high watermark waits for.
+        elr: eligible leaders outside the ISR, as the metadata says.
+        min_insync_replicas: in force, at most the number of replicas.
         replicas: in assignment order.
         lag: the largest lag of a member of the committed ISR, in offsets.
         waiting_produces: acks=all requests not answered yet.
@@ -47,6 +58,8 @@ class LeaderStatus:
     flushed_offset: int
     isr: tuple[int, ...]
     maximal_isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    min_insync_replicas: int
     replicas: tuple[ReplicaStatus, ...]
     lag: int
     waiting_produces: int

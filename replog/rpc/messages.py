@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
+from replog.controller.requests import TopicPartition
 from replog.errors import ErrorCode
 from replog.metadata.records import ResourceType
 
@@ -369,7 +370,52 @@ class InitProducerIdResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribeNodeRequest:
-    pass
+    """`partitions`: only these replicas, with what their leader knows of the others; None: all replicas, without that."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaProgress:
+    """A replica as the leader of its partition sees it; the leader itself is one of them, with no lag.
+
+    Attributes:
+        log_end_offset: exclusive, as it fetched last; -1: it has not fetched from this leader.
+        flushed_offset: the same for what it has on stable storage.
+        lag_records: offsets it is behind the leader's log end.
+        lag_ms: since it is known to have had everything; -1: it is not known to have had it under this leader.
+        broker_epoch: of its last fetch; -1: none, or it did not say.
+    """
+
+    replica_id: int
+    log_end_offset: int
+    flushed_offset: int
+    lag_records: int
+    lag_ms: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderView:
+    """What only the leader of a partition can tell.
+
+    Attributes:
+        epoch_start_offset: where its leader epoch began.
+        maximal_isr: what the high watermark waits for: the ISR, and whom the controller may just have added to it.
+        elr: eligible leaders outside the ISR.
+        min_insync_replicas: in force, at most the number of replicas.
+        waiting_produces: acks=all batches that are not acknowledged yet.
+        replicas: in the order of their assignment.
+    """
+
+    partition_epoch: int
+    epoch_start_offset: int
+    maximal_isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    min_insync_replicas: int
+    recovering: bool
+    waiting_produces: int
+    replicas: tuple[ReplicaProgress, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +432,7 @@ class ReplicaStatus:
     state: str
     reason: str = ""
     truncated_to: int = -1
+    leader: LeaderView | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -437,11 +437,49 @@ class InitProducerIdResponse(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class DescribeNodeRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _controller_pb2.TopicPartitions
+    def __init__(self, partitions: _Optional[_Union[_controller_pb2.TopicPartitions, _Mapping]] = ...) -> None: ...
+
+class ReplicaProgress(_message.Message):
+    __slots__ = ("replica_id", "log_end_offset", "flushed_offset", "lag_records", "lag_ms", "broker_epoch")
+    REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAG_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    replica_id: int
+    log_end_offset: int
+    flushed_offset: int
+    lag_records: int
+    lag_ms: int
+    broker_epoch: int
+    def __init__(self, replica_id: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., lag_records: _Optional[int] = ..., lag_ms: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+
+class LeaderView(_message.Message):
+    __slots__ = ("partition_epoch", "epoch_start_offset", "maximal_isr", "elr", "min_insync_replicas", "recovering", "waiting_produces", "replicas")
+    PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAXIMAL_ISR_FIELD_NUMBER: _ClassVar[int]
+    ELR_FIELD_NUMBER: _ClassVar[int]
+    MIN_INSYNC_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    RECOVERING_FIELD_NUMBER: _ClassVar[int]
+    WAITING_PRODUCES_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    partition_epoch: int
+    epoch_start_offset: int
+    maximal_isr: _containers.RepeatedScalarFieldContainer[int]
+    elr: _containers.RepeatedScalarFieldContainer[int]
+    min_insync_replicas: int
+    recovering: bool
+    waiting_produces: int
+    replicas: _containers.RepeatedCompositeFieldContainer[ReplicaProgress]
+    def __init__(self, partition_epoch: _Optional[int] = ..., epoch_start_offset: _Optional[int] = ..., maximal_isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., min_insync_replicas: _Optional[int] = ..., recovering: bool = ..., waiting_produces: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaProgress, _Mapping]]] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("topic", "partition_id", "is_leader", "leader_epoch", "log_start_offset", "log_end_offset", "flushed_offset", "high_watermark", "isr", "state", "reason", "truncated_to")
+    __slots__ = ("topic", "partition_id", "is_leader", "leader_epoch", "log_start_offset", "log_end_offset", "flushed_offset", "high_watermark", "isr", "state", "reason", "truncated_to", "leader")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     IS_LEADER_FIELD_NUMBER: _ClassVar[int]
@@ -454,6 +492,7 @@ class ReplicaStatus(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_TO_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition_id: int
     is_leader: bool
@@ -466,7 +505,8 @@ class ReplicaStatus(_message.Message):
     state: str
     reason: str
     truncated_to: int
-    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., is_leader: bool = ..., leader_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., truncated_to: _Optional[int] = ...) -> None: ...
+    leader: LeaderView
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., is_leader: bool = ..., leader_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., truncated_to: _Optional[int] = ..., leader: _Optional[_Union[LeaderView, _Mapping]] = ...) -> None: ...
 
 class QuorumReplica(_message.Message):
     __slots__ = ("node_id", "end_offset")

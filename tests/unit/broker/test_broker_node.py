@@ -24,6 +24,7 @@ from replog.controller.messages import (
     DeleteTopics,
     NewTopic,
 )
+from replog.controller.requests import TopicPartition
 from replog.errors import (
     ConfigError,
     CorruptCheckpointError,
@@ -175,6 +176,10 @@ async def test_all_that_clients_ask() -> None:
         described = await call(DescribeNodeRequest(), timeout_ms=5000)
         assert (described.node_id, described.state, described.quorum_role) == (1, "running", "Leader")  # type: ignore[union-attr]
         assert [replica.high_watermark for replica in described.replicas] == [1]  # type: ignore[union-attr]
+        nothing = await call(DescribeNodeRequest(()), timeout_ms=5000)
+        assert (nothing.state, nothing.replicas) == ("running", ())  # type: ignore[union-attr]
+        named = await call(DescribeNodeRequest((TopicPartition("t", 0), TopicPartition("u", 0))), timeout_ms=5000)
+        assert [replica.leader.maximal_isr for replica in named.replicas] == [(1,)]  # type: ignore[union-attr]
         retention = AlterableConfig("retention.ms", value="5")
         altered = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "t", (retention,)),))
         await it.connection.controller_call(altered, timeout_ms=5000)

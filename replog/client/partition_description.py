@@ -1,0 +1,202 @@
+"""One partition as its brokers tell it: the leader's view of all replicas, and what each replica says of itself.
+
+Why ask all of them: the metadata names leader and ISR, only the leader knows how far behind the others are and since
+when, and only a broker itself knows why its replica stands still.  A broker that does not answer is part of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from replog.client.addresses import address_of
+from replog.client.cluster import ClusterView, expect
+from replog.controller.requests import TopicPartition
+from replog.errors import ReplogError, UnknownTopicOrPartitionError
+from replog.rpc.messages import (
+    BrokerInfo,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
+    PartitionInfo,
+    ReplicaProgress,
+    ReplicaStatus,
+    TopicInfo,
+)
+
+NO_ANSWER = "no answer"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """One replica.  Offsets are exclusive ends; -1 is a number that nobody could tell.
+
+    Attributes:
+        state: what its broker says ("leader", "follower, fetching", "offline", ...), or "no answer".
+        reason: why it stands still, where it does.
+        is_in_isr: as the metadata says.
+        log_end_offset: as its broker says; without an answer, as the leader heard it last.
+        flushed_offset: the same for what is on stable storage.
+        lag_records: offsets behind the leader's log end, as the leader knows.
+        lag_ms: since it is known to have had everything; -1 also where it never had under this leader.
+        broker_epoch: of its last fetch; of the leader, its own.
+    """
+
+    broker_id: int
+    state: str
+    reason: str
+    is_in_isr: bool
+    log_start_offset: int
+    log_end_offset: int
+    flushed_offset: int
+    high_watermark: int
+    lag_records: int
+    lag_ms: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition.  Where the leader did not answer, its numbers are -1 and the sets are those of the metadata.
+
+    Attributes:
+        leader: -1: nobody leads.
+        maximal_isr: what the high watermark waits for: the ISR, and whom the controller may just have added to it.
+        elr: eligible leaders outside the ISR.
+        min_insync_replicas: in force, at most the number of replicas.
+        waiting_produces: acks=all batches that are not acknowledged yet.
+        is_recovering: its leader was elected uncleanly and is not done with that.
+        replicas: in the order of their assignment.
+    """
+
+    topic: str
+    topic_id: UUID
+    partition_id: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    isr: tuple[int, ...]
+    maximal_isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    min_insync_replicas: int
+    waiting_produces: int
+    is_recovering: bool
+    replicas: tuple[ReplicaDescription, ...]
+
+
+async def describe_partition(
+    view: ClusterView, topic: str, partition_id: int, *, timeout_ms: int, visible_within_ms: int
+) -> PartitionDescription:
+    """Asks the metadata, then every replica's broker, at the same time and once.
+
+    Args:
+        view: of the cluster.
+        topic: its name.
+        partition_id: from 0.
+        timeout_ms: for the metadata, and then for the brokers.
+        visible_within_ms: how long a topic that was just created may take to reach the metadata.
+
+    Raises:
+        UnknownTopicOrPartitionError: there is no such partition.
+        RequestTimedOutError: no broker tells the metadata.
+    """
+    await view.describe(timeout_ms)
+    info = await view.topic_or_raise(topic, within_ms=visible_within_ms)
+    partition = next((one for one in info.partitions if one.partition_id == partition_id), None)
+    if partition is None:
+        raise UnknownTopicOrPartitionError(
+            f"{topic} has no partition {partition_id}: it has {len(info.partitions)}, from 0 on"
+        )
+    name = TopicPartition(topic, partition_id)
+    answers = await asyncio.gather(
+        *(_ask(view, view.image.brokers.get(broker_id), name, timeout_ms) for broker_id in partition.replicas)
+    )
+    return described(info, partition, dict(zip(partition.replicas, answers, strict=True)))
+
+
+async def _ask(
+    view: ClusterView, broker: BrokerInfo | None, name: TopicPartition, timeout_ms: int
+) -> DescribeNodeResponse | None:
+    if broker is None:
+        return None
+    try:
+        response = await view.call(address_of(broker), DescribeNodeRequest((name,)), timeout_ms=timeout_ms)
+    except ReplogError:
+        return None
+    return expect(response, DescribeNodeResponse)
+
+
+def described(
+    topic: TopicInfo, partition: PartitionInfo, answers: Mapping[int, DescribeNodeResponse | None]
+) -> PartitionDescription:
+    """Puts together what the metadata and the replicas' brokers (None: no answer) say.  Pure."""
+    name = (topic.name, partition.partition_id)
+    statuses = {broker_id: _replica_in(answer, name) for broker_id, answer in answers.items()}
+    status = statuses.get(partition.leader)
+    leader = None if status is None else status.leader
+    if leader is None:  # whoever answered does not lead (any more): its offsets are not the partition's
+        status = None
+    progress = {} if leader is None else {replica.replica_id: replica for replica in leader.replicas}
+    return PartitionDescription(
+        topic=topic.name,
+        topic_id=topic.topic_id,
+        partition_id=partition.partition_id,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch if leader is None else leader.partition_epoch,
+        log_start_offset=-1 if status is None else status.log_start_offset,
+        log_end_offset=-1 if status is None else status.log_end_offset,
+        high_watermark=-1 if status is None else status.high_watermark,
+        isr=partition.isr if status is None else status.isr,
+        maximal_isr=partition.isr if leader is None else leader.maximal_isr,
+        elr=partition.elr if leader is None else leader.elr,
+        adding_replicas=partition.adding_replicas,
+        removing_replicas=partition.removing_replicas,
+        min_insync_replicas=-1 if leader is None else leader.min_insync_replicas,
+        waiting_produces=-1 if leader is None else leader.waiting_produces,
+        is_recovering=leader is not None and leader.recovering,
+        replicas=tuple(
+            _replica(broker_id, partition, answers.get(broker_id), statuses.get(broker_id), progress.get(broker_id))
+            for broker_id in partition.replicas
+        ),
+    )
+
+
+def _replica_in(answer: DescribeNodeResponse | None, name: tuple[str, int]) -> ReplicaStatus | None:
+    """What a broker says of its replica, among which an older broker may name all others too."""
+    replicas = () if answer is None else answer.replicas
+    return next((one for one in replicas if (one.topic, one.partition_id) == name), None)
+
+
+def _replica(
+    broker_id: int,
+    partition: PartitionInfo,
+    answer: DescribeNodeResponse | None,
+    status: ReplicaStatus | None,
+    progress: ReplicaProgress | None,
+) -> ReplicaDescription:
+    heard = -1 if progress is None else progress.log_end_offset
+    flushed = -1 if progress is None else progress.flushed_offset
+    epoch = -1 if progress is None else progress.broker_epoch
+    if epoch < 0 and broker_id == partition.leader and answer is not None:
+        epoch = answer.broker_epoch
+    absent = NO_ANSWER if answer is None else "no replica here yet"
+    return ReplicaDescription(
+        broker_id=broker_id,
+        state=absent if status is None else status.state,
+        reason="" if status is None else status.reason,
+        is_in_isr=broker_id in partition.isr,
+        log_start_offset=-1 if status is None else status.log_start_offset,
+        log_end_offset=heard if status is None else status.log_end_offset,
+        flushed_offset=flushed if status is None else status.flushed_offset,
+        high_watermark=-1 if status is None else status.high_watermark,
+        lag_records=-1 if progress is None else progress.lag_records,
+        lag_ms=-1 if progress is None else progress.lag_ms,
+        broker_epoch=epoch,
+    )
