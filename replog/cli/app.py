@@ -24,6 +24,7 @@ from replog.cli import (
     quorum,
     reassign,
     server,
+    status,
     storage,
     topics,
 )
@@ -52,6 +53,7 @@ app.add_typer(chaos_command.app, name="chaos")
 topics.app.command("alter")(reassign.alter)
 topics.app.command("reassign")(reassign.reassign)
 topics.app.command("elect-leaders")(reassign.elect_leaders)
+app.command("status")(status.status)
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("demo")(demo_command.demo)

@@ -7,7 +7,7 @@ import base64
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -145,9 +145,14 @@ def shown_bytes(data: bytes | None) -> object:
         return {"base64": base64.b64encode(data).decode("ascii")}
 
 
-def json_line(value: object) -> str:
-    """A dataclass as one line of JSON; ids of directories and processes as text."""
-    return json.dumps(dataclasses.asdict(value), default=str)  # type: ignore[call-overload]  # whatever command calls it
+def json_line(value: object, **more: object) -> str:
+    """A dataclass, and more beside its fields, as one line of JSON; ids of directories and processes as text."""
+    return json_object(dataclasses.asdict(value) | more)  # type: ignore[call-overload]  # whatever command calls it
+
+
+def json_object(values: Mapping[str, object]) -> str:
+    """One line of JSON."""
+    return json.dumps(values, default=str)
 
 
 def counted(number: int, noun: str) -> str:

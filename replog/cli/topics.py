@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +17,6 @@ app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_h
 
 VISIBLE_WITHIN_MS = 500
 """A topic that another command has just made is found; a wrong name is told soon."""
-
-MIN_ISR_KEY = "min.insync.replicas"
 
 
 @app.command("create")
@@ -44,7 +43,8 @@ def create(
 @app.command("list")
 def list_topics(bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS) -> None:
     """List the topics, one a line."""
-    for topic in common.run(_describe(bootstrap_servers, None)):
+    topics, _ = common.run(_described(bootstrap_servers, None, wants_min_isr=False))
+    for topic in topics:
         typer.echo(topic.name)
 
 
@@ -57,23 +57,25 @@ def describe(
     under_min_isr: Annotated[
         bool, typer.Option("--under-min-isr", help="Only partitions with fewer in-sync replicas than writes need.")
     ] = False,
+    unavailable: Annotated[
+        bool,
+        typer.Option("--unavailable", help="Only partitions without a leader: they can be neither written nor read."),
+    ] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
 ) -> None:
-    """Show partitions with leaders, leader epochs, replicas and in-sync replicas."""
-    topics = common.run(_describe(bootstrap_servers, name))
+    """Show partitions with leaders, leader epochs, replicas and in-sync replicas; of several filters, what fits any."""
+    filters = Filters(under_replicated=under_replicated, under_min_isr=under_min_isr, unavailable=unavailable)
+    topics, default_min_isr = common.run(_described(bootstrap_servers, name, wants_min_isr=under_min_isr))
     console = common.out_console()
-    filtered = under_replicated or under_min_isr
     shown = 0
     for topic in topics:
-        partitions = [
-            p for p in topic.partitions if not filtered or _matches(topic, p, under_replicated, under_min_isr)
-        ]
-        if partitions or not filtered:
+        partitions = filters.chosen(topic, default_min_isr)
+        if partitions or not filters.any:
             console.print(_heading(topic))
             console.print(_table(partitions))
             shown += 1
     if not shown:
-        typer.echo(_nothing(filtered=filtered, under_replicated=under_replicated))
+        typer.echo(filters.nothing())
 
 
 @app.command("delete")
@@ -124,13 +126,18 @@ async def _create(
             return await admin.create_topic(name, partitions, replication_factor, configs)
 
 
-async def _describe(bootstrap_servers: str, name: str | None) -> list[TopicInfo]:
+async def _described(bootstrap_servers: str, name: str | None, *, wants_min_isr: bool) -> tuple[list[TopicInfo], int]:
+    """The topics, and the brokers' min.insync.replicas where it is wanted (else 1)."""
+    from replog.client.health import default_min_insync_replicas
+
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
+            default = await default_min_insync_replicas(admin) if wants_min_isr else 1
             if name is not None:
-                return list((await admin.describe_topics([name], visible_within_ms=VISIBLE_WITHIN_MS)).values())
+                topics = await admin.describe_topics([name], visible_within_ms=VISIBLE_WITHIN_MS)
+                return list(topics.values()), default
             metadata = await admin.describe_cluster()
-            return sorted(metadata.topics, key=lambda topic: topic.name)
+            return sorted(metadata.topics, key=lambda topic: topic.name), default
 
 
 async def _delete(bootstrap_servers: str, name: str) -> None:
@@ -139,25 +146,42 @@ async def _delete(bootstrap_servers: str, name: str) -> None:
             await admin.delete_topic(name)
 
 
-def min_insync_replicas(topic: TopicInfo) -> int:
-    """The topic's own setting; 1 where it has none, which is also the brokers' default."""
-    values = {entry.name: entry.value for entry in topic.configs}
-    return int(values.get(MIN_ISR_KEY) or 1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which partitions are asked for: those that fit any filter, or all where there is none."""
 
+    under_replicated: bool = False
+    under_min_isr: bool = False
+    unavailable: bool = False
 
-def is_under_replicated(partition: PartitionInfo) -> bool:
-    return len(partition.isr) < len(partition.replicas)
+    @property
+    def any(self) -> bool:
+        return self.under_replicated or self.under_min_isr or self.unavailable
 
+    def chosen(self, topic: TopicInfo, default_min_isr: int) -> list[PartitionInfo]:
+        """The partitions of a topic; `default_min_isr` holds where it has no min.insync.replicas of its own."""
+        from replog.client import health
 
-def is_under_min_isr(topic: TopicInfo, partition: PartitionInfo) -> bool:
-    """Whether acks=all writes are refused."""
-    return len(partition.isr) < min(min_insync_replicas(topic), len(partition.replicas))
+        min_isr = health.min_insync_replicas_of(topic, default_min_isr)
+        return [
+            partition
+            for partition in topic.partitions
+            if not self.any
+            or (self.under_replicated and health.is_under_replicated(partition))
+            or (self.under_min_isr and health.is_under_min_isr(partition, min_isr))
+            or (self.unavailable and health.is_unavailable(partition))
+        ]
 
-
-def _matches(topic: TopicInfo, partition: PartitionInfo, under_replicated: bool, under_min_isr: bool) -> bool:
-    return (under_replicated and is_under_replicated(partition)) or (
-        under_min_isr and is_under_min_isr(topic, partition)
-    )
+    def nothing(self) -> str:
+        """What it means that there is nothing to show."""
+        if not self.any:
+            return "no topics yet. `replog topics create NAME` makes one"
+        good = {
+            "every replica is in sync": self.under_replicated,
+            "every partition has the in-sync replicas it needs": self.under_min_isr,
+            "every partition has a leader": self.unavailable,
+        }
+        return ", and ".join(text for text, asked in good.items() if asked)
 
 
 def _heading(topic: TopicInfo) -> str:
@@ -181,9 +205,3 @@ def _table(partitions: list[PartitionInfo]) -> object:
         ids = (",".join(map(str, ids)) for ids in (p.replicas, p.isr, p.elr))
         table.add_row(str(p.partition_id), leader, str(p.leader_epoch), *ids)
     return table
-
-
-def _nothing(*, filtered: bool, under_replicated: bool) -> str:
-    if not filtered:
-        return "no topics yet. `replog topics create NAME` makes one"
-    return "every replica is in sync" if under_replicated else "every partition has the in-sync replicas it needs"

@@ -22,6 +22,7 @@ from replog.controller.messages import (
     NewTopic,
     TopicResult,
 )
+from replog.controller.requests import TopicPartition as ControllerTopicPartition
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
@@ -185,11 +186,19 @@ class Admin(Operations):
         """Brokers, controller and topics, asked anew."""
         return await self._view.describe(timeout_ms or self._timeout_ms)
 
-    async def describe_node(self, broker: int | str, *, timeout_ms: int | None = None) -> DescribeNodeResponse:
+    async def describe_node(
+        self,
+        broker: int | str,
+        *,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        timeout_ms: int | None = None,
+    ) -> DescribeNodeResponse:
         """What one process says about itself, also before it is unfenced.
 
         Args:
             broker: its id, or its "host:port".
+            partitions: only these replicas, with what a leader knows of the others; None: all, without that.
+            timeout_ms: of the one attempt.
 
         Raises:
             BrokerNotAvailableError: no broker of this id is registered.
@@ -197,7 +206,8 @@ class Admin(Operations):
         """
         limit_ms = timeout_ms or ATTEMPT_TIMEOUT_MS
         address = broker if isinstance(broker, str) else await self._address(broker)
-        response = await self._view.call(address, DescribeNodeRequest(), timeout_ms=limit_ms)
+        named = None if partitions is None else tuple(ControllerTopicPartition(*one) for one in partitions)
+        response = await self._view.call(address, DescribeNodeRequest(named), timeout_ms=limit_ms)
         return expect(response, DescribeNodeResponse)
 
     async def describe_partition(

@@ -13,7 +13,7 @@ from replog.cli.cluster_status import ClusterStatus, NodeStatus
 from replog.cli.consume import _as_json, _as_text
 from replog.cli.errors import UsageError
 from replog.cli.produce import LINES_MAX, _read_lines, _records
-from replog.cli.topics import is_under_min_isr, is_under_replicated, min_insync_replicas
+from replog.cli.topics import Filters
 from replog.client import ConsumerRecord
 from replog.records import TimestampType
 from replog.rpc.messages import ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
@@ -52,15 +52,29 @@ def test_the_sentence_about_a_cluster() -> None:
     assert status([None, None], answers=False) == "The cluster is stopped: none of its 2 nodes runs."
 
 
-def test_under_replicated_and_under_min_isr() -> None:
-    strict = topic(min_insync_replicas="2")
-    assert (min_insync_replicas(strict), min_insync_replicas(topic())) == (2, 1)
-    assert not is_under_replicated(partition(0, 1, (1, 2, 3)))
-    assert is_under_replicated(partition(0, 1, (1, 2)))
-    assert not is_under_min_isr(strict, partition(0, 1, (1, 2)))
-    assert is_under_min_isr(strict, partition(0, 1, (1,)))
-    sole = PartitionInfo(0, 1, 0, 0, (1,), (1,))
-    assert not is_under_min_isr(strict, sole)  # one replica can never have two in sync
+def shown(filters: Filters, default_min_isr: int = 1, **configs: str) -> list[int]:
+    mixed = topic(
+        partition(0, 1, (1, 2, 3)), partition(1, 1, (1, 2)), partition(2, 3, (3,)), partition(3, -1, ()), **configs
+    )
+    return [found.partition_id for found in filters.chosen(mixed, default_min_isr)]
+
+
+def test_partitions_are_shown_that_fit_any_filter() -> None:
+    assert shown(Filters()) == [0, 1, 2, 3]
+    assert shown(Filters(under_replicated=True)) == [1, 2, 3]
+    assert shown(Filters(unavailable=True)) == [3]
+    assert shown(Filters(under_min_isr=True)) == [3]
+    assert shown(Filters(under_min_isr=True), min_insync_replicas="2") == [2, 3]
+    assert shown(Filters(under_min_isr=True), default_min_isr=2) == [2, 3], "a topic that does not say it"
+    assert shown(Filters(unavailable=True, under_min_isr=True), min_insync_replicas="3") == [1, 2, 3]
+
+
+def test_nothing_to_show_says_what_that_means() -> None:
+    assert Filters().nothing().startswith("no topics yet")
+    assert Filters(unavailable=True).nothing() == "every partition has a leader"
+    assert Filters(unavailable=True, under_replicated=True).nothing() == (
+        "every replica is in sync, and every partition has a leader"
+    )
 
 
 def test_lines_become_records() -> None:

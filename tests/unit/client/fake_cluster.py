@@ -31,6 +31,9 @@ from replog.rpc.messages import (
     BrokerInfo,
     ClientRequest,
     ClientResponse,
+    ConfigDescription,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeNodeRequest,
     DescribeNodeResponse,
     EpochEnd,
@@ -216,6 +219,8 @@ class FakeNode:
                 return InitProducerIdResponse(next(self.cluster.producer_ids), 0)
             case DescribeNodeRequest():
                 return DescribeNodeResponse(self.node_id, UUID(int=1), "running", 1, "leader", 1, 1, 1, 1)
+            case DescribeConfigsRequest():
+                return DescribeConfigsResponse((ConfigDescription("min.insync.replicas", "1", "default"),))
             case ListOffsetsRequest() as request:
                 return ListOffsetsResponse(tuple(self._list_offset(p) for p in request.partitions))
 

@@ -1,0 +1,159 @@
+"""What counts as healthy, and what is said to be missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from fake_cluster import FakeCluster
+
+from replog.client import Admin
+from replog.client.health import (
+    NAMED_MAX,
+    BrokerState,
+    ClusterHealth,
+    PartitionTrouble,
+    cluster_health,
+    is_under_replicated,
+    judged,
+    missing_replicas,
+    trouble_of,
+)
+from replog.rpc.messages import (
+    BrokerInfo,
+    ClusterMetadata,
+    ConfigEntry,
+    DescribeNodeResponse,
+    DescribeQuorumResponse,
+    PartitionInfo,
+    QuorumMember,
+    ReplicaStatus,
+    TopicInfo,
+)
+
+
+def partition(partition_id: int, leader: int, isr: tuple[int, ...], **more: tuple[int, ...]) -> PartitionInfo:
+    return PartitionInfo(partition_id, leader, 0, 0, (1, 2, 3), isr, **more)  # type: ignore[arg-type]
+
+
+NOTHING = (False, 0, -1, -1, -1, -1)  # does not lead, epoch, offsets
+
+
+def answer(node_id: int, *offline: int) -> DescribeNodeResponse:
+    replicas = tuple(ReplicaStatus("t", p, *NOTHING, (), "offline", "its disk") for p in offline)
+    return DescribeNodeResponse(node_id, UUID(int=1), "running", 1, "", 1, 1, 1, 1, replicas=replicas, version="0.1")
+
+
+def quorum(*caught_up_ages_ms: int) -> DescribeQuorumResponse:
+    members = tuple(
+        QuorumMember(
+            node_id, None, "", is_voter=True, log_end_offset=9, last_fetch_age_ms=age, last_caught_up_age_ms=age
+        )
+        for node_id, age in enumerate(caught_up_ages_ms or (0, 5, 5), start=1)
+    )
+    return DescribeQuorumResponse(1, 4, 9, 0, 9, is_dynamic=True, members=members)
+
+
+GOOD = (partition(0, 1, (1, 2, 3)), partition(1, 2, (2, 3, 1)))
+BROKERS = tuple(BrokerInfo(number, "127.0.0.1", 9000 + number, 1, fenced=False) for number in (1, 2, 3))
+ANSWERS = {number: answer(number) for number in (1, 2, 3)}
+
+
+def health(
+    *partitions: PartitionInfo,
+    brokers: tuple[BrokerInfo, ...] = BROKERS,
+    told: DescribeQuorumResponse | None = None,
+    answers: dict[int, DescribeNodeResponse | None] | None = None,
+    default_min_isr: int = 1,
+    **configs: str,
+) -> ClusterHealth:
+    entries = tuple(ConfigEntry(name.replace("_", "."), value) for name, value in configs.items())
+    topic = TopicInfo("t", UUID(int=1), partitions or GOOD, entries)
+    metadata = ClusterMetadata("c", 7, 1, 4, brokers, (topic,))
+    return judged(metadata, told or quorum(), default_min_isr, ANSWERS if answers is None else answers)
+
+
+def test_a_cluster_with_everything_is_healthy() -> None:
+    found = health()
+    assert found.is_healthy
+    assert (found.partitions_count, found.troubled_count, found.troubled, found.missing_brokers) == (2, 0, (), ())
+    assert [(b.state, b.leaders_count, b.replicas_count) for b in found.brokers] == [
+        (BrokerState.IN_SERVICE, 1, 2), (BrokerState.IN_SERVICE, 1, 2), (BrokerState.IN_SERVICE, 0, 2),
+    ]  # fmt: skip
+
+
+def test_a_partition_is_in_the_worst_of_its_states() -> None:
+    found = health(partition(2, 1, (1, 2)), partition(3, 2, (2,)), partition(4, -1, ()), *GOOD, min_insync_replicas="2")
+    assert (found.unavailable_count, found.under_min_isr_count, found.under_replicated_count) == (1, 1, 1)
+    assert [(t.partition_id, t.trouble, t.missing) for t in found.troubled] == [
+        (4, PartitionTrouble.UNAVAILABLE, (1, 2, 3)),
+        (3, PartitionTrouble.UNDER_MIN_ISR, (1, 3)),
+        (2, PartitionTrouble.UNDER_REPLICATED, (3,)),
+    ]
+    assert found.missing_brokers == (1, 2, 3)
+    assert not found.is_healthy
+
+
+def test_the_brokers_default_holds_where_the_topic_says_nothing() -> None:
+    assert health(partition(0, 1, (1, 2)), default_min_isr=3).under_min_isr_count == 1
+    assert health(partition(0, 1, (1, 2)), default_min_isr=3, min_insync_replicas="1").under_min_isr_count == 0
+    sole = PartitionInfo(0, 1, 0, 0, (1,), (1,))
+    assert trouble_of(sole, 2) is None, "one replica can never have two in sync"
+
+
+def test_a_replica_that_is_being_added_is_not_missing() -> None:
+    moving = partition(0, 1, (1, 2), adding_replicas=(3,))
+    assert not is_under_replicated(moving)
+    assert missing_replicas(partition(0, 1, (1,), adding_replicas=(3,))) == (2,)
+    found = health(moving)
+    assert found.is_healthy
+    assert (found.moving_count, found.moving) == (1, ("t-0",))
+
+
+def test_states_of_brokers() -> None:
+    first, second, third = BROKERS
+    brokers = (replace(first, fenced=True), replace(second, fenced=True), replace(third, in_controlled_shutdown=True))
+    found = health(brokers=brokers, answers={1: answer(1), 2: None, 3: answer(3)})
+    assert [broker.state for broker in found.brokers] == [
+        BrokerState.FENCED, BrokerState.DOWN, BrokerState.SHUTTING_DOWN,
+    ]  # fmt: skip
+    assert not found.is_healthy
+    silent = health(answers={1: answer(1), 2: answer(2)})
+    assert silent.brokers[2].state is BrokerState.SILENT
+    assert not silent.is_healthy
+
+
+def test_a_drained_broker_is_done_when_it_is_empty() -> None:
+    gone = BrokerInfo(4, "127.0.0.1", 9004, 1, fenced=True, drained=True)
+    assert health(brokers=(*BROKERS, gone)).is_healthy, "it may go"
+    draining = replace(BROKERS[2], drained=True)
+    found = health(brokers=(*BROKERS[:2], draining))
+    assert [broker.broker_id for broker in found.draining] == [3]
+    assert found.is_healthy, "a drain under way is what somebody asked for"
+
+
+def test_voters_that_do_not_follow() -> None:
+    found = health(told=quorum(0, 50_000, -1))
+    assert found.voters_behind == (2, 3)
+    assert not found.is_healthy
+
+
+def test_an_offline_replica_is_told_by_its_broker() -> None:
+    found = health(partition(0, 1, (1, 2)), answers={1: answer(1), 2: answer(2), 3: answer(3, 0)})
+    assert found.troubled[0].offline == (3,)
+
+
+def test_of_many_partitions_the_first_are_named() -> None:
+    found = health(*(partition(number, 1, (1,)) for number in range(1_000)))
+    assert (found.under_replicated_count, len(found.troubled)) == (1_000, NAMED_MAX)
+
+
+async def test_brokers_that_do_not_answer_are_part_of_the_answer() -> None:
+    cluster = FakeCluster(3)
+    cluster.create_topic("t", 2)
+    async with Admin(cluster.bootstrap, transport=cluster.transport()) as admin:
+        await admin.wait_until_ready(brokers=3)
+        cluster.nodes[2].is_down = True
+        found = await cluster_health(admin, timeout_ms=2_000)
+        assert {broker.broker_id: broker.state for broker in found.brokers}[2] in {BrokerState.SILENT, BrokerState.DOWN}
+        assert not found.is_healthy
