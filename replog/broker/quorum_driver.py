@@ -429,9 +429,17 @@ class QuorumDriver:
                 self._fail_voter_changes(NotControllerError("this node no longer leads the metadata quorum"))
             case LeaderChanged():
                 self.times.leader_changed(effect.leader_id, self._clock.now_ms())
+                self._tell_leader(effect.leader_id, effect.epoch)
                 self._listener.on_leader_changed(effect.leader_id, effect.epoch)
             case _ as unreachable:
                 assert_never(unreachable)
+
+    def _tell_leader(self, leader_id: int | None, epoch: int) -> None:
+        """Of itself it was told by `BecameLeader`."""
+        if leader_id is None:
+            _log.info("the metadata quorum has no leader (epoch %d)", epoch)
+        elif leader_id != self._identity.node_id:
+            _log.info("node %d leads the metadata quorum in epoch %d", leader_id, epoch)
 
     def _answer_voter_change(self, effect: VoterChangeAnswered) -> None:
         future = self._voter_changes.get(effect.request_id)

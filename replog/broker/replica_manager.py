@@ -17,8 +17,10 @@ from replog.broker.cold_reads import ColdReads
 from replog.broker.config import DAY_MS, LONG_MAX, ServerConfig
 from replog.broker.disk_trouble import DiskTrouble
 from replog.broker.driver import Driver
+from replog.broker.election_reasons import election_reason
 from replog.broker.fetchers import Fetchers
 from replog.broker.flusher import LogFlusher
+from replog.broker.isr_changes import IsrChanges
 from replog.broker.replica import Replica, ReplicaKey, ReplicaLog
 from replog.broker.replica_logs import ReplicaLogs, is_new_replica
 from replog.broker.replica_views import awaited_ends, partition_state, replica_statuses
@@ -41,6 +43,7 @@ from replog.replication.messages import (
     FollowerEffect,
     FollowerMessage,
     HighWatermarkAdvanced,
+    IsrChanged,
     LeaderEffect,
     LeaderMessage,
     ProduceCompleted,
@@ -72,6 +75,7 @@ class ReplicaManager:
     Attributes:
         trouble: replicas that cannot be used now.
         local_logs: the logs of the replicas on disk.
+        isr_changes: counts them.
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class ReplicaManager:
         self.local_logs = ReplicaLogs(logs, config, clock)
         self.image = MetadataImage()
         self.fetchers: Fetchers | None = None
+        self.isr_changes = IsrChanges()
         self.on_produce_completed: Callable[[int, ErrorCode], None] = _nobody_waits
         self.on_written_back: Callable[[Replica], None] = _nobody_is_held_back
         self.wait_for_image: Callable[[Callable[[], None]], bool] = _no_image_waits
@@ -182,10 +187,12 @@ class ReplicaManager:
         self.trouble.guard_role(local, lambda: take(local, is_new))
 
     def _lead(self, local: LocalPartition, is_new: bool) -> None:
+        reason = self._election_reason(local)
         replica = self._open(local, is_new)
         state = partition_state(replica, self.image, self.config)
         if isinstance(replica.role, Leader):
             if state.leader_epoch > replica.role.leader_epoch:
+                _log.info("%s: leads on in epoch %d: %s", replica.name, state.leader_epoch, reason)
                 replica.log.assign_epoch_start(state.leader_epoch)
                 self.on_progress(replica.key)  # fetches of the epoch before are answered now
             self.step_leader(replica, StateChanged(state))
@@ -194,8 +201,8 @@ class ReplicaManager:
         self.leave_role(replica)
         replica.log.assign_epoch_start(state.leader_epoch)
         _log.info(
-            "%s: leads in epoch %d from offset %d, ISR %s",
-            replica.name, state.leader_epoch, replica.log.log_end_offset, list(state.isr),
+            "%s: leads in epoch %d from offset %d, ISR %s: %s",
+            replica.name, state.leader_epoch, replica.log.log_end_offset, list(state.isr), reason,
         )  # fmt: skip
         replica.role = Leader(
             topic_partition=replica.name,
@@ -211,6 +218,7 @@ class ReplicaManager:
         self.step_leader(replica, Tick())
 
     def _follow(self, local: LocalPartition, is_new: bool) -> None:
+        reason = self._election_reason(local)
         replica = self._open(local, is_new)
         registration = local.registration
         role = replica.role
@@ -219,8 +227,11 @@ class ReplicaManager:
         high_watermark = replica.high_watermark
         self.leave_role(replica)
         if registration.leader < 0:
+            if role is not None:
+                _log.warning("%s: has no leader in epoch %d: %s", replica.name, registration.leader_epoch, reason)
             return
-        _log.info("%s: follows broker %d in epoch %d", replica.name, registration.leader, registration.leader_epoch)
+        _log.info("%s: follows broker %d in epoch %d: %s", replica.name, registration.leader,
+                  registration.leader_epoch, reason)  # fmt: skip
         replica.role = Follower(
             topic_partition=replica.name,
             broker_id=self._broker_id,
@@ -235,6 +246,10 @@ class ReplicaManager:
         self.step_follower(replica, Tick())
         if self.fetchers is not None:
             self.fetchers.add(replica, registration.leader)
+
+    def _election_reason(self, local: LocalPartition) -> str:
+        known = self.replicas.get((local.topic_id, local.partition_id))
+        return election_reason(None if known is None else known.registration, local.registration, self.image)
 
     def _open(self, local: LocalPartition, is_new: bool) -> Replica:
         key = (local.topic_id, local.partition_id)
@@ -297,8 +312,10 @@ class ReplicaManager:
             case ProduceCompleted():
                 self.on_produce_completed(effect.request_id, effect.error)
             case ProposeIsr():
-                _log.info("%s: proposes ISR %s: %s", replica.name, [member for member, _ in effect.isr], effect.reason)
+                _log.debug("%s: proposes ISR %s: %s", replica.name, [member for member, _ in effect.isr], effect.reason)
                 self._propose_isr(replica.key, effect)
+            case IsrChanged():
+                self.isr_changes.note(replica.name, effect)
             case RequestFlush():
                 self.request_flush(replica)
             case _ as unreachable:
@@ -337,7 +354,9 @@ class ReplicaManager:
                 replica.log.truncate_to(effect.offset)
                 replica.truncated_to = effect.offset
             case TruncateFullyAndStartAt():
-                _log.warning("%s: restarted at offset %d: %s", replica.name, effect.offset, effect.reason)
+                _log.warning("%s: all of %d to %d is dropped, starts again at %d: %s", replica.name,
+                             replica.log.log_start_offset, replica.log.log_end_offset, effect.offset,
+                             effect.reason)  # fmt: skip
                 replica.log.truncate_fully_and_start_at(effect.offset)
                 replica.truncated_to = effect.offset
             case SetHighWatermark():

@@ -302,12 +302,12 @@ class Follower:
         """Also with nothing to cut: an epoch without records at the log's end must go from the epoch cache."""
         if offset < self._log.log_start_offset:
             return self._restart_at(offset, reason)
-        self._cut = TruncateTo(offset, f"{self._topic_partition}: {reason}")
+        self._cut = TruncateTo(offset, reason)
         self._flush_requested_to = min(self._flush_requested_to, offset)  # what follows is not on disk
         return (self._cut, *self._set_high_watermark(min(self._high_watermark, offset)))
 
     def _restart_at(self, offset: int, reason: str) -> tuple[FollowerEffect, ...]:
-        self._cut = TruncateFullyAndStartAt(offset, f"{self._topic_partition}: {reason}")
+        self._cut = TruncateFullyAndStartAt(offset, reason)
         self._flush_requested_to = offset
         return (self._cut, *self._set_high_watermark(offset))
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from replog.errors import ErrorCode, InvariantViolationError
-from replog.replication.messages import AlterPartitionAnswered, PartitionState, ProposeIsr
+from replog.replication.messages import AlterPartitionAnswered, IsrChanged, PartitionState, ProposeIsr
 
 ALTER_PARTITION_RETRY_MS: Final = 50
 
@@ -116,6 +116,7 @@ class InSyncReplicas:
         self._last_proposal_id = 0
         self._proposal: ProposeIsr | None = None
         self._retry_at_ms: int | None = None
+        self._change: IsrChanged | None = None
 
     @property
     def state(self) -> IsrState:
@@ -198,6 +199,11 @@ class InSyncReplicas:
         self._leader_epoch = state.leader_epoch
         self._commit(state.isr, state.partition_epoch)
 
+    def take_change(self) -> tuple[IsrChanged, ...]:
+        """How the committed ISR has changed since this was asked last; empty: its members are the same."""
+        change, self._change = self._change, None
+        return () if change is None or set(change.before) == set(change.isr) else (change,)
+
     def _accept(self, answer: AlterPartitionAnswered) -> bool:
         """Facts of another leader epoch or from before what is known are not taken: metadata will settle it."""
         if answer.leader_epoch != self._leader_epoch or answer.partition_epoch < self._partition_epoch:
@@ -206,10 +212,18 @@ class InSyncReplicas:
         return True
 
     def _commit(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        before = self._state.isr if self._change is None else self._change.before
+        self._change = IsrChanged(before, isr, self._reason_of(isr))
         self._state = Committed(isr)
         self._partition_epoch = partition_epoch
         self._proposal = None
         self._retry_at_ms = None
+
+    def _reason_of(self, isr: tuple[int, ...]) -> str:
+        proposal = self._proposal
+        if proposal is not None and {replica_id for replica_id, _ in proposal.isr} == set(isr):
+            return proposal.reason
+        return "decided by the controller"
 
     def _send(self, proposal: ProposeIsr) -> ProposeIsr:
         """Every attempt has an id of its own: a late answer to an earlier attempt says nothing about this one."""

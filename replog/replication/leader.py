@@ -190,7 +190,7 @@ class Leader:
         """Takes in one message; the effects are to be performed in order."""
         if self._resigned:
             return self._refuse(message)
-        proposals: tuple[ProposeIsr, ...] = ()
+        proposals: tuple[LeaderEffect, ...] = ()
         match message:
             case Tick():
                 proposals = self._handle_tick(now_ms)
@@ -208,7 +208,7 @@ class Leader:
             case StateChanged():
                 proposals = self._handle_state(message.state, now_ms)
             case AlterPartitionAnswered():
-                self._handle_answer(message, now_ms)
+                proposals = self._handle_answer(message, now_ms)
             case Resigned():
                 return self._resign()
             case _ as unreachable:
@@ -230,7 +230,7 @@ class Leader:
         self._replicas.record_fetch(fetch, now_ms)
         return self._maybe_expand(self._replicas[fetch.replica_id])
 
-    def _handle_state(self, state: PartitionState, now_ms: int) -> tuple[ProposeIsr, ...]:
+    def _handle_state(self, state: PartitionState, now_ms: int) -> tuple[LeaderEffect, ...]:
         if (state.leader_epoch, state.partition_epoch) < (self.leader_epoch, self._isr.partition_epoch):
             return ()
         if state.leader_epoch > self.leader_epoch:  # elected again: this epoch starts at our log end
@@ -239,11 +239,12 @@ class Leader:
         self._replicas.update(state, leader_end_offset=self._log_end_offset, now_ms=now_ms)
         self._isr.handle_metadata(state)
         self._recovering = state.recovering
-        return self._maybe_propose_recovery()
+        return (*self._isr.take_change(), *self._maybe_propose_recovery())
 
-    def _handle_answer(self, answer: AlterPartitionAnswered, now_ms: int) -> None:
+    def _handle_answer(self, answer: AlterPartitionAnswered, now_ms: int) -> tuple[LeaderEffect, ...]:
         if self._isr.handle_answer(answer, now_ms):
             self._recovering = False  # every proposal says that recovery is done
+        return self._isr.take_change()
 
     def _resign(self) -> tuple[LeaderEffect, ...]:
         self._resigned = True
@@ -282,7 +283,7 @@ class Leader:
 
     def _propose(self, pending: PendingIsr, reason: str) -> tuple[ProposeIsr, ...]:
         epochs = self._replicas.broker_epochs(pending.proposed_isr)
-        return (self._isr.propose(pending, epochs, f"{self._topic_partition}: {reason}"),)
+        return (self._isr.propose(pending, epochs, reason),)
 
     # ---- high watermark and what waits for it -----------------------------------------------------------------------
 

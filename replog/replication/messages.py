@@ -177,6 +177,18 @@ class ProposeIsr:
 
 
 @dataclass(frozen=True, slots=True)
+class IsrChanged:
+    """The committed ISR has other members now; for people and counters.
+
+    `reason`: why this leader proposed it, or that it did not.
+    """
+
+    before: tuple[int, ...]
+    isr: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProduceCompleted:
     request_id: int
     error: ErrorCode
@@ -187,7 +199,7 @@ class RequestFlush:
     """An acknowledgement waits for the disk: fsync (group commit) and answer with `Flushed`."""
 
 
-LeaderEffect: TypeAlias = HighWatermarkAdvanced | ProposeIsr | ProduceCompleted | RequestFlush
+LeaderEffect: TypeAlias = HighWatermarkAdvanced | ProposeIsr | IsrChanged | ProduceCompleted | RequestFlush
 
 # ---- follower: messages -----------------------------------------------------------------------------------------------
 

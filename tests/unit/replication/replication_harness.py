@@ -21,6 +21,7 @@ from replog.replication.messages import (
     FollowerEffect,
     FollowerFetched,
     HighWatermarkAdvanced,
+    IsrChanged,
     LeaderEffect,
     LeaderMessage,
     PartitionState,
@@ -122,7 +123,8 @@ class LeaderDriver:
         for effect in effects:
             if isinstance(effect, ProposeIsr):
                 self.proposal = effect
-            yield describe_leader_effect(effect)
+            if not isinstance(effect, IsrChanged):  # for people; the examples say `show isr` where it matters
+                yield describe_leader_effect(effect)
 
     def step(self, message: LeaderMessage) -> tuple[LeaderEffect, ...]:
         return self.leader.step(message, self.now_ms)
@@ -268,6 +270,8 @@ def describe_leader_effect(effect: LeaderEffect) -> str:
             return f"produce {effect.request_id} {effect.error.name}"
         case RequestFlush():
             return "flush"
+        case IsrChanged():
+            return f"isr {text(effect.isr)} was {text(effect.before)}"
 
 
 class Replica:

@@ -6,7 +6,7 @@ import pytest
 
 from replog.errors import ErrorCode, InvariantViolationError
 from replog.replication.isr import Committed, InSyncReplicas, PendingExpand, PendingShrink
-from replog.replication.messages import AlterPartitionAnswered, PartitionState, ProposeIsr
+from replog.replication.messages import AlterPartitionAnswered, IsrChanged, PartitionState, ProposeIsr
 
 
 def state(isr: tuple[int, ...] = (1, 2), leader_epoch: int = 5, partition_epoch: int = 7) -> PartitionState:
@@ -119,3 +119,34 @@ def test_a_new_leader_epoch_ends_a_change() -> None:
     assert isr.state == Committed((1, 2))
     isr.handle_answer(answer(proposal, ErrorCode.NONE, (1, 2, 3)), 0)
     assert isr.state == Committed((1, 2))
+
+
+# ---- what people are told ----------------------------------------------------------------------------------------------
+
+
+def test_a_committed_change_is_told_once_with_the_reason_it_was_proposed_for() -> None:
+    isr, proposal = expanding()
+    assert isr.take_change() == (), "nothing is committed yet"
+    isr.handle_answer(answer(proposal, ErrorCode.NONE, (1, 2, 3)), 0)
+    assert isr.take_change() == (IsrChanged((1, 2), (1, 2, 3), "caught up"),)
+    assert isr.take_change() == ()
+
+
+def test_a_change_that_came_by_the_metadata_first_has_the_same_reason() -> None:
+    isr, _ = expanding()
+    isr.handle_metadata(state(isr=(1, 2, 3), partition_epoch=8))
+    assert isr.take_change() == (IsrChanged((1, 2), (1, 2, 3), "caught up"),)
+
+
+def test_a_change_that_nobody_here_proposed_is_the_controllers() -> None:
+    isr, _ = expanding()
+    isr.handle_metadata(state(isr=(1,), partition_epoch=8))
+    assert isr.take_change() == (IsrChanged((1, 2), (1,), "decided by the controller"),)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.REQUEST_TIMED_OUT])
+def test_what_is_refused_or_lost_changes_nothing(error: ErrorCode) -> None:
+    isr, proposal = expanding()
+    isr.handle_answer(answer(proposal, error), 0)
+    isr.handle_metadata(state(isr=(2, 1), partition_epoch=9))
+    assert isr.take_change() == (), "the same members in another order are the same"
