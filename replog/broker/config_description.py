@@ -11,7 +11,7 @@ from enum import Enum
 
 from replog.broker.config import KEYS, ServerConfig
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
-from replog.metadata.config_keys import CLUSTER_WIDE, CONFIG_KEYS, CONTROLLER_KEYS, ConfigKey
+from replog.metadata.config_keys import BROKER_KEYS, CLUSTER_WIDE, CONFIG_KEYS, CONTROLLER_KEYS, ConfigKey
 from replog.metadata.image import CLUSTER_DEFAULTS, ConfigResource, MetadataImage
 from replog.metadata.records import ResourceType
 from replog.rpc.messages import ConfigDescription
@@ -33,7 +33,7 @@ def describe_configs(
         InvalidRequestError: no such broker.
     """
     places = [_Place(CLUSTER_DEFAULTS, "cluster", names_topics=False)]
-    keys: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *CONTROLLER_KEYS)
+    keys: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)
     if resource_type is ResourceType.TOPIC:
         if resource_name not in image.topics_by_name:
             raise UnknownTopicOrPartitionError(f'there is no topic "{resource_name}"')
@@ -43,7 +43,7 @@ def describe_configs(
         if not resource_name.isdecimal() or int(resource_name) not in image.brokers:
             raise InvalidRequestError(f'there is no broker "{resource_name}"; "" is the cluster-wide default')
         places.insert(0, _Place((resource_type, resource_name), "broker", names_topics=False))
-        keys = tuple(key for key in CONFIG_KEYS if key not in CLUSTER_WIDE)
+        keys = tuple(key for key in (*CONFIG_KEYS, *BROKER_KEYS) if key not in CLUSTER_WIDE)
     described = (_describe(image, config, key, places) for key in keys)
     return tuple(sorted(described, key=lambda one: one.name))
 

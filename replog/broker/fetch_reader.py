@@ -226,6 +226,9 @@ class FetchReader:
         if check.diverging is None and is_follower and is_fresh:
             self._count_progress(request, partition, replica)
         data: bytes | None = b""
+        is_throttled = request.replica_id in replica.registration.adding_replicas
+        if is_throttled and found is None:
+            max_bytes = min(max_bytes, self._manager.throttle.room_bytes())
         if check.diverging is None and max_bytes > 0:
             data = found
         if data is None:
@@ -234,6 +237,8 @@ class FetchReader:
             except StorageError as failure:
                 self._manager.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
                 return self.not_leader(partition), b""
+        if is_throttled and data:
+            self._manager.throttle.give(len(data))
         diverging = check.diverging
         result = FetchResult(
             topic_id=partition.topic_id,

@@ -24,6 +24,7 @@ from replog.broker.isr_changes import IsrChanges
 from replog.broker.replica import Replica, ReplicaKey, ReplicaLog
 from replog.broker.replica_logs import ReplicaLogs, is_new_replica
 from replog.broker.replica_views import awaited_ends, partition_state, replica_statuses
+from replog.broker.replication_throttle import ReplicationThrottle
 from replog.broker.topic_settings import TopicSettings
 from replog.broker.write_backs import WriteBacks
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
@@ -73,6 +74,7 @@ class ReplicaManager:
         on_failure: told about a bug, or a failed disk without which the node cannot go on; the node stops.
 
     Attributes:
+        throttle: of what replicas are given that are being added.
         trouble: replicas that cannot be used now.
         local_logs: the logs of the replicas on disk.
         isr_changes: counts them.
@@ -92,6 +94,7 @@ class ReplicaManager:
         self.config = config
         self.clock = clock
         self.replicas: dict[ReplicaKey, Replica] = {}
+        self.throttle = ReplicationThrottle(clock)
         self.trouble = DiskTrouble(self, logs)
         self.local_logs = ReplicaLogs(logs, config, clock)
         self.image = MetadataImage()
@@ -144,6 +147,7 @@ class ReplicaManager:
         if changed_brokers:
             self._tell_leaders(set(changed_brokers), {(c.topic_id, c.partition_id) for c in changes.leaders})
         if configs_changed:
+            self.throttle.configure(image, self._broker_id)
             self._refresh_settings()
         self.trouble.begin_anew()
 

@@ -61,6 +61,12 @@ def reassign(
     verify: Annotated[
         bool, typer.Option("--verify", help="Show how far it is; status 1 while it is not done.")
     ] = False,
+    throttle: Annotated[
+        int,
+        typer.Option(
+            "--throttle", metavar="BYTES/S", min=0, help="For --execute: what each leader gives the new replicas."
+        ),
+    ] = 0,
     cancel: Annotated[bool, typer.Option("--cancel", help="Stop it: the partitions stay where they were.")] = False,
     topics: Annotated[str, typer.Option("--topics", metavar="A,B", help="For --generate; default: all.")] = "",
     brokers: Annotated[str, typer.Option("--brokers", metavar="1,2", help="For --generate; default: all in use.")] = "",
@@ -82,7 +88,7 @@ def reassign(
             raise typer.Exit(1)
         return
     moves: Mapping[Key, tuple[int, ...] | None] = wanted if execute else dict.fromkeys(wanted)
-    results = common.run(_reassign(bootstrap_servers, moves))
+    results = common.run(_reassign(bootstrap_servers, moves, throttle if execute else 0))
     _report(results, "moves" if execute else "canceled")
 
 
@@ -195,6 +201,10 @@ async def _generate(bootstrap_servers: str, topics: tuple[str, ...], brokers: tu
 async def _verify(bootstrap_servers: str, wanted: Mapping[Key, tuple[int, ...]]) -> bool:
     async with await common.admin_of(bootstrap_servers) as admin:
         metadata = await admin.describe_cluster()
+        moving = any(p.adding_replicas for topic in metadata.topics for p in topic.partitions)
+        if not moving and await _is_throttled(admin):
+            await _set_throttle(admin, None)
+            typer.echo("nothing moves any more: the throttle is removed")
     found = {(topic.name, p.partition_id): p for topic in metadata.topics for p in topic.partitions}
     is_done = True
     for (topic, partition_id), replicas in wanted.items():
@@ -204,10 +214,29 @@ async def _verify(bootstrap_servers: str, wanted: Mapping[Key, tuple[int, ...]])
     return is_done
 
 
-async def _reassign(bootstrap_servers: str, moves: Mapping[Key, tuple[int, ...] | None]) -> tuple[PartitionResult, ...]:
+async def _reassign(
+    bootstrap_servers: str, moves: Mapping[Key, tuple[int, ...] | None], throttle: int
+) -> tuple[PartitionResult, ...]:
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the controller"):
+            if throttle:
+                await _set_throttle(admin, throttle)
             return await admin.reassign_partitions(moves)
+
+
+async def _set_throttle(admin: Admin, bytes_per_s: int | None) -> None:
+    from replog.client.operations import CLUSTER
+    from replog.metadata.config_keys import LEADER_REPLICATION_THROTTLED_RATE
+
+    await admin.alter_configs(CLUSTER, {LEADER_REPLICATION_THROTTLED_RATE.name: bytes_per_s})
+
+
+async def _is_throttled(admin: Admin) -> bool:
+    from replog.client.operations import CLUSTER
+    from replog.metadata.config_keys import LEADER_REPLICATION_THROTTLED_RATE
+
+    configs = await admin.describe_configs(CLUSTER)
+    return any(one.name == LEADER_REPLICATION_THROTTLED_RATE.name and one.source == "cluster" for one in configs)
 
 
 def _report(results: tuple[PartitionResult, ...], word: str) -> int:

@@ -8,8 +8,8 @@ another name); the default here.  Values travel as text, as in Kafka.
 set on                 keys
 =====================  ========================================================================================
 a topic                `CONFIG_KEYS` by `name`
-the cluster            `CONFIG_KEYS` by `cluster_name`, and `CONTROLLER_KEYS`
-one broker             `CONFIG_KEYS` by `cluster_name`, but not `CLUSTER_WIDE`: controller and leaders must agree on them
+the cluster            `CONFIG_KEYS` by `cluster_name`, `BROKER_KEYS` and `CONTROLLER_KEYS`
+one broker             the first two, but not `CLUSTER_WIDE`: controller and leaders must agree on them
 =====================  ========================================================================================
 """
 
@@ -253,6 +253,12 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = ConfigKey(
 METADATA_MAX_IDLE_INTERVAL_MS = ConfigKey(
     "metadata.max.idle.interval.ms", "metadata.max.idle.interval.ms", IntegerType(0, _INT32_MAX), 0
 )
+LEADER_REPLICATION_THROTTLED_RATE = ConfigKey(
+    "leader.replication.throttled.rate", "leader.replication.throttled.rate", IntegerType(1, _INT64_MAX), _INT64_MAX
+)
+BROKER_KEYS: tuple[ConfigKey, ...] = (LEADER_REPLICATION_THROTTLED_RATE,)
+"""What brokers go by; not of topics."""
+
 CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
     AUTO_LEADER_REBALANCE_ENABLE,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
@@ -261,8 +267,8 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
 """What the active controller goes by; not of topics."""
 
 _OF_TOPICS = {key.name: key for key in CONFIG_KEYS}
-_OF_THE_CLUSTER = {key.cluster_name: key for key in (*CONFIG_KEYS, *CONTROLLER_KEYS)}
-_OF_ONE_BROKER = {key.cluster_name: key for key in CONFIG_KEYS if key not in CLUSTER_WIDE}
+_OF_THE_CLUSTER = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)}
+_OF_ONE_BROKER = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS) if key not in CLUSTER_WIDE}
 
 
 def config_key_or_raise(resource_type: ResourceType, name: str, resource_name: str = "") -> ConfigKey:

@@ -9,7 +9,7 @@ from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic
 
 from replog.broker.replica import ReplicaKey
 from replog.errors import ErrorCode
-from replog.metadata.records import PartitionChangeRecord
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
 from replog.records import scan
 from replog.replication.messages import Appended
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, FetchResult, ForgottenPartition
@@ -244,3 +244,59 @@ async def test_an_unknown_partition_does_not_hold_up_the_others() -> None:
         await it.manager.driver.call(later[0])
         await append(it, OTHER)
         assert data_of(stream.take()) == {OTHER[0]: [0]}
+
+
+# ---- the throttle of replicas that are being added --------------------------------------------------------------------
+
+RATE = 1_000
+
+
+def throttled(broker: str = "") -> ConfigRecord:
+    return ConfigRecord(ResourceType.BROKER, broker, "leader.replication.throttled.rate", str(RATE))
+
+
+async def test_a_replica_that_is_being_added_is_given_no_more_than_the_rate() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        await it.apply(throttled(), PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2, 3), adding_replicas=(2,)))
+        for _ in range(300):
+            await append(it, KEY)
+        stream = Stream(it)
+        await stream.ask(at(0), at(0, OTHER))
+        given, asked_s, offset = 0, 0.0, 0
+        while asked_s < 10:
+            await it.advance(WAIT_MS)
+            asked_s += WAIT_MS / 1000
+            (answer,) = stream.answers
+            stream.answers.clear()
+            given += sum(map(len, answer.batches))
+            for header in [header for batches in answer.batches for header in scan(bytes(batches))]:
+                offset = header.next_offset
+            await stream.ask(at(offset)) if any(answer.batches) else await stream.ask()
+        size = len(batch(b"v"))
+        assert RATE * 9 - size <= given <= RATE * 10 + size
+
+
+async def test_replicas_that_are_not_being_added_are_not_throttled() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        await it.apply(throttled("1"))
+        for _ in range(100):
+            await append(it, KEY)
+        stream = Stream(it)
+        await stream.ask(at(0))
+        assert len(data_of(stream.take())[TOPIC_ID]) == 100
+
+
+async def test_a_throttle_that_is_lifted_holds_nobody_up() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        await it.apply(throttled(), PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2, 3), adding_replicas=(2,)))
+        for _ in range(100):
+            await append(it, KEY)
+        stream = Stream(it)
+        await stream.ask(at(0))
+        assert stream.answers == []
+        await it.apply(ConfigRecord(ResourceType.BROKER, "", "leader.replication.throttled.rate", None))
+        await it.advance(WAIT_MS)
+        assert len(data_of(stream.take())[TOPIC_ID]) == 100

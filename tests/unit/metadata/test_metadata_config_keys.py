@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 
 from replog.errors import ConfigError
-from replog.metadata.config_keys import CLUSTER_WIDE, CONFIG_KEYS, CONTROLLER_KEYS, ConfigKey, config_key_or_raise
+from replog.metadata.config_keys import (
+    BROKER_KEYS,
+    CLUSTER_WIDE,
+    CONFIG_KEYS,
+    CONTROLLER_KEYS,
+    ConfigKey,
+    config_key_or_raise,
+)
 from replog.metadata.records import ResourceType
 
 
 def test_every_default_is_valid() -> None:
-    for key in (*CONFIG_KEYS, *CONTROLLER_KEYS):
+    for key in (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS):
         assert key.parse(str(key.default)) == key.default
 
 
@@ -72,6 +79,14 @@ def test_what_the_controller_goes_by_is_set_for_the_cluster_alone(key: ConfigKey
     for resource_type, resource_name in ((ResourceType.TOPIC, "t"), (ResourceType.BROKER, "1")):
         with pytest.raises(ConfigError):
             config_key_or_raise(resource_type, key.name, resource_name)
+
+
+@pytest.mark.parametrize("key", BROKER_KEYS, ids=lambda key: key.name)
+def test_what_brokers_go_by_is_not_set_for_topics(key: ConfigKey) -> None:
+    for resource_name in ("", "1"):
+        assert config_key_or_raise(ResourceType.BROKER, key.name, resource_name) is key
+    with pytest.raises(ConfigError):
+        config_key_or_raise(ResourceType.TOPIC, key.name, "t")
 
 
 @pytest.mark.parametrize("key", CONFIG_KEYS, ids=lambda key: key.name)

@@ -1,0 +1,53 @@
+"""How fast new replicas may be filled (`leader.replication.throttled.rate`), so that moving partitions does not starve clients.
+
+Counted are records for replicas that a reassignment is adding, and for nobody else: a replica that is in sync, or was
+and comes back, is never held up.  A leader that has given too much gives nothing until the time for it has passed.
+"""
+
+from __future__ import annotations
+
+from replog.broker.clock import Clock
+from replog.metadata.config_keys import LEADER_REPLICATION_THROTTLED_RATE
+from replog.metadata.image import CLUSTER_DEFAULTS, MetadataImage
+from replog.metadata.records import ResourceType
+
+UNLIMITED = 1 << 62
+
+
+class ReplicationThrottle:
+    """A bucket of bytes that fills at the configured rate, up to a second's worth.
+
+    Args:
+        clock: of the node.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rate_per_s = UNLIMITED
+        self._room_bytes = 0.0
+        self._filled_ms = clock.now_ms()
+
+    def configure(self, image: MetadataImage, broker_id: int) -> None:
+        """Puts the rate in force that is set for the broker, else for the cluster."""
+        name = LEADER_REPLICATION_THROTTLED_RATE.cluster_name
+        of_broker = image.configs.get((ResourceType.BROKER, str(broker_id)), {})
+        text = of_broker.get(name) or image.configs.get(CLUSTER_DEFAULTS, {}).get(name)
+        rate_per_s = UNLIMITED if text is None else int(text)
+        if rate_per_s != self._rate_per_s:
+            self._rate_per_s = rate_per_s
+            self._room_bytes = 0.0
+            self._filled_ms = self._clock.now_ms()
+
+    def room_bytes(self) -> int:
+        """What may be given now; 0 when too much has been."""
+        if self._rate_per_s == UNLIMITED:
+            return UNLIMITED
+        now_ms = self._clock.now_ms()
+        filled = self._room_bytes + self._rate_per_s * (now_ms - self._filled_ms) / 1000
+        self._room_bytes = min(filled, self._rate_per_s)
+        self._filled_ms = now_ms
+        return max(0, int(self._room_bytes))
+
+    def give(self, size_bytes: int) -> None:
+        """So much was given; it may be more than there was room for."""
+        self._room_bytes -= size_bytes
