@@ -34,6 +34,7 @@ from replog.broker.config_kinds import (
     Flag,
     Fraction,
     Number,
+    OneEndpoint,
     Paths,
     Text,
     Voter,
@@ -425,6 +426,16 @@ class ServerConfig:
 
     request_timeout_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 30_000
     """How long this node waits for an answer of another node, and at most lets an acks=all write wait for followers."""
+
+    # ---- metrics ----------------------------------------------------------------------------------------------------
+
+    metrics_listener: Annotated[
+        Endpoint | None,
+        OneEndpoint(),
+        Differs("no such key; Kafka exports JMX", "there is no JVM; Prometheus reads it as it is"),
+    ] = None
+    """Address that serves metrics to Prometheus, at /metrics.  Not set, or empty: off, at no cost.  Port 0 takes a free one,
+    which the log tells.  Needs the extra `replog[metrics]`, and allow.insecure for anything but loopback."""
 
     # ---- making one -------------------------------------------------------------------------------------------------
 

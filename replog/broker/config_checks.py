@@ -22,6 +22,7 @@ def check_together(config: ServerConfig) -> None:
     """
     _check_listeners(config)
     _check_advertised(config)
+    _check_metrics(config)
     _check_quorum(config)
     _check_sizes(config)
     _check_times(config)
@@ -54,6 +55,17 @@ def _check_advertised(config: ServerConfig) -> None:
                 f'advertised.listeners = "{endpoint}" cannot be connected to. Write the real host and port, or leave the'
                 " key out to advertise the bound listener",
             )
+
+
+def _check_metrics(config: ServerConfig) -> None:
+    listener = config.metrics_listener
+    if listener is not None and not config.allow_insecure and not listener.is_loopback:
+        raise ConfigError(
+            "metrics.listener",
+            str(listener),
+            f'metrics.listener = "{listener}" can be reached from other machines without authentication. Use 127.0.0.1, or'
+            " set allow.insecure = true if you trust everybody on that network",
+        )
 
 
 def _check_quorum(config: ServerConfig) -> None:

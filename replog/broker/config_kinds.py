@@ -310,6 +310,22 @@ class Endpoints(ListOf):
         return parse_endpoint(raw)
 
 
+class OneEndpoint(Kind):
+    """One `host:port`; an empty string means not set."""
+
+    type_name = "string"
+
+    def parse(self, raw: object) -> Endpoint | None:
+        if isinstance(raw, Endpoint):
+            return raw
+        if not isinstance(raw, str):
+            raise ValueError("is not a string")  # noqa: TRY004 - ValueError is the one failure of parse
+        return parse_endpoint(raw) if raw.strip() else None
+
+    def describe_range(self) -> str:
+        return "host:port, port 0 to 65,535"
+
+
 class Voters(ListOf):
     """A list of `id@host:port`, Kafka's form."""
 

@@ -68,6 +68,11 @@ class FetchPath:
         manager.fetch_deadline_ms = self._next_deadline_ms
         manager.expire_fetches = self._expire
 
+    @property
+    def waiting_count(self) -> int:
+        """Fetches that wait for records; incremental ones are counted by themselves."""
+        return len(self._purgatory)
+
     def submit(self, request: FetchRequest, answer: Answer) -> None:
         """Queues a request; `answer` is called once, on the loop."""
         self._manager.driver.submit(lambda: self._fetch(request, answer))

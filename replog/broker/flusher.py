@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 
@@ -26,6 +27,9 @@ class LogFlusher:
         executor: threads for fsync.
         on_failure: told once about a bug.
         on_log_failure: told about a log whose fsync failed; what else is on its disk may be no better.
+
+    Attributes:
+        on_flush_seconds: told how long each fsync took, in the thread that did it; None: nobody wants to know.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class LogFlusher:
         self._waiting: dict[Log, list[Callable[[int], None]]] = {}
         self._closed = False
         self._failed = False
+        self.on_flush_seconds: Callable[[float], object] | None = None
 
     def request(self, log: Log, done: Callable[[int], None]) -> None:
         """Asks for an fsync of everything `log` holds now.  After a failure or `stop` nothing happens.
@@ -98,7 +103,7 @@ class LogFlusher:
                 job = log.prepare_flush()
                 if job is not None:
                     with contextlib.suppress(OSError):  # `complete_flush` raises what it means
-                        await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+                        await asyncio.get_running_loop().run_in_executor(self._executor, self._timed(job.run))
                     log.complete_flush(job)
                 for done in callbacks:
                     done(log.flushed_offset)
@@ -115,3 +120,17 @@ class LogFlusher:
         finally:
             self._waiting.pop(log, None)
             del self._running[log]
+
+    def _timed(self, run: Callable[[], None]) -> Callable[[], None]:
+        observe = self.on_flush_seconds
+        if observe is None:
+            return run
+
+        def timed() -> None:
+            began_s = time.perf_counter()
+            try:
+                run()
+            finally:
+                observe(time.perf_counter() - began_s)
+
+        return timed

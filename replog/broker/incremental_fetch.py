@@ -192,6 +192,11 @@ class IncrementalFetches:
     def __len__(self) -> int:
         return len(self._fetches)
 
+    @property
+    def waiting_count(self) -> int:
+        """Streams whose request has not been answered."""
+        return len(self._deadlines)
+
     def open(self, answer: Answer, merged: Callable[[], None]) -> IncrementalFetch:
         """One for a new stream; `close` it with the stream.
 

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from replog.broker.alter_partition import AlterPartitionSender
 from replog.broker.cleaner import LogCleaner
@@ -40,18 +40,22 @@ from replog.broker.quorum_state_file import QuorumStateFile
 from replog.broker.replica_logs import METADATA_TOPIC_ID
 from replog.broker.replica_manager import ReplicaManager
 from replog.broker.request_handlers import NodeParts, RequestHandlers
-from replog.broker.sessions import ByteCredits
+from replog.broker.sessions import ByteCredits, Fetches, Produces
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import CommittedRecords
 from replog.controller.requests import RegisterController
-from replog.errors import BrokerClosedError, DiskFullError, StorageError
+from replog.errors import BrokerClosedError, ConfigError, DiskFullError, StorageError
 from replog.log import METADATA_TOPIC, DiskLimits, Log, LogConfig, LogManager, RecoveryProgress
 from replog.log.config import UNLIMITED
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.rpc.messages import Hello
 from replog.rpc.transport import Server
 from replog_quorum import QuorumConfig, Voter, VoterSet
+
+if TYPE_CHECKING:
+    from replog.broker.metrics.readings import ReadParts
+    from replog.broker.metrics.service import MetricsService
 
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
 DISK_THREADS = 4
@@ -89,6 +93,7 @@ class Node:
         self._loop_lag = LoopLag(environment.clock)
         self._leader: tuple[int | None, int] = (None, -1)
         self._server: Server | None = None
+        self._metrics: MetricsService | None = None
         self._failure: BaseException | None = None
         self._ending: asyncio.Task[None] | None = None
 
@@ -126,6 +131,7 @@ class Node:
     async def _start(self) -> None:
         endpoint = self.config.listeners[0]
         self._server = self._environment.bind(endpoint.host, endpoint.port)
+        self._metrics = _open_metrics(self.config)
         self._metadata_log = await asyncio.get_running_loop().run_in_executor(self._executor, self._open_metadata_log)
         self._build()
         await self._server.start(self._handlers)
@@ -185,6 +191,7 @@ class Node:
         )
         self._produce_path = ProducePath(self._manager, self._lifecycle.refuses_because)
         self._fetch_path = FetchPath(self._manager, self._lifecycle.refuses_because)
+        produces, fetches = self._measured_paths()
         self._producer_ids = ProducerIdAllocator(config.node_id, lambda: self._lifecycle.broker_epoch, self._channel)
         self._publisher = MetadataPublisher(config.node_id, self.incarnation_id, self._images.submit, self._fail)
         self._handlers = RequestHandlers(
@@ -202,7 +209,8 @@ class Node:
                 manager=self._manager,
                 lifecycle=self._lifecycle,
                 publisher=self._publisher,
-                produce_path=self._produce_path,
+                produces=produces,
+                fetches=fetches,
                 fetch_path=self._fetch_path,
                 producer_ids=self._producer_ids,
                 credits=ByteCredits(config.queued_max_request_bytes),
@@ -211,6 +219,8 @@ class Node:
 
     def _start_parts(self) -> None:
         self._loop_lag.start()
+        if self._metrics is not None:
+            self._metrics.start(self._read_parts())
         if self._controller is not None:
             self._controller.start(self._quorum)
             self._registrar.start()
@@ -223,6 +233,28 @@ class Node:
             self._keeper.start()
             self._cleaner.start()
 
+    def _measured_paths(self) -> tuple[Produces, Fetches]:
+        """Where requests go: with metrics off straight into the paths."""
+        metrics = self._metrics
+        if metrics is None:
+            return self._produce_path, self._fetch_path
+        metrics.watch_flusher(self._flusher)
+        return metrics.metered_produce(self._produce_path), metrics.metered_fetch(
+            self._fetch_path, self._manager.driver
+        )
+
+    def _read_parts(self) -> ReadParts:
+        from replog.broker.metrics.readings import ReadParts
+
+        return ReadParts(
+            manager=self._manager,
+            produce_path=self._produce_path,
+            fetch_path=self._fetch_path,
+            lifecycle=self._lifecycle,
+            quorum=self._quorum,
+            loop_lag=self._loop_lag,
+        )
+
     # ---- what users of a node see -------------------------------------------------------------------------------------
 
     @property
@@ -233,6 +265,11 @@ class Node:
         if self.config.advertised_listeners:
             return str(self.config.advertised_listeners[0])
         return str(replace(self.config.listeners[0], port=self._server.port))
+
+    @property
+    def metrics_address(self) -> str | None:
+        """host:port that serves metrics; None: they are off."""
+        return None if self._metrics is None else self._metrics.address
 
     async def wait_until_ready(self) -> None:
         """Returns when this broker is registered, caught up and unfenced; raises what stopped the node.
@@ -440,6 +477,8 @@ class Node:
     async def _stop_tasks(self) -> None:
         if self._server is not None:
             await self._server.stop(SERVER_STOP_GRACE_S)
+        if self._metrics is not None:
+            await self._metrics.stop()
         if not hasattr(self, "_publisher"):
             return
         await self._keeper.stop()
@@ -520,6 +559,27 @@ class Node:
 
     def _hello(self) -> Hello:
         return Hello(self.cluster_id, self.config.node_id, self.incarnation_id)
+
+
+def _open_metrics(config: ServerConfig) -> MetricsService | None:
+    """Takes the port of the metrics, where they are wanted.
+
+    Raises:
+        ConfigError: the port cannot be bound, or the library is missing.
+    """
+    if config.metrics_listener is None:
+        return None
+    try:
+        from replog.broker.metrics.service import MetricsService
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "prometheus_client":
+            raise
+        raise ConfigError(
+            "metrics.listener",
+            str(config.metrics_listener),
+            'metrics.listener needs the library prometheus-client: pip install "replog[metrics]", or leave the key out',
+        ) from error
+    return MetricsService(config.metrics_listener)
 
 
 def _open_logs(

@@ -7,7 +7,7 @@ several dirty windows behind, batches are held back here and their producers wai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from replog.broker.replica import Replica, ReplicaKey
@@ -67,6 +67,10 @@ class ProducePath:
 
     Args:
         serving: whether this broker may serve clients now; None, or why not.
+
+    Attributes:
+        on_begin: told the answers of requests that are taken up together; None: nobody measures.
+        on_appended: the same once all that can be done at once is done.
     """
 
     def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
@@ -76,9 +80,16 @@ class ProducePath:
         self._next_id = 0
         self._queue: list[tuple[ProduceRequest, Answer]] = []
         self._held: dict[ReplicaKey, list[_Ready]] = {}
+        self.on_begin: Callable[[Sequence[Answer]], None] | None = None
+        self.on_appended: Callable[[Sequence[Answer]], None] | None = None
         self._ready_count = 0  # checked, not appended: held back, or next in this run
         manager.on_written_back = self._release
         manager.on_produce_completed = self._complete
+
+    @property
+    def waiting_count(self) -> int:
+        """Batches that are appended and wait for the high watermark."""
+        return len(self._waiting)
 
     def submit(self, request: ProduceRequest, answer: Answer) -> None:
         """Queues a request; `answer` is called once, on the loop."""
@@ -89,10 +100,14 @@ class ProducePath:
     def _produce_queued(self) -> None:
         """Everything that came in while the driver was busy: batches of one partition are appended together."""
         queue, self._queue = self._queue, []
+        if self.on_begin is not None:
+            self.on_begin([answer for _, answer in queue])
         ready: dict[Replica, list[_Ready]] = {}
         for request, answer in queue:
             self._open_request(request, answer, ready)
         self._append_all(ready)
+        if self.on_appended is not None:
+            self.on_appended([answer for _, answer in queue])
 
     def _open_request(self, request: ProduceRequest, answer: Answer, ready: dict[Replica, list[_Ready]]) -> None:
         count = len(request.partitions)

@@ -19,12 +19,11 @@ from replog.broker.lifecycle import BrokerLifecycle
 from replog.broker.metadata_publisher import MetadataPublisher
 from replog.broker.metadata_views import described_topics, watch_steps
 from replog.broker.process import resident_bytes
-from replog.broker.produce_path import ProducePath
 from replog.broker.producer_ids import ProducerIdAllocator
 from replog.broker.quorum_driver import QuorumDriver
 from replog.broker.quorum_requests import QuorumRequests
 from replog.broker.replica_manager import ReplicaManager
-from replog.broker.sessions import ByteCredits, FetchSession, ProduceSession
+from replog.broker.sessions import ByteCredits, Fetches, FetchSession, Produces, ProduceSession
 from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResponse,
@@ -113,6 +112,8 @@ class NodeParts:
         address: host:port that clients use.
         leader: the quorum's leader and epoch, as this node knows them.
         controller: None where the node has none.
+        produces: takes produce requests.
+        fetches: takes fetch requests; `fetch_path` knows offsets.
         credits: of all produce streams together.
     """
 
@@ -127,7 +128,8 @@ class NodeParts:
     manager: ReplicaManager
     lifecycle: BrokerLifecycle
     publisher: MetadataPublisher
-    produce_path: ProducePath
+    produces: Produces
+    fetches: Fetches
     fetch_path: FetchPath
     producer_ids: ProducerIdAllocator
     credits: ByteCredits
@@ -226,7 +228,7 @@ class RequestHandlers:
         stream: Stream[Sequence[ProduceResponse], ProduceRequest],
         context: RequestContext,  # noqa: ARG002 -- for quotas
     ) -> None:
-        await ProduceSession(stream, self._parts.produce_path, self._parts.credits).run()
+        await ProduceSession(stream, self._parts.produces, self._parts.credits).run()
 
     async def handle_fetch_stream(
         self,
@@ -234,7 +236,7 @@ class RequestHandlers:
         stream: Stream[FetchResponse, FetchRequest],
         context: RequestContext,  # noqa: ARG002 -- for quotas
     ) -> None:
-        await FetchSession(stream, self._parts.fetch_path).run()
+        await FetchSession(stream, self._parts.fetches).run()
 
     async def handle_quorum_stream(
         self,

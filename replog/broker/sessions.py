@@ -11,11 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from replog.broker.fetch_path import FetchPath
 from replog.broker.incremental_fetch import IncrementalFetch
-from replog.broker.produce_path import ProducePath
 from replog.broker.streams import read_and_write
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.transport import Stream
@@ -27,6 +25,31 @@ REQUEST_OVERHEAD_BYTES = 1 << 10
 MAX_OPEN_FETCHES = 4
 
 T = TypeVar("T")
+
+
+class Produces(Protocol):
+    """Where produce requests go: the path, or what measures it."""
+
+    def submit(self, request: ProduceRequest, answer: Callable[[ProduceResponse], None]) -> None: ...
+
+
+class OpensIncremental(Protocol):
+    """Where a stream opens its incremental fetch."""
+
+    def open(self, answer: Callable[[FetchResponse], None], merged: Callable[[], None]) -> IncrementalFetch: ...
+
+
+class Fetches(Protocol):
+    """Where fetch requests go: the path, or what measures it."""
+
+    @property
+    def incremental(self) -> OpensIncremental: ...
+
+    def submit(self, request: FetchRequest, answer: Callable[[FetchResponse], None]) -> None: ...
+
+    def submit_incremental(self, fetch: IncrementalFetch, request: FetchRequest) -> None: ...
+
+    def close_incremental(self, fetch: IncrementalFetch) -> None: ...
 
 
 class ByteCredits:
@@ -80,7 +103,7 @@ class ProduceSession:
     """Serves one produce stream."""
 
     def __init__(
-        self, stream: Stream[Sequence[ProduceResponse], ProduceRequest], path: ProducePath, broker_credits: ByteCredits
+        self, stream: Stream[Sequence[ProduceResponse], ProduceRequest], path: Produces, broker_credits: ByteCredits
     ) -> None:
         self._stream = stream
         self._path = path
@@ -119,7 +142,7 @@ class ProduceSession:
 class FetchSession:
     """Serves one fetch stream of a follower or a consumer."""
 
-    def __init__(self, stream: Stream[FetchResponse, FetchRequest], path: FetchPath) -> None:
+    def __init__(self, stream: Stream[FetchResponse, FetchRequest], path: Fetches) -> None:
         self._stream = stream
         self._path = path
         self._open = asyncio.Semaphore(MAX_OPEN_FETCHES)

@@ -189,3 +189,16 @@ async def test_stop_waits_for_what_runs_and_starts_nothing() -> None:
         assert done == [1]
         it.flusher.request(it.log, done.append)
         assert not it.flusher.is_flushing(it.log)
+
+
+async def test_whoever_asks_is_told_how_long_each_fsync_took() -> None:
+    async with flushing() as it:
+        seconds: list[float] = []
+        it.flusher.on_flush_seconds = seconds.append
+        await it.flusher.flush(it.log)
+        assert len(seconds) == 1
+        it.fs.faults.fail_next(Operation.SYNC, path_part=".log")
+        it.log.append_as_leader(batch(), leader_epoch=0, now_ms=0)
+        with pytest.raises(StorageError):
+            await it.flusher.flush(it.log)
+        assert len(seconds) == 2, "a failed one took its time too"

@@ -365,6 +365,29 @@ def test_a_voter_may_be_reached_at_its_advertised_address() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [("127.0.0.1:0", Endpoint("127.0.0.1", 0)), ("[::1]:9100", Endpoint("::1", 9100)), ("", None), (" ", None)],
+)
+def test_metrics_are_served_where_it_is_said(text: str, endpoint: Endpoint | None) -> None:
+    config = ServerConfig.from_mapping(MINIMAL | {"metrics.listener": text})
+    assert config.metrics_listener == endpoint
+    assert ServerConfig.from_mapping(tomllib.loads(config.to_toml())) == config
+    assert ServerConfig.from_mapping(MINIMAL).metrics_listener is None
+
+
+def test_metrics_for_other_machines_need_allow_insecure() -> None:
+    values = MINIMAL | {"metrics.listener": "0.0.0.0:9100"}
+    with pytest.raises(ConfigError, match=r"allow\.insecure") as raised:
+        ServerConfig.from_mapping(values)
+    assert raised.value.field == "metrics.listener"
+    assert ServerConfig.from_mapping(values | {"allow.insecure": True}).metrics_listener == Endpoint("0.0.0.0", 9100)
+    with pytest.raises(ConfigError, match="host:port"):
+        ServerConfig.from_mapping(MINIMAL | {"metrics.listener": "9100"})
+    with pytest.raises(ConfigError, match="is not a string"):
+        ServerConfig.from_mapping(MINIMAL | {"metrics.listener": 9100})
+
+
 # ---- the table and the file ------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,135 @@
+"""Readings as Prometheus families: names, units and help texts stand here (and in docs/OPERATIONS.md).
+
+Prometheus wants base units: times are seconds, whatever unit they are kept in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from replog.broker.metrics.readings import LeaderReading, QuorumReading, Readings
+
+
+class NodeCollector(Collector):
+    """Asks for new readings at every scrape.
+
+    Args:
+        read: readings; called in the thread that serves the scrape, and may wait.
+    """
+
+    def __init__(self, read: Callable[[], Readings]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        """All families; raises what `read` raises."""
+        readings = self._read()
+        yield from _replication(readings)
+        yield from _lags(readings.leaders)
+        yield from _waiting(readings)
+        yield from _quorum(readings.quorum)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _replication(readings: Readings) -> Iterator[Metric]:
+    leaders = readings.leaders
+    yield _gauge("replog_broker_running", "1: registered and unfenced, 0: not.", readings.is_running)
+    yield _gauge("replog_partitions", "Partitions of which this broker has a replica.", readings.partitions_count)
+    yield _gauge("replog_leaders", "Partitions that this broker leads.", len(leaders))
+    yield _gauge(
+        "replog_under_replicated_partitions",
+        "Led here, and a replica that should be in sync is not.",
+        sum(one.is_under_replicated for one in leaders),
+    )
+    yield _gauge(
+        "replog_under_min_isr_partitions",
+        "Led here, with fewer in-sync replicas than min.insync.replicas: acks=all is refused.",
+        sum(one.is_under_min_isr for one in leaders),
+    )
+    yield _gauge(
+        "replog_offline_partitions",
+        "Partitions with a replica here that nobody leads.",
+        readings.offline_partitions_count,
+    )
+    yield _gauge(
+        "replog_offline_replicas",
+        "Replicas of this broker that cannot be used: their disk or their bytes.",
+        readings.offline_replicas_count,
+    )
+    yield CounterMetricFamily(
+        "replog_isr_shrinks", "Times that the ISR of a partition led here lost members.", value=readings.isr_shrinks
+    )
+    yield CounterMetricFamily(
+        "replog_isr_expands", "Times that the ISR of a partition led here won members.", value=readings.isr_expands
+    )
+
+
+def _lags(leaders: tuple[LeaderReading, ...]) -> Iterator[Metric]:
+    labels = ("topic", "partition", "replica")
+    records = GaugeMetricFamily("replog_replica_lag_records", "Records that a replica lacks.", labels=labels)
+    seconds = GaugeMetricFamily(
+        "replog_replica_lag_seconds",
+        "Time since a replica had everything; 0 where it has, +Inf where it never had under this leader.",
+        labels=labels,
+    )
+    for leader in leaders:
+        for follower in leader.followers:
+            values = (leader.topic, str(leader.partition_id), str(follower.replica_id))
+            records.add_metric(values, follower.lag_records)
+            seconds.add_metric(values, math.inf if follower.lag_ms is None else follower.lag_ms / 1000)
+    yield records
+    yield seconds
+
+
+def _waiting(readings: Readings) -> Iterator[Metric]:
+    purgatory = GaugeMetricFamily(
+        "replog_purgatory_size", "Requests that wait for replicas or for records.", labels=("operation",)
+    )
+    purgatory.add_metric(("produce",), readings.waiting_produces)
+    purgatory.add_metric(("fetch",), readings.waiting_fetches)
+    purgatory.add_metric(("incremental_fetch",), readings.waiting_incremental_fetches)
+    yield purgatory
+    yield _gauge(
+        "replog_incremental_fetches", "Streams of followers that fetch incrementally.", readings.incremental_fetches
+    )
+    yield _gauge(
+        "replog_event_loop_lag_seconds",
+        "The most that the event loop was late within the last two seconds.",
+        readings.loop_lag_ms / 1000,
+    )
+
+
+def _quorum(quorum: QuorumReading) -> Iterator[Metric]:
+    yield _gauge("replog_quorum_epoch", "Leader epoch of the metadata quorum.", quorum.epoch)
+    yield _gauge("replog_quorum_leader_id", "Node that leads the metadata quorum, -1: none known.", quorum.leader_id)
+    yield _gauge("replog_quorum_is_leader", "1: this node leads it.", quorum.is_leader)
+    yield _gauge("replog_quorum_high_watermark", "Metadata records below are committed.", quorum.high_watermark)
+    yield _gauge("replog_quorum_log_end_offset", "End of this node's metadata log.", quorum.log_end_offset)
+    yield CounterMetricFamily(
+        "replog_quorum_elections", "Times that another leader became known.", value=quorum.elections
+    )
+    if quorum.election_ms is not None:
+        yield _gauge(
+            "replog_quorum_election_seconds", "How long there was no leader, the last time.", quorum.election_ms / 1000
+        )
+    commits = GaugeMetricFamily(
+        "replog_quorum_commit_seconds",
+        "From append to commit, over the last 1,024 commits of this node as leader.",
+        labels=("quantile",),
+    )
+    for quantile, commit_ms in quorum.commit_ms:
+        if commit_ms is not None:
+            commits.add_metric((f"{quantile:g}",), commit_ms / 1000)
+    yield commits
+    lags = GaugeMetricFamily(
+        "replog_quorum_voter_lag_records", "Metadata records that a voter lacks, told by the leader.", labels=("voter",)
+    )
+    for voter_id, lag in quorum.voter_lags:
+        lags.add_metric((str(voter_id),), lag)
+    yield lags

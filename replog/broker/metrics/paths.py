@@ -1,0 +1,176 @@
+"""The produce and fetch paths with a clock around them.
+
+::
+
+    submit ---- queue ----> the driver takes it up ---- local ----> checked, appended or read ---- remote ----> answer
+
+`remote` is what the answer waits for: other replicas, new records, a cold read; 0 where it left within `local`.  A
+follower's incremental fetches wait on purpose until there is news, several requests for one answer: only their total is
+measured.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from replog.broker.fetch_path import FetchPath
+from replog.broker.incremental_fetch import IncrementalFetch
+from replog.broker.metrics.instruments import FETCH_CONSUMER, FETCH_FOLLOWER, PRODUCE, Instruments, RequestTimes
+from replog.broker.produce_path import ProducePath
+from replog.errors import ErrorCode
+from replog.rpc.messages import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+
+Response = TypeVar("Response")
+
+Clock = Callable[[], float]
+"""Seconds, monotonic."""
+
+
+class Timed(Generic[Response]):
+    """The answer of one request that notes when its stages end.
+
+    Args:
+        answer: where the response goes.
+        times: of this kind of request.
+        count: told the response, for bytes.
+        now_s: the clock.
+    """
+
+    __slots__ = ("_answer", "_begun_s", "_count", "_is_answered", "_local_s", "_now_s", "_submitted_s", "_times")
+
+    def __init__(
+        self,
+        answer: Callable[[Response], None],
+        times: RequestTimes,
+        count: Callable[[Response], None],
+        now_s: Clock,
+    ) -> None:
+        self._answer = answer
+        self._times = times
+        self._count = count
+        self._now_s = now_s
+        self._submitted_s = now_s()
+        self._begun_s = self._submitted_s
+        self._local_s: float | None = None
+        self._is_answered = False
+
+    def begin(self) -> None:
+        """The driver takes it up."""
+        self._begun_s = self._now_s()
+        self._times.queue.observe(self._begun_s - self._submitted_s)
+
+    def end_local(self) -> None:
+        """What the driver can do at once is done."""
+        now_s = self._local_s = self._now_s()
+        self._times.local.observe(now_s - self._begun_s)
+        if self._is_answered:
+            self._times.remote.observe(0)
+
+    def __call__(self, response: Response) -> None:
+        now_s = self._now_s()
+        self._is_answered = True
+        if self._local_s is not None:
+            self._times.remote.observe(now_s - self._local_s)
+        self._times.total.observe(now_s - self._submitted_s)
+        self._count(response)
+        self._answer(response)
+
+
+class MeteredProducePath:
+    """A produce path that is measured."""
+
+    def __init__(self, path: ProducePath, instruments: Instruments, now_s: Clock = time.perf_counter) -> None:
+        self._path = path
+        self._times = RequestTimes(instruments, PRODUCE)
+        self._bytes = instruments.produced_bytes
+        self._now_s = now_s
+        path.on_begin = _begin_all
+        path.on_appended = _end_all
+
+    def submit(self, request: ProduceRequest, answer: Callable[[ProduceResponse], None]) -> None:
+        def count(response: ProduceResponse) -> None:
+            appended = zip(request.batches, response.results, strict=False)
+            self._bytes.inc(sum(len(batch) for batch, result in appended if result.error is ErrorCode.NONE))
+
+        self._path.submit(request, Timed(answer, self._times, count, self._now_s))
+
+
+def _begin_all(answers: Sequence[Callable[[ProduceResponse], None]]) -> None:
+    for answer in answers:
+        if isinstance(answer, Timed):
+            answer.begin()
+
+
+def _end_all(answers: Sequence[Callable[[ProduceResponse], None]]) -> None:
+    for answer in answers:
+        if isinstance(answer, Timed):
+            answer.end_local()
+
+
+class MeteredFetchPath:
+    """A fetch path that is measured.
+
+    Args:
+        path: does the work.
+        on_driver: queues work behind what has been queued; a fetch is one piece of it, so that work before and after
+            it sees when it begins and ends.
+        instruments: of the node.
+        now_s: the clock.
+    """
+
+    def __init__(
+        self,
+        path: FetchPath,
+        on_driver: Callable[[Callable[[], None]], None],
+        instruments: Instruments,
+        now_s: Clock = time.perf_counter,
+    ) -> None:
+        self._path = path
+        self._on_driver = on_driver
+        self._consumer = RequestTimes(instruments, FETCH_CONSUMER)
+        self._follower = RequestTimes(instruments, FETCH_FOLLOWER)
+        self._consumer_bytes = instruments.fetched_bytes.labels("consumer")
+        self._follower_bytes = instruments.fetched_bytes.labels("follower")
+        self._now_s = now_s
+        self._asked_s: dict[IncrementalFetch, float] = {}
+
+    def submit(self, request: FetchRequest, answer: Callable[[FetchResponse], None]) -> None:
+        is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+        sent = self._consumer_bytes if is_consumer else self._follower_bytes
+        times = self._consumer if is_consumer else self._follower
+        timed: Timed[FetchResponse] = Timed(answer, times, lambda response: sent.inc(_size(response)), self._now_s)
+        self._on_driver(timed.begin)
+        self._path.submit(request, timed)
+        self._on_driver(timed.end_local)
+
+    @property
+    def incremental(self) -> MeteredFetchPath:
+        """Where a stream opens an incremental fetch."""
+        return self
+
+    def open(self, answer: Callable[[FetchResponse], None], merged: Callable[[], None]) -> IncrementalFetch:
+        """See `IncrementalFetches.open`."""
+
+        def timed(response: FetchResponse) -> None:
+            asked_s = self._asked_s.pop(fetch, None)
+            if asked_s is not None:
+                self._follower.total.observe(self._now_s() - asked_s)
+            self._follower_bytes.inc(_size(response))
+            answer(response)
+
+        fetch = self._path.incremental.open(timed, merged)
+        return fetch
+
+    def submit_incremental(self, fetch: IncrementalFetch, request: FetchRequest) -> None:
+        self._asked_s.setdefault(fetch, self._now_s())
+        self._path.submit_incremental(fetch, request)
+
+    def close_incremental(self, fetch: IncrementalFetch) -> None:
+        self._asked_s.pop(fetch, None)
+        self._path.close_incremental(fetch)
+
+
+def _size(response: FetchResponse) -> int:
+    return sum(map(len, response.batches))

@@ -1,0 +1,179 @@
+"""What a node's state says when somebody asks: plain numbers, read on the event loop.
+
+Replicas are read a few at a time, with other work in between: a broker with thousands of them must not stop for a
+scrape.  So two partitions may be from moments some milliseconds apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from replog.broker.fetch_path import FetchPath
+from replog.broker.lifecycle import BrokerLifecycle, BrokerState
+from replog.broker.loop_lag import LoopLag
+from replog.broker.produce_path import ProducePath
+from replog.broker.quorum_driver import QuorumDriver
+from replog.broker.replica import Replica, ReplicaKey
+from replog.broker.replica_manager import ReplicaManager
+from replog.replication.leader import Leader
+
+REPLICAS_AT_ONCE = 100
+"""Read in one piece; a millisecond or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerReading:
+    """How far one replica of a led partition is behind; `lag_ms` None: it never had everything under this leader."""
+
+    replica_id: int
+    lag_records: int
+    lag_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderReading:
+    """One partition that this broker leads."""
+
+    topic: str
+    partition_id: int
+    is_under_replicated: bool
+    is_under_min_isr: bool
+    followers: tuple[FollowerReading, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReading:
+    """The metadata quorum as this node sees it.
+
+    Attributes:
+        leader_id: -1: unknown.
+        commit_ms: quantile -> ms, of the last commits of this node as leader; None: there were none.
+        voter_lags: on the leader, voter -> records it lacks; a voter that was never heard is left out.
+    """
+
+    epoch: int
+    leader_id: int
+    is_leader: bool
+    high_watermark: int
+    log_end_offset: int
+    elections: int
+    election_ms: int | None
+    commit_ms: tuple[tuple[float, int | None], ...]
+    voter_lags: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """A node at one moment, nearly."""
+
+    is_running: bool
+    partitions_count: int
+    offline_partitions_count: int
+    offline_replicas_count: int
+    leaders: tuple[LeaderReading, ...]
+    isr_shrinks: int
+    isr_expands: int
+    waiting_produces: int
+    waiting_fetches: int
+    waiting_incremental_fetches: int
+    incremental_fetches: int
+    loop_lag_ms: int
+    quorum: QuorumReading
+
+
+@dataclass(frozen=True, slots=True)
+class ReadParts:
+    """Where the numbers are."""
+
+    manager: ReplicaManager
+    produce_path: ProducePath
+    fetch_path: FetchPath
+    lifecycle: BrokerLifecycle
+    quorum: QuorumDriver
+    loop_lag: LoopLag
+
+    async def read(self) -> Readings:
+        """Everything, on the loop that drives it.
+
+        Raises:
+            BrokerClosedError: the node is stopping.
+        """
+        manager = self.manager
+        leaders: list[LeaderReading] = []
+        leaderless_count = 0
+        keys = [*manager.replicas, *manager.trouble.offline]
+        for start in range(0, len(keys), REPLICAS_AT_ONCE):
+            chunk = keys[start : start + REPLICAS_AT_ONCE]
+            leaders += await manager.driver.call(partial(read_leaders, manager, chunk))
+            leaderless_count += _leaderless_count(manager, chunk)
+        return Readings(
+            is_running=self.lifecycle.state is BrokerState.RUNNING,
+            partitions_count=len(keys),
+            offline_partitions_count=leaderless_count,
+            offline_replicas_count=len(manager.trouble.offline),
+            leaders=tuple(leaders),
+            isr_shrinks=manager.isr_changes.shrinks,
+            isr_expands=manager.isr_changes.expands,
+            waiting_produces=self.produce_path.waiting_count,
+            waiting_fetches=self.fetch_path.waiting_count,
+            waiting_incremental_fetches=self.fetch_path.incremental.waiting_count,
+            incremental_fetches=len(self.fetch_path.incremental),
+            loop_lag_ms=self.loop_lag.worst_ms(),
+            quorum=read_quorum(self.quorum),
+        )
+
+
+def read_leaders(manager: ReplicaManager, keys: Sequence[ReplicaKey]) -> list[LeaderReading]:
+    """Those of the replicas that lead; to be run on the replica driver."""
+    now_ms = manager.clock.now_ms()
+    found = (manager.replicas.get(key) for key in keys)
+    return [
+        _read_leader(replica, replica.role, now_ms)
+        for replica in found
+        if replica is not None and isinstance(replica.role, Leader)
+    ]
+
+
+def _read_leader(replica: Replica, leader: Leader, now_ms: int) -> LeaderReading:
+    status = leader.status()
+    expected = set(replica.registration.replicas) - set(replica.registration.adding_replicas)
+    return LeaderReading(
+        topic=replica.topic,
+        partition_id=replica.partition_id,
+        is_under_replicated=not expected <= set(status.isr),
+        is_under_min_isr=len(status.isr) < status.min_insync_replicas,
+        followers=tuple(
+            FollowerReading(one.replica_id, one.lag, one.lag_ms(now_ms))
+            for one in status.replicas
+            if one.replica_id != replica.registration.leader
+        ),
+    )
+
+
+def _leaderless_count(manager: ReplicaManager, keys: Iterable[ReplicaKey]) -> int:
+    """Partitions of this broker that nobody leads; one that was just deleted is none."""
+    known = (manager.image.partition(*key) for key in keys)
+    return sum(partition is not None and partition.leader < 0 for partition in known)
+
+
+def read_quorum(driver: QuorumDriver) -> QuorumReading:
+    """The node's part in the metadata quorum."""
+    status, times = driver.status(), driver.times
+    end_offset = driver.log.log_end_offset
+    return QuorumReading(
+        epoch=status.epoch,
+        leader_id=-1 if status.leader_id is None else status.leader_id,
+        is_leader=status.role == "Leader",
+        high_watermark=status.high_watermark,
+        log_end_offset=end_offset,
+        elections=times.elections,
+        election_ms=times.election_ms,
+        commit_ms=tuple((quantile, times.commit_ms(quantile)) for quantile in (0.5, 0.99)),
+        voter_lags=tuple(
+            (replica.replica_id, max(0, end_offset - replica.end_offset))
+            for replica in status.replicas
+            if replica.is_voter and replica.end_offset >= 0
+        ),
+    )

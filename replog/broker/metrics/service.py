@@ -1,0 +1,73 @@
+"""What a node knows of its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from replog.broker.config import Endpoint
+from replog.broker.driver import Driver
+from replog.broker.fetch_path import FetchPath
+from replog.broker.flusher import LogFlusher
+from replog.broker.metrics.collector import NodeCollector
+from replog.broker.metrics.instruments import Instruments
+from replog.broker.metrics.paths import MeteredFetchPath, MeteredProducePath
+from replog.broker.metrics.readings import Readings, ReadParts
+from replog.broker.metrics.server import MetricsServer
+from replog.broker.produce_path import ProducePath
+
+READ_TIMEOUT_S = 5.0
+"""A scrape waits for the event loop at most so long."""
+
+_log = logging.getLogger(__name__)
+
+
+class MetricsService:
+    """The metrics of one node; made before its parts, so that a taken port is told before anything is opened.
+
+    Args:
+        endpoint: where to serve.
+
+    Raises:
+        ConfigError: the port cannot be bound.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._server = MetricsServer(endpoint)
+        self._instruments = Instruments()
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return self._server.address
+
+    def watch_flusher(self, flusher: LogFlusher) -> None:
+        """Has every fsync timed."""
+        flusher.on_flush_seconds = self._instruments.fsync_seconds.observe
+
+    def metered_produce(self, path: ProducePath) -> MeteredProducePath:
+        """The path that requests take from now on."""
+        return MeteredProducePath(path, self._instruments)
+
+    def metered_fetch(self, path: FetchPath, driver: Driver) -> MeteredFetchPath:
+        """The same for fetches, which `driver` runs."""
+        return MeteredFetchPath(path, driver.submit, self._instruments)
+
+    def start(self, parts: ReadParts) -> None:
+        """Answers scrapes; call it on the loop that drives the node."""
+        loop = asyncio.get_running_loop()
+
+        def read() -> Readings:
+            reading = asyncio.run_coroutine_threadsafe(parts.read(), loop)
+            try:
+                return reading.result(READ_TIMEOUT_S)
+            finally:
+                reading.cancel()
+
+        self._instruments.registry.register(NodeCollector(read))
+        self._server.start(self._instruments.registry)
+        _log.info("metrics on http://%s/metrics", self.address)
+
+    async def stop(self) -> None:
+        """Ends the thread and frees the port; the loop must run on meanwhile."""
+        await asyncio.get_running_loop().run_in_executor(None, self._server.stop)

@@ -1,0 +1,78 @@
+"""A node with metrics: what a scrape finds, what it costs to leave them off, and what is missing without the library."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from broker_kit import batch, wait_until
+from metrics_kit import parsed, scrape
+from test_broker_node import config, node
+
+from replog.broker.environment import NodeEnvironment
+from replog.broker.node import Node
+from replog.errors import ConfigError
+from replog.testing import SimulatedFileSystem
+
+
+async def test_a_node_is_scraped_while_it_works() -> None:
+    async with node(SimulatedFileSystem(), config(metrics_listener="127.0.0.1:0")) as it:
+        address = it.node.metrics_address
+        assert address is not None
+        topic = await it.create()
+        await it.produce(topic)
+        assert await it.fetch(topic)
+        status, text = await asyncio.to_thread(scrape, address)
+        assert status == 200
+        found = parsed(text)
+        assert found["replog_broker_running"] == 1
+        assert (found["replog_partitions"], found["replog_leaders"]) == (1, 1)
+        assert (found["replog_under_replicated_partitions"], found["replog_offline_partitions"]) == (0, 0)
+        assert found["replog_produced_bytes_total"] == len(batch())
+        assert found['replog_fetched_bytes_total{reader="consumer"}'] == len(batch())
+        assert found['replog_request_seconds_count{request="produce",stage="total"}'] == 1
+        assert found['replog_request_seconds_count{request="fetch_consumer",stage="total"}'] == 1
+        assert found["replog_fsync_seconds_count"] > 0, "one replica: an fsync is on the way"
+        assert (found["replog_quorum_is_leader"], found["replog_quorum_leader_id"]) == (1, 1)
+        assert found['replog_quorum_commit_seconds{quantile="0.5"}'] >= 0
+    with pytest.raises(OSError, match="refused"):
+        scrape(address)
+
+
+async def test_a_node_that_has_failed_says_why_the_scrape_fails() -> None:
+    async with node(SimulatedFileSystem(), config(metrics_listener="127.0.0.1:0")) as it:
+        address = it.node.metrics_address
+        assert address is not None
+        it.node._manager.driver.halt()
+        await it.create()
+        await wait_until(lambda: it.node._publisher.image.topics_by_name)
+        it.node._manager.replicas[next(iter(it.node._publisher.image.topics_by_id)), 0] = None  # type: ignore[assignment]
+        assert (await asyncio.to_thread(scrape, address))[0] == 503
+        it.node._manager.replicas.clear()
+
+
+async def test_with_metrics_off_requests_take_the_bare_paths() -> None:
+    async with node(SimulatedFileSystem()) as it:
+        parts = it.node._handlers._parts
+        assert it.node.metrics_address is None
+        assert parts.produces is it.node._produce_path
+        assert parts.fetches is it.node._fetch_path
+        assert it.node._produce_path.on_begin is None
+        assert it.node._flusher.on_flush_seconds is None
+
+
+def test_with_metrics_off_the_library_is_not_imported() -> None:
+    code = "import sys, replog.broker.node; sys.exit('prometheus_client' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("prometheus_client", "replog.broker.metrics"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    environment = NodeEnvironment(fs=SimulatedFileSystem())
+    with pytest.raises(ConfigError, match=r'pip install "replog\[metrics\]"') as raised:
+        await Node.start(config(metrics_listener="127.0.0.1:0"), environment=environment)
+    assert raised.value.field == "metrics.listener"

@@ -1,0 +1,101 @@
+"""The port of the metrics: one scrape at a time, and an answer whatever the node does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+from metrics_kit import scrape
+from prometheus_client import CollectorRegistry, Gauge
+
+from replog.broker.config import Endpoint
+from replog.broker.metrics import server
+from replog.broker.metrics.server import MetricsServer
+from replog.errors import BrokerClosedError, ConfigError
+
+
+class Failing:
+    """A collector that cannot."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def collect(self) -> Iterator[object]:
+        raise self.error
+
+
+@contextlib.contextmanager
+def serving(registry: CollectorRegistry, host: str = "127.0.0.1") -> Iterator[str]:
+    it = MetricsServer(Endpoint(host, 0))
+    try:
+        it.start(registry)
+        yield it.address
+    finally:
+        it.stop()
+
+
+def gauge() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    Gauge("answer", "To everything.", registry=registry).set(42)
+    return registry
+
+
+def test_a_scrape_and_another() -> None:
+    with serving(gauge()) as address:
+        for _ in range(2):
+            status, text = scrape(address)
+            assert (status, "answer 42.0" in text) == (200, True)
+    with pytest.raises(OSError, match="refused"):
+        scrape(address)
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_ipv6_has_brackets() -> None:
+    try:
+        with serving(gauge(), "::1") as address:
+            assert address.startswith("[::1]:")
+            assert scrape(address)[0] == 200
+    except ConfigError:
+        pytest.skip("no IPv6 loopback here")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(BrokerClosedError("the node is stopping"), "the node is stopping"), (TimeoutError(), "too busy to tell")],
+)
+def test_a_node_that_cannot_tell_says_so(error: Exception, words: str) -> None:
+    registry = CollectorRegistry()
+    registry.register(Failing(error))  # type: ignore[arg-type]
+    with serving(registry) as address:
+        status, text = scrape(address)
+        assert (status, words in text) == (503, True)
+
+
+def test_a_silent_client_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server._Handler, "timeout", 0.05)
+    with serving(gauge()) as address:
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port))):
+            assert scrape(address)[0] == 200
+
+
+def test_a_taken_port_is_told_at_once() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"cannot serve metrics on 127.0.0.1:{port}") as raised:
+            MetricsServer(Endpoint("127.0.0.1", port))
+    assert raised.value.field == "metrics.listener"
+
+
+def test_it_may_be_stopped_before_it_is_started() -> None:
+    MetricsServer(Endpoint("127.0.0.1", 0)).stop()
+
+
+async def test_the_loop_runs_on_while_a_scrape_waits() -> None:
+    with serving(gauge()) as address:
+        assert (await asyncio.to_thread(scrape, address))[0] == 200
