@@ -2,8 +2,8 @@
 
 Three nodes with both roles, one partition with three replicas, `min.insync.replicas=2` and `flush.policy=always`, so that
 nothing that was acknowledged may be lost even when every machine loses power.  An idempotent producer sends unique
-values all the time, a consumer tails them; after healing every send must be answered, the ISR be whole again, and the
-history hold no anomaly (`replog.testing.history`).
+values all the time, a consumer tails them; the replicas are looked at after every step (`replication_checks`); after healing
+every send must be answered, the ISR be whole again, and the history hold no anomaly (`replog.testing.history`).
 
 Repeat or extend a campaign (from the root of the repository)::
 
@@ -18,38 +18,49 @@ import random
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from unittest import mock
 
+import replog.broker.node
 from replog.client import Consumer, Producer
-from replog.controller.messages import CreateTopics, NewTopic
+from replog.controller.messages import CommittedRecords, ConfigEntry, CreateTopics, NewTopic
 from replog.errors import InvalidRequestError, OffsetOutOfRangeError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.testing.history import AnomaliesFoundError, History
 from replog.testing.simulated_cluster import SimulatedCluster
-from tests.sim.metadata_cluster_checks import Outcome, Violation
+from replog.testing.simulated_node import ObservedNode
+from tests.sim.metadata_cluster_checks import Checker, Outcome, Violation
 from tests.sim.metadata_cluster_clients import outcome_of
 from tests.sim.metadata_cluster_simulation import CALM_S, FAULTS_S, HEALED_WITHIN_S, Simulation, Swarm, main
+from tests.sim.replica_watch import watched_manager
+from tests.sim.replication_checks import ReplicationChecks
 
 TOPIC = "flights"
 PARTITION = (TOPIC, 0)
 NODES = (1, 2, 3)
+MIN_ISR = 2
 SEND_INTERVAL_S = 0.02
 CLIENTS_WITHIN_S = 200.0
 """A send is given up after its delivery time-out of two minutes."""
 
 DATA_SETTINGS = {
-    "min.insync.replicas": 2,
+    "min.insync.replicas": MIN_ISR,
     "flush.policy": "always",
     "replica.lag.time.max.ms": 1_500,
     "replica.fetch.wait.max.ms": 200,
     "request.timeout.ms": 2_000,
+    "log.flush.offset.checkpoint.interval.ms": 300,
+    "replica.high.watermark.checkpoint.interval.ms": 300,
 }
 
 
 class Load:
     """One idempotent producer that sends unique values all the time, and a consumer that tails them."""
 
-    def __init__(self, cluster: SimulatedCluster, history: History) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, history: History, on_acknowledged: Callable[[int], None] = lambda _: None
+    ) -> None:
         self._cluster = cluster
+        self._on_acknowledged = on_acknowledged
         self._history = history
         self._is_stopping = False
         self._bootstrap = [node.address for node in cluster.nodes.values()]
@@ -74,6 +85,7 @@ class Load:
         except ReplogError:
             return
         else:
+            self._on_acknowledged(acknowledged.offset)
             send.acknowledged(PARTITION, acknowledged.offset)
 
     async def consume(self) -> None:
@@ -115,16 +127,48 @@ def newest_image(cluster: SimulatedCluster) -> MetadataImage:
     return max((node.image for node in cluster.running), key=lambda image: image.end_offset)
 
 
+class DataChecker(Checker):
+    """Looks at the replicas of the topic too."""
+
+    def __init__(self, *, is_flushed: bool, keeps_membership: bool) -> None:
+        super().__init__()
+        self.replication = ReplicationChecks(
+            TOPIC, self._violations.append, min_isr=MIN_ISR, is_flushed=is_flushed, keeps_membership=keeps_membership
+        )
+
+    def committed(self, node: ObservedNode, batch: CommittedRecords) -> None:
+        super().committed(node, batch)
+        self.replication.metadata_committed(batch)
+
+
 class DataSimulation(Simulation):
     """One run."""
 
+    checker: DataChecker
     settings = {**Simulation.settings, **DATA_SETTINGS}  # noqa: RUF012 -- as the base class says
+    small = {"log_segment_bytes": 4_096}  # noqa: RUF012 -- as the base class says
     command = "tests.sim.data_cluster_simulation"
 
-    def __init__(self, seed: int) -> None:
-        drawn = Swarm.draw(random.Random(seed))
+    def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
+        # told by the topic, the controller knows that what was acknowledged is on disk; a broker's own setting it does not see
+        self.topic_tells_policy = seed % 2 == 0
+        drawn = swarm or Swarm.draw(random.Random(seed))
         super().__init__(seed, replace(drawn, controllers=NODES, brokers=NODES, changes_voters=False))
         self.history = History()
+        self.checker.replication.begin(self.cluster)
+
+    @property
+    def is_flushed(self) -> bool:
+        """An acknowledgement means that it is on disk."""
+        return self.settings["flush.policy"] == "always"
+
+    def make_checker(self) -> DataChecker:
+        keeps_membership = self.is_flushed and self.topic_tells_policy
+        return DataChecker(is_flushed=self.is_flushed, keeps_membership=keeps_membership)
+
+    def run(self) -> None:
+        with mock.patch.object(replog.broker.node, "ReplicaManager", watched_manager(self.checker.replication)):
+            super().run()
 
     async def _run(self) -> None:
         cluster = self.cluster
@@ -132,7 +176,7 @@ class DataSimulation(Simulation):
             cluster.start(node_id)
         await self._settle()
         await self._create_topic()
-        load = Load(cluster, self.history)
+        load = Load(cluster, self.history, self.checker.replication.acknowledged)
         tasks = [asyncio.create_task(load.produce()), asyncio.create_task(load.consume())]
         faults = asyncio.create_task(self._faults())
         await self._watch(FAULTS_S)
@@ -147,6 +191,8 @@ class DataSimulation(Simulation):
         await self._end(tasks)
         await self._until(self._is_in_sync, "the ISR is not whole")
         await load.read_all()
+        self.checker.replication.check_end()
+        self.checker.check()
         self.seen["acknowledged"] += self.history.acknowledged_count
         try:
             self.history.check_or_raise()
@@ -154,7 +200,10 @@ class DataSimulation(Simulation):
             raise Violation(str(error)) from error
 
     async def _create_topic(self) -> None:
-        client, request = self.cluster.client("admin"), CreateTopics((NewTopic(TOPIC, 1, len(NODES)),))
+        policy = str(self.settings["flush.policy"])
+        configs = (ConfigEntry("flush.policy", policy),) if self.topic_tells_policy else ()
+        client = self.cluster.client("admin")
+        request = CreateTopics((NewTopic(TOPIC, 1, len(NODES), configs=configs),))
         while await outcome_of(client, self.rng.choice(NODES), request) is not Outcome.DONE:
             await self._watch(0.2)
         await self._settle()  # a client that asks a node which has not heard of it would be told that it does not exist
@@ -177,7 +226,8 @@ class DataSimulation(Simulation):
             await self._watch(0.2)
 
     def _is_in_sync(self) -> bool:
-        return len(newest_image(self.cluster).topics_by_name[TOPIC].partitions[0].isr) == len(NODES)
+        isr = newest_image(self.cluster).topics_by_name[TOPIC].partitions[0].isr
+        return len(isr) == len(NODES) and len(set(self.checker.replication.log_end_offsets.values())) == 1
 
 
 if __name__ == "__main__":

@@ -119,13 +119,14 @@ class Simulation:
     """
 
     settings: ClassVar[Mapping[str, object]] = SETTINGS
+    small: ClassVar[Mapping[str, int]] = {}
     command: ClassVar[str] = "tests.sim.metadata_cluster_simulation"
 
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.swarm = swarm or Swarm.draw(self.rng)
-        self.checker = Checker()
+        self.checker = self.make_checker()
         self.loop = VirtualLoop(random.Random(self.rng.getrandbits(64)), steps_max=STEPS_MAX)
         self.loop.thread_delay_s = self._thread_delay_s
         self.cluster = SimulatedCluster(
@@ -138,6 +139,7 @@ class Simulation:
                 "metadata_log_segment_bytes": self.swarm.segment_bytes,
                 "metadata_log_max_record_bytes_between_snapshots": self.swarm.snapshot_bytes,
                 "metadata_max_retention_bytes": 0,
+                **self.small,
             },
             observer=self.checker,
             conditions=self.swarm.conditions(),
@@ -152,6 +154,9 @@ class Simulation:
         if self.swarm.changes_voters:
             self._clients.append(self._operator)
         self._thread_rng = random.Random(self.rng.getrandbits(64))
+
+    def make_checker(self) -> Checker:
+        return Checker()
 
     @property
     def trace(self) -> int:

@@ -1,0 +1,118 @@
+"""One partition as the metadata log says it, record by record as they commit, and what must hold there (R9, R10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replog.controller.messages import CommittedRecords
+from replog.metadata.records import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    ElectionType,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
+
+
+class CommittedPartition:
+    """The first partition of one topic.  Committed batches are taken in once, in order, whoever tells them first.
+
+    Args:
+        topic: its name.
+        report: told what must not be.
+        was_unclean: whether the process of a broker that runs now found that the one before it had not stopped in order;
+            None: nobody knows any more.
+        keeps_membership: a broker that restarts uncleanly stays eligible: all that it acknowledged was on its disk, and
+            the controller knows that.
+
+    Attributes:
+        partition: None before the topic exists.
+        brokers: the newest registration of each.
+        leaders: leader epoch -> who was elected.
+        elections: how often somebody was elected in which way.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        report: Callable[[str], None],
+        was_unclean: Callable[[int], bool | None],
+        *,
+        keeps_membership: bool,
+    ) -> None:
+        self.partition: PartitionRegistration | None = None
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.leaders: dict[int, int] = {}
+        self.elections: dict[ElectionType, int] = dict.fromkeys(ElectionType, 0)
+        self._topic = topic
+        self._report = report
+        self._was_unclean = was_unclean
+        self._keeps_membership = keeps_membership
+        self._topic_id: object = None
+        self._end_offset = 0
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Everybody who may be elected cleanly: of the ISR and the ELR."""
+        return () if self.partition is None else (*self.partition.isr, *self.partition.elr)
+
+    def take(self, batch: CommittedRecords) -> bool:
+        """Whether the batch was news, as far as it is about brokers or the partition."""
+        if batch.base_offset > self._end_offset:
+            self._report(f"metadata [{self._end_offset}, {batch.base_offset}) committed, and nobody was told")
+        skipped = max(0, self._end_offset - batch.base_offset)
+        records = batch.records[skipped:]
+        self._end_offset = max(self._end_offset, batch.end_offset)
+        for record in records:
+            self._replay(record)
+        if records:
+            self._check(records)
+        return bool(records)
+
+    def _replay(self, record: MetadataRecord) -> None:
+        match record:
+            case RegisterBrokerRecord():
+                self.brokers[record.broker_id] = BrokerRegistration.from_record(record)
+            case BrokerRegistrationChangeRecord():
+                self.brokers[record.broker_id] = self.brokers[record.broker_id].merge(record)
+            case TopicRecord() if record.name == self._topic:
+                self._topic_id = record.topic_id
+            case PartitionRecord() if record.topic_id == self._topic_id:
+                self.partition = PartitionRegistration.from_record(record)
+                self.leaders[record.leader_epoch] = record.leader
+            case PartitionChangeRecord() if record.topic_id == self._topic_id and self.partition is not None:
+                self.partition = self.partition.merge(record)
+                if record.leader is not None:
+                    self.leaders[self.partition.leader_epoch] = record.leader
+                if record.election_type is not None:
+                    self.elections[record.election_type] += 1
+            case _:
+                pass
+
+    def _check(self, records: tuple[MetadataRecord, ...]) -> None:
+        partition = self.partition
+        if partition is None:
+            return
+        for member in partition.isr:
+            if not self.brokers[member].is_active:
+                self._report(f"R9 broker {member} is fenced or shutting down, and in the ISR {list(partition.isr)}")
+        if set(partition.isr) & set(partition.elr):
+            self._report(f"R10 ISR {list(partition.isr)} and ELR {list(partition.elr)} have a member in common")
+        if partition.leader != NO_LEADER and partition.leader not in partition.isr:
+            self._report(f"R9 leader {partition.leader} is not in the ISR {list(partition.isr)}")
+        if self.elections[ElectionType.UNCLEAN]:
+            self._report("unclean_election: nobody has allowed one")
+        for record in records:
+            if isinstance(record, RegisterBrokerRecord):
+                self._check_restarted(record.broker_id, partition)
+
+    def _check_restarted(self, broker_id: int, partition: PartitionRegistration) -> None:
+        """A new incarnation has proven nothing yet, and after an unclean end it may have lost what the one before had."""
+        if broker_id in partition.isr:
+            self._report(f"R10 broker {broker_id} has just started, and is in the ISR {list(partition.isr)}")
+        if broker_id in partition.elr and not self._keeps_membership and self._was_unclean(broker_id):
+            self._report(f"R10 broker {broker_id} has restarted uncleanly, and is in the ELR {list(partition.elr)}")

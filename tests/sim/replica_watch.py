@@ -1,0 +1,124 @@
+"""Replicas of one partition looked at from outside, after every step of a leader or a follower.
+
+What a log holds is read from the bytes of its files, past the log and past the faults of the disk: looking changes
+nothing, neither a page cache nor a count of operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, cast
+
+from replog.broker.replica import Replica
+from replog.broker.replica_manager import ReplicaManager
+from replog.log import Log
+from replog.metadata.delta import LocalPartition
+from replog.records import parse_header
+from replog.replication.messages import Appended, FollowerMessage, LeaderMessage
+from replog.testing.simulated_filesystem import SimulatedFileSystem
+
+
+class Batch(NamedTuple):
+    """One batch, and what makes it another one than any other."""
+
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    crc: int
+
+    def __str__(self) -> str:
+        return f"[{self.base_offset}, {self.next_offset}) of epoch {self.leader_epoch}"
+
+
+class _Place(NamedTuple):
+    """Where a batch ends: in the segment with this base offset, at this byte."""
+
+    base_offset: int
+    end_position: int
+
+
+@dataclass(slots=True, eq=False)
+class LogMirror:
+    """The batches of one open log, the oldest first; read on where it stopped the last time."""
+
+    log: Log
+    batches: list[Batch] = field(default_factory=list)
+    _places: list[_Place] = field(default_factory=list)
+    _generation: int = 0
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].next_offset if self.batches else 0
+
+    def update(self) -> bool:
+        """Reads what is new; whether the log was cut since the last time."""
+        was_cut = self.log._generation != self._generation
+        self._generation = self.log._generation
+        while self.batches and (self.end_offset > self.log.log_end_offset):
+            self.batches.pop()
+            self._places.pop()
+        while self.end_offset < self.log.log_end_offset:
+            self._read_next()
+        return was_cut
+
+    def content(self) -> bytes:
+        """All bytes of all segments."""
+        return b"".join(bytes(_written(self.log, segment.path)) for segment in self.log._segments)
+
+    def _read_next(self) -> None:
+        last = self._places[-1] if self._places else _Place(self.log._segments[0].base_offset, 0)
+        for segment in self.log._segments:
+            position = last.end_position if segment.base_offset == last.base_offset else 0
+            if segment.base_offset < last.base_offset or position >= segment.size_bytes:
+                continue
+            with memoryview(_written(self.log, segment.path)) as whole:
+                header = parse_header(whole[position : segment.size_bytes])
+            self.batches.append(
+                Batch(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
+            )
+            self._places.append(_Place(segment.base_offset, position + header.size_bytes))
+            return
+        raise AssertionError(f"{self.log.directory} ends at {self.log.log_end_offset}, its files at {self.end_offset}")
+
+
+def _written(log: Log, path: str) -> bytearray:
+    return cast("SimulatedFileSystem", log._fs)._file_node(path).written
+
+
+class ReplicaWatcher(Protocol):
+    """Told about every step, after it."""
+
+    def took_role(self, manager: ReplicaManager, replica: Replica) -> None: ...
+
+    def leader_stepped(
+        self, manager: ReplicaManager, replica: Replica, message: LeaderMessage, high_watermark_before: int
+    ) -> None: ...
+
+    def follower_stepped(self, manager: ReplicaManager, replica: Replica, high_watermark_before: int) -> None: ...
+
+
+def watched_manager(watcher: ReplicaWatcher) -> type[ReplicaManager]:
+    """A replica manager that tells `watcher`; otherwise nothing is different."""
+
+    class WatchedManager(ReplicaManager):
+        def take_role(self, local: LocalPartition, *, is_new: bool) -> None:
+            super().take_role(local, is_new=is_new)
+            replica = self.replicas.get((local.topic_id, local.partition_id))
+            if replica is not None:
+                watcher.took_role(self, replica)
+
+        def step_leader(self, replica: Replica, message: LeaderMessage) -> None:
+            before = replica.high_watermark
+            super().step_leader(replica, message)
+            watcher.leader_stepped(self, replica, message, before)
+
+        def step_follower(self, replica: Replica, message: FollowerMessage, fetched: memoryview | bytes = b"") -> None:
+            before = replica.high_watermark
+            super().step_follower(replica, message, fetched)
+            watcher.follower_stepped(self, replica, before)
+
+    return WatchedManager
+
+
+def is_append(message: LeaderMessage) -> bool:
+    return isinstance(message, Appended)
