@@ -117,3 +117,40 @@ def test_a_leader_that_hears_nobody_and_is_heard() -> None:
         cluster.mend_all()
 
     assert run(trouble)[0] > 100
+
+
+def test_one_replica_of_three_is_enough() -> None:
+    """f + 1 replicas survive f failures: of three brokers, beside three controllers, two lose power for good under load."""
+    loop = VirtualLoop(random.Random(1), steps_max=5_000_000)
+    cluster = SimulatedCluster(
+        loop,
+        random.Random(2),
+        controllers=(1, 2, 3),
+        brokers=(4, 5, 6),
+        settings={**SETTINGS, "min.insync.replicas": 1},
+    )
+    history = History()
+
+    async def main() -> None:
+        for node_id in cluster.nodes:
+            cluster.start(node_id)
+        await cluster.wait_until(cluster.is_settled)
+        await cluster.client("admin").ask(1, CreateTopics((NewTopic(TOPIC, 1, 3),)))
+        load = Load(cluster, history)
+        tasks = [asyncio.create_task(load.produce()), asyncio.create_task(load.consume())]
+        await asyncio.sleep(2)
+        for _ in range(2):
+            leader = partition_leader(cluster)
+            cluster.crash(leader)
+            await cluster.wait_until(lambda leader=leader: partition_leader(cluster) not in (-1, leader))  # type: ignore[misc]  # bound at once
+            before = history.acknowledged_count
+            await cluster.wait_until(lambda before=before: history.acknowledged_count > before + 20)  # type: ignore[misc]
+        load.stop()
+        await asyncio.gather(*tasks)
+        await load.read_all()
+
+    loop.run(main())
+    assert loop.problems == []
+    assert [node.config.node_id for node in cluster.running if node.config.is_broker] == [partition_leader(cluster)]
+    history.check_or_raise()
+    assert history.acknowledged_count > 100
