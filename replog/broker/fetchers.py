@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from replog.broker.clock import Clock
 from replog.broker.config import ServerConfig
@@ -40,6 +41,13 @@ _log = logging.getLogger(__name__)
 StepFollower = Callable[[Replica, FollowerMessage, "memoryview | bytes"], None]
 
 
+class _Said(NamedTuple):
+    """A position, and the request that carried it: answers to earlier ones are about another."""
+
+    position: FetchPartition
+    asked_id: int
+
+
 class LeaderFetcher:
     """Fetches from one leader for all partitions that it leads and this broker follows.
 
@@ -57,7 +65,7 @@ class LeaderFetcher:
         self._limit: asyncio.Timeout | None = None
         self._changed: dict[ReplicaKey, None] = {}
         self._forgotten: list[ReplicaKey] = []
-        self._said: dict[ReplicaKey, FetchPartition] = {}
+        self._said: dict[ReplicaKey, _Said] = {}
         self._asked_id = 0
         self._is_answered = True
         self._repeated_ms = 0
@@ -199,9 +207,10 @@ class LeaderFetcher:
         if position is None:
             return None
         partition = _fetch_partition(replica, position, self._owner.config.replica_fetch_max_bytes)
-        if self._said.get(key) == partition:
+        said = self._said.get(key)
+        if said is not None and said.position == partition:
             return None
-        self._said[key] = partition
+        self._said[key] = _Said(partition, self._asked_id + 1)
         return partition
 
     def _handle(self, response: FetchResponse) -> None:
@@ -209,13 +218,13 @@ class LeaderFetcher:
             self._is_answered = True
         for result, batches in zip(response.results, response.batches, strict=True):
             key = (result.topic_id, result.partition_id)
-            replica, position = self.replicas.get(key), self._said.get(key)
-            if replica is None or position is None or position.fetch_offset != result.fetch_offset:
-                continue  # about a position that we have left
+            replica, said = self.replicas.get(key), self._said.get(key)
+            if replica is None or said is None or response.correlation_id < said.asked_id:
+                continue  # about a position that we have left, perhaps in an earlier leader epoch
             if batches or result.error is not ErrorCode.NONE or result.diverging is not None:
                 del self._said[key]
                 self._changed[key] = None
-            self._owner.step(replica, _answer(position, result, batches), memoryview(batches))
+            self._owner.step(replica, _answer(said.position, result, batches), memoryview(batches))
 
     def _fail_all(self) -> None:
         for replica in list(self.replicas.values()):

@@ -6,7 +6,8 @@ nor epoch.  What it costs grows with what happens, not with the partitions that 
 A *position* is where the follower stands in one partition, as it said last.  It stands until it is answered with
 something that moves the follower: records, a divergence, an error.  News that move nothing (a high watermark, a log
 start) are told beside that, and leave the position where it is.  One request of the follower waits at a time; another
-one that comes meanwhile adds its positions, and one answer, to the later of the two, serves both.
+one that comes meanwhile adds its positions, and one answer, to the later of the two, serves both.  So an answer speaks of
+every position that was said up to the request that it names, and of none that was said later.
 
 Partitions are looked at in the order in which they became interesting, and what did not fit into an answer stays in
 front: a partition that always has much to say does not hold up the others.
@@ -126,17 +127,17 @@ class IncrementalFetch:
         if self._request is None:
             return
         if is_worth_sending(asked, slots) or self._until_ms <= self._owner.now_ms():
-            self._send(self._request, [slot for slot in slots if self._is_new(asked, slot)])
+            read = zip(asked.partitions, slots, strict=True)
+            self._send(self._request, [slot for partition, slot in read if self._is_new(asked, partition, slot)])
         elif self._looks_again:
             self.look()
 
-    def _is_new(self, asked: FetchRequest, slot: Slot) -> bool:
-        """Whether the slot says something; what it says is noted."""
+    def _is_new(self, asked: FetchRequest, position: FetchPartition, slot: Slot) -> bool:
+        """Whether the slot says something about the position that stands now; what it says is noted."""
         result = slot.result
         key = (result.topic_id, result.partition_id)
-        position = self._positions.get(key)
-        if position is None or position.fetch_offset != result.fetch_offset:
-            return False  # the follower has moved on while the disk was read
+        if self._positions.get(key) != position:
+            return False  # the follower has moved on while the disk was read: another offset, or another leader epoch
         told = (result.high_watermark, result.log_start_offset)
         if slot.data or slot.is_news:
             self._forget(key)

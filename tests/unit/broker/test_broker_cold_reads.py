@@ -13,6 +13,7 @@ from replog.errors import ErrorCode
 from replog.log import Log
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from replog.records import scan
+from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
 from replog.testing import Operation, SimulatedFileSystem
 from replog_checkpoints import OpenMode
 
@@ -197,3 +198,34 @@ async def test_stopping_waits_for_the_disk_and_leaves_nothing_open() -> None:
         await wait_until(lambda: fs.waiting == cold_reads.COLD_READS_MAX)
         asyncio.get_running_loop().call_later(0.01, fs.gate.set)
     assert not fs._files
+
+
+async def test_what_was_read_for_an_earlier_position_of_a_stream_says_nothing_about_the_next() -> None:
+    """The leader is elected again while the disk is read; the follower has said its position of the new epoch by then."""
+    async with rig(SlowDisk()) as it:
+        fs = await lead(it, 3)
+        answers: list[FetchResponse] = []
+        stream = it.fetch_path.incremental.open(answers.append, lambda: None)
+
+        def ask(correlation_id: int, leader_epoch: int) -> None:
+            position = FetchPartition(*KEY, 0, leader_epoch=leader_epoch)
+            request = FetchRequest(correlation_id, 1000, -1, -1, 500, 1, 1 << 20, (position,), incremental=True)
+            it.fetch_path.submit_incremental(stream, request)
+
+        fs.gate.clear()
+        ask(1, leader_epoch=0)
+        await wait_until(lambda: fs.waiting)
+        await it.apply(PartitionChangeRecord(0, KEY[0], leader=1))
+        ask(2, leader_epoch=1)
+        await it.settle()
+        fs.gate.set()
+        await wait_until(lambda: answers)
+        assert [(result.error, result.leader_epoch) for answer in answers for result in answer.results] in (
+            [],
+            [(ErrorCode.NONE, 1)],
+        )
+        if not answers[0].results:  # answered without news; what stands is read for the next request
+            request = FetchRequest(3, 1000, -1, -1, 500, 1, 1 << 20, (), incremental=True)
+            it.fetch_path.submit_incremental(stream, request)
+            await wait_until(lambda: len(answers) == 2)
+        assert bases(answers[-1].batches[0]) == [0, 1, 2]

@@ -171,14 +171,20 @@ async def test_who_is_not_in_the_isr_says_its_position_again() -> None:
         assert len((await it.request(2)).partitions) == 1
 
 
-async def test_an_answer_about_another_position_is_dropped() -> None:
+async def test_an_answer_from_before_the_position_is_dropped() -> None:
+    """The leader is elected again.  It fences the position of its earlier epoch while the one of the new epoch is under way."""
     async with following() as it:
         await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
-        request = await it.request()
-        late = FetchResult(TOPIC_ID, 0, ErrorCode.NONE, 7, 0, 0, 8)
-        it.stream.incoming.put_nowait(FetchResponse(request.correlation_id, (late,), (stored(7),)))
-        assert (await it.request(1)).partitions == ()
-        assert it.rig.replica.log.log_end_offset == 0
+        first = await it.request()
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        second = await it.request(1)
+        assert [p.leader_epoch for p in (*first.partitions, *second.partitions)] == [0, 1]
+        fenced = FetchResult(TOPIC_ID, 0, ErrorCode.FENCED_LEADER_EPOCH, 0)
+        it.stream.incoming.put_nowait(FetchResponse(first.correlation_id, (fenced,), (b"",)))
+        data = FetchResult(TOPIC_ID, 0, ErrorCode.NONE, 0, 0, 0, 1)
+        it.stream.incoming.put_nowait(FetchResponse(second.correlation_id, (data,), (stored(0),)))
+        await it.request(2)
+        assert it.rig.replica.log.log_end_offset == 1
 
 
 async def test_a_new_stream_begins_with_everything() -> None:
