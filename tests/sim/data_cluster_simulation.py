@@ -16,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import cast
 from unittest import mock
 
 import replog.broker.node
@@ -54,7 +55,11 @@ DATA_SETTINGS = {
 
 
 class Load:
-    """One idempotent producer that sends unique values all the time, and a consumer that tails them."""
+    """One idempotent producer that sends unique values all the time, and a consumer that tails them.
+
+    Attributes:
+        is_stopping: nothing new is sent or read.
+    """
 
     def __init__(
         self, cluster: SimulatedCluster, history: History, on_acknowledged: Callable[[int], None] = lambda _: None
@@ -62,7 +67,7 @@ class Load:
         self._cluster = cluster
         self._on_acknowledged = on_acknowledged
         self._history = history
-        self._is_stopping = False
+        self.is_stopping = False
         self._bootstrap = [node.address for node in cluster.nodes.values()]
 
     async def produce(self) -> None:
@@ -70,7 +75,7 @@ class Load:
         async with Producer(self._bootstrap, transport=transport) as producer:
             producer._view.rng.seed(1)  # the same run every time
             waiting: list[asyncio.Task[None]] = []
-            while not self._is_stopping:
+            while not self.is_stopping:
                 waiting.append(asyncio.create_task(self._send(producer, len(waiting))))
                 await asyncio.sleep(SEND_INTERVAL_S)
             await asyncio.gather(*waiting)
@@ -93,13 +98,13 @@ class Load:
         async with Consumer(self._bootstrap, transport=transport) as consumer:
             consumer._view.rng.seed(2)
             await self._assign(consumer)
-            while not self._is_stopping:
+            while not self.is_stopping:
                 records = await consumer.poll(timeout_ms=200)
                 self._history.poll("c", PARTITION, [(r.offset, r.value or b"") for r in records])
 
     async def _assign(self, consumer: Consumer) -> None:
         """A broker that is cut off may not have heard of the topic."""
-        while not self._is_stopping:
+        while not self.is_stopping:
             try:
                 await consumer.assign([PARTITION])
             except ReplogError:
@@ -119,7 +124,7 @@ class Load:
             self._history.final_read(PARTITION, 0, end, found)
 
     def stop(self) -> None:
-        self._is_stopping = True
+        self.is_stopping = True
 
 
 def newest_image(cluster: SimulatedCluster) -> MetadataImage:
@@ -130,11 +135,14 @@ def newest_image(cluster: SimulatedCluster) -> MetadataImage:
 class DataChecker(Checker):
     """Looks at the replicas of the topic too."""
 
-    def __init__(self, *, is_flushed: bool, keeps_membership: bool) -> None:
+    def __init__(self, *, min_isr: int, is_flushed: bool, keeps_membership: bool) -> None:
         super().__init__()
         self.replication = ReplicationChecks(
-            TOPIC, self._violations.append, min_isr=MIN_ISR, is_flushed=is_flushed, keeps_membership=keeps_membership
+            TOPIC, self.report, min_isr=min_isr, is_flushed=is_flushed, keeps_membership=keeps_membership
         )
+
+    def report(self, violation: str) -> None:
+        self._violations.append(violation)
 
     def committed(self, node: ObservedNode, batch: CommittedRecords) -> None:
         super().committed(node, batch)
@@ -164,7 +172,11 @@ class DataSimulation(Simulation):
 
     def make_checker(self) -> DataChecker:
         keeps_membership = self.is_flushed and self.topic_tells_policy
-        return DataChecker(is_flushed=self.is_flushed, keeps_membership=keeps_membership)
+        min_isr = cast("int", self.settings["min.insync.replicas"])
+        return DataChecker(min_isr=min_isr, is_flushed=self.is_flushed, keeps_membership=keeps_membership)
+
+    def acknowledged(self, offset: int) -> None:
+        self.checker.replication.acknowledged(offset)
 
     def run(self) -> None:
         with mock.patch.object(replog.broker.node, "ReplicaManager", watched_manager(self.checker.replication)):
@@ -176,8 +188,8 @@ class DataSimulation(Simulation):
             cluster.start(node_id)
         await self._settle()
         await self._create_topic()
-        load = Load(cluster, self.history, self.checker.replication.acknowledged)
-        tasks = [asyncio.create_task(load.produce()), asyncio.create_task(load.consume())]
+        load = Load(cluster, self.history, self.acknowledged)
+        tasks = [asyncio.create_task(work) for work in self._work(load)]
         faults = asyncio.create_task(self._faults())
         await self._watch(FAULTS_S)
         self._is_healed = True
@@ -198,6 +210,10 @@ class DataSimulation(Simulation):
             self.history.check_or_raise()
         except AnomaliesFoundError as error:
             raise Violation(str(error)) from error
+
+    def _work(self, load: Load) -> list[Coroutine[None, None, None]]:
+        """What clients do until the load stops."""
+        return [load.produce(), load.consume()]
 
     async def _create_topic(self) -> None:
         policy = str(self.settings["flush.policy"])

@@ -6,14 +6,16 @@ nothing, neither a page cache nor a count of operations.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, cast
 
 from replog.broker.replica import Replica
 from replog.broker.replica_manager import ReplicaManager
+from replog.errors import CorruptRecordError
 from replog.log import Log
 from replog.metadata.delta import LocalPartition
-from replog.records import parse_header
+from replog.records import BatchHeader, check_crc, parse_header, scan
 from replog.replication.messages import Appended, FollowerMessage, LeaderMessage
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
@@ -73,9 +75,7 @@ class LogMirror:
                 continue
             with memoryview(_written(self.log, segment.path)) as whole:
                 header = parse_header(whole[position : segment.size_bytes])
-            self.batches.append(
-                Batch(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
-            )
+            self.batches.append(_batch(header))
             self._places.append(_Place(segment.base_offset, position + header.size_bytes))
             return
         raise AssertionError(f"{self.log.directory} ends at {self.log.log_end_offset}, its files at {self.end_offset}")
@@ -83,6 +83,30 @@ class LogMirror:
 
 def _written(log: Log, path: str) -> bytearray:
     return cast("SimulatedFileSystem", log._fs)._file_node(path).written
+
+
+def stored_batches(log: Log) -> list[Batch]:
+    """What the disk has of a log that nobody has open: up to the first batch that is damaged or does not follow."""
+    image = cast("SimulatedFileSystem", log._fs).image()
+    batches: list[Batch] = []
+    for path in sorted(path for path in image if path.startswith(log.directory + "/") and path.endswith(".log")):
+        try:
+            for header in scan(image[path]):
+                check_crc(image[path], header)
+                if header.base_offset != (batches[-1].next_offset if batches else 0):
+                    return batches
+                batches.append(_batch(header))
+        except CorruptRecordError:
+            return batches
+    return batches
+
+
+def common_prefix(some: list[Batch], others: list[Batch]) -> list[Batch]:
+    return [one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))]
+
+
+def _batch(header: BatchHeader) -> Batch:
+    return Batch(header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc)
 
 
 class ReplicaWatcher(Protocol):

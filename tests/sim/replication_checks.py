@@ -33,7 +33,7 @@ from replog.replication.leader import Leader
 from replog.replication.messages import LeaderMessage
 from replog.testing.simulated_cluster import SimulatedCluster
 from tests.sim.committed_partition import CommittedPartition
-from tests.sim.replica_watch import Batch, LogMirror, is_append
+from tests.sim.replica_watch import Batch, LogMirror, common_prefix, is_append, stored_batches
 
 
 @dataclass(slots=True, eq=False)
@@ -123,6 +123,16 @@ class ReplicationChecks:
         if offset >= self.committed_end:
             self._report(f"R1 offset {offset} is acknowledged, committed is [0, {self.committed_end})")
 
+    def lose_power(self) -> None:
+        """All machines have just lost power: from now on what the disk of any member has kept counts as committed."""
+        kept = [
+            len(common_prefix(stored_batches(watched.log), self._committed))
+            for node_id, watched in self._watched.items()
+            if node_id in self.metadata.members
+        ]
+        del self._committed[max(kept, default=0) :]
+        self._watched.clear()
+
     def check_end(self) -> None:
         """After healing, once nothing is sent any more (R14)."""
         partition = self.metadata.partition
@@ -211,7 +221,6 @@ class ReplicationChecks:
             if batch.next_offset <= role.high_watermark:
                 self._committed.append(batch)
         for watched in self._watched.values():
-            watched.mirror.update()
             watched.compare(self._committed)
         holders = [w.node_id for w in self._watched.values() if self._holds(w, self.committed_end)]
         if len(holders) < self._min_isr:

@@ -10,13 +10,17 @@ from dataclasses import replace
 
 import pytest
 
+from tests.sim.blackout_simulation import BlackoutSimulation
 from tests.sim.data_cluster_simulation import DataSimulation
+from tests.sim.fresh_ends_simulation import FreshEndsSimulation
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.metadata_cluster_simulation import run_seeds
 from tests.sim.one_machine_simulation import OneMachineSimulation
 
 SEEDS = int(os.environ.get("REPLOG_DATA_CLUSTER_SEEDS", "20"))
 ONE_MACHINE_SEEDS = SEEDS // 2
+BLACKOUT_SEEDS = SEEDS // 2
+FRESH_SEEDS = SEEDS // 4
 ABLATION_SEEDS = 20
 
 MUST_BE_SEEN = (
@@ -46,6 +50,14 @@ def test_what_is_acknowledged_survives_everything() -> None:
 def test_without_fsync_one_machine_may_lose_power() -> None:
     seen = run_seeds(range(ONE_MACHINE_SEEDS), OneMachineSimulation)
     assert [name for name in ("acknowledged", "kill", "power cut", "power cut in a write") if seen[name] == 0] == []
+
+
+def test_after_a_power_cut_of_everything_the_longest_log_is_found() -> None:
+    run_seeds(range(BLACKOUT_SEEDS), BlackoutSimulation)
+
+
+def test_no_broker_tells_an_old_end() -> None:
+    assert run_seeds(range(FRESH_SEEDS), FreshEndsSimulation)["end told"] > 0
 
 
 class WithoutFsync(DataSimulation):
