@@ -1,0 +1,498 @@
+"""What the data simulations find when a safeguard of replication is taken out: one substitution each, in the tests only.
+
+The table in `docs/TESTING.md` comes from here (from the root of the repository)::
+
+    export PYTHONPATH=timeline:quorum:checkpoints
+    python -m tests.sim.replication_ablations --write
+    python -m tests.sim.replication_ablations --only "min ISR" --seeds 1000  # look for one
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from replog.broker import fetch_reader
+from replog.broker.alter_partition import AlterPartitionSender
+from replog.broker.fetchers import LeaderFetcher
+from replog.broker.incremental_fetch import IncrementalFetch
+from replog.broker.lifecycle import BrokerLifecycle
+from replog.broker.produce_path import ProducePath
+from replog.broker.replica import Replica
+from replog.controller import alter_partition as controller_alter_partition
+from replog.controller import replication_control
+from replog.controller.alter_partition import IsrControl
+from replog.controller.replication_control import ReplicationControl
+from replog.errors import ErrorCode
+from replog.log import Log
+from replog.log.loader import LogLoader
+from replog.log.log_directory import LogDirectory
+from replog.replication import high_watermark
+from replog.replication.fetch_check import check_fetch
+from replog.replication.follower import Follower
+from replog.replication.isr import InSyncReplicas
+from replog.replication.leader import Leader
+from replog.replication.remote_replicas import RemoteReplicas
+from replog_checkpoints import atomic_file
+from tests.sim.blackout_simulation import BlackoutSimulation
+from tests.sim.committed_partition import CommittedPartition
+from tests.sim.data_cluster_simulation import TOPIC, DataSimulation
+from tests.sim.fresh_ends_simulation import FreshEndsSimulation
+from tests.sim.metadata_cluster_checks import Violation
+from tests.sim.metadata_cluster_simulation import Swarm
+from tests.sim.one_machine_simulation import OneMachineSimulation
+
+SEEDS_MAX = 400
+PROPOSALS_LATE_S = 1.2
+TESTING = Path(__file__).parents[2] / "docs" / "TESTING.md"
+BEGIN, END = "<!-- replication ablations: begin -->\n", "<!-- replication ablations: end -->\n"
+
+
+# ---- truncation ----------------------------------------------------------------------------------------------------------
+
+
+def cuts_to_high_watermark(self: Follower) -> Any:
+    """As before KIP-101: whatever the high watermark does not cover goes when a leader is followed."""
+    if self._started:
+        return ()
+    self._started = True
+    if self._log.log_end_offset > self._high_watermark:
+        return self._truncate_to(self._high_watermark, "to the high watermark")
+    return ()
+
+
+def checks_no_epoch(fetch_offset: int, last_fetched_epoch: int, log: Any) -> Any:
+    return check_fetch(fetch_offset, -1, log)
+
+
+def trusts_checkpoint(self: Replica) -> int:
+    """The high watermark as it was known, whatever the log still holds."""
+    known = self.checkpointed_high_watermark if self.role is None else self.role.high_watermark
+    return max(self.log.log_start_offset, known)
+
+
+def leads_trusting(self: Leader, **arguments: Any) -> None:
+    _LEADER_INIT(self, **arguments)
+    self._high_watermark = arguments["high_watermark"]
+
+
+def follows_trusting(self: Follower, **arguments: Any) -> None:
+    _FOLLOWER_INIT(self, **arguments)
+    self._high_watermark = arguments["high_watermark"]
+
+
+# ---- the ISR -------------------------------------------------------------------------------------------------------------
+
+
+def any_incarnation(self: RemoteReplicas, replica: Any) -> bool:
+    return replica.replica_id in self._metadata.eligible
+
+
+def registered_epochs(self: RemoteReplicas, replica_ids: tuple[int, ...]) -> tuple[int, ...]:
+    """What the metadata says, instead of what the fetches said."""
+    return tuple(
+        self._metadata.eligible.get(replica_id, -1) if replica_id in self else -1 for replica_id in replica_ids
+    )
+
+
+def any_active_member(self: IsrControl, member: Any, key: Any, partition: Any) -> bool:
+    registration = self._brokers.get(member.broker_id)
+    return registration is not None and registration.is_active
+
+
+def any_partition_epoch(sender: int, change: Any, partition: Any) -> ErrorCode:
+    return _EPOCH_ERROR(sender, replace(change, partition_epoch=partition.partition_epoch), partition)
+
+
+_RECOVERED_CHANGE = replication_control.recovered_change
+_EPOCH_ERROR = controller_alter_partition._epoch_error
+_CHANGES_WITHOUT = ReplicationControl.changes_without
+_MAYBE_EXPAND = Leader._maybe_expand
+_SEND = AlterPartitionSender._send
+_LEADER_INIT = Leader.__init__
+_FOLLOWER_INIT = Follower.__init__
+_STAGE = Log._stage
+_ASSIGN_EPOCH_START = Log.assign_epoch_start
+_PROMISE_NO_MORE_THAN = Log._promise_no_more_than
+_LOAD = LogLoader.load
+_APPEND_AS_FOLLOWER = Log.append_as_follower
+
+
+def as_if_clean(self: ReplicationControl, broker_id: int, **_: Any) -> Any:
+    return _CHANGES_WITHOUT(self, broker_id)
+
+
+def at_any_offset(self: Leader, replica: Any) -> Any:
+    """Who fetches may join."""
+    with mock.patch.object(self, "_counted_end", return_value=1 << 60):
+        return _MAYBE_EXPAND(self, replica)
+
+
+async def send_late(self: AlterPartitionSender, batch: Any) -> Any:
+    """Not a safeguard: a slow way to the controller makes it likely that much has happened meanwhile."""
+    await asyncio.sleep(PROPOSALS_LATE_S)
+    return await _SEND(self, batch)
+
+
+class Stragglers(OneMachineSimulation):
+    """Some messages take seconds: they arrive when who sent them is gone, and back."""
+
+    def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
+        super().__init__(seed, swarm)
+        network = self.cluster.network
+        network.conditions = replace(network.conditions, straggler=0.1, straggler_max_ms=4_000.0, keepalive_s=10.0)
+
+
+def first_who_reports(self: ReplicationControl, key: Any, partition: Any, is_acceptable: Any) -> Any:
+    """Does not wait for the others."""
+    reports = self._reports.get(key, {})
+    known = tuple(member for member in partition.last_known_elr if member in reports and is_acceptable(member))
+    if not partition.awaits_reports or not known:
+        return None
+    return _RECOVERED_CHANGE(*key, replace(partition, last_known_elr=known), reports)
+
+
+def first_in_order(topic_id: Any, partition_id: int, partition: Any, reports: Any) -> Any:
+    """Not the longest log."""
+    first = next(replica for replica in partition.replicas if replica in partition.last_known_elr)
+    return _RECOVERED_CHANGE(topic_id, partition_id, replace(partition, last_known_elr=(first,)), reports)
+
+
+# ---- logs ----------------------------------------------------------------------------------------------------------------
+
+
+def without_producers(self: LogLoader) -> Any:
+    loaded = _LOAD(self)
+    loaded.producers.load_snapshot([], self.now_ms)
+    return loaded
+
+
+def begins_with_a_batch(self: Log, epoch: int) -> None:
+    """A leader takes over and writes nothing."""
+    if not self.topic_partition.startswith(TOPIC):
+        _ASSIGN_EPOCH_START(self, epoch)
+
+
+def stage_with_epoch(
+    self: Log, group: Any, number: int, batch: Any, header: Any, leader_epoch: int, now_ms: int
+) -> Any:
+    if leader_epoch != self._last_epoch:
+        _ASSIGN_EPOCH_START(self, leader_epoch)
+    return _STAGE(self, group, number, batch, header, leader_epoch, now_ms)
+
+
+def promises_as_before(self: Log, end_offset: int, *, is_emptied: bool) -> None:
+    """The checkpoint on the disk still says more than the log will hold."""
+    checkpoint, self._checkpoint = self._checkpoint, None
+    try:
+        _PROMISE_NO_MORE_THAN(self, end_offset, is_emptied=is_emptied)
+    finally:
+        self._checkpoint = checkpoint
+
+
+def any_epoch(self: Log, batches: Any, *, now_ms: int, leader_epoch: int | None = None) -> Any:
+    return _APPEND_AS_FOLLOWER(self, batches, now_ms=now_ms)
+
+
+def nothing(*_: object, **__: object) -> None:
+    """Instead of a safeguard."""
+
+
+def no_error(*_: object, **__: object) -> ErrorCode:
+    return ErrorCode.NONE
+
+
+def false(*_: object, **__: object) -> bool:
+    return False
+
+
+def true(*_: object, **__: object) -> bool:
+    return True
+
+
+def answers_at_once(self: ProducePath, waiting: Any, replica: Replica, *, end_offset: int) -> None:
+    """As with acks=1."""
+    waiting.open.decide(waiting.index, waiting.appended)
+
+
+def keeps_position(self: LeaderFetcher, response: Any) -> None:
+    """What was said counts as said after an error too."""
+    said = dict(self._said)
+    _HANDLE(self, response)
+    for result in response.results:
+        key = (result.topic_id, result.partition_id)
+        if result.error is not ErrorCode.NONE and key in said:
+            self._said[key] = said[key]
+
+
+def never_forgets(self: IncrementalFetch, asked: Any, slot: Any) -> bool:
+    """An error, or records, leave the position where it was."""
+    key = (slot.result.topic_id, slot.result.partition_id)
+    position = self._positions.get(key)
+    is_new = _IS_NEW(self, asked, slot)
+    if position is not None and slot.is_news:
+        self._positions[key] = position
+        self._interesting[key] = None
+        self._owner.watch(key, self)
+    return is_new
+
+
+_HANDLE = LeaderFetcher._handle
+_IS_NEW = IncrementalFetch._is_new
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One safeguard taken out.
+
+    Attributes:
+        safeguard: what is missing.
+        finding: what the violation must say.
+        patches: (owner, attribute, substitute).
+        simulation: that finds it.
+        swarm: rates that make the bad case likely; the rest is drawn.
+        seed: the first that shows it.
+        unfound_because: why a search found nothing; empty: it is found.
+    """
+
+    safeguard: str
+    finding: str
+    patches: tuple[tuple[Any, str, Any], ...]
+    simulation: type[DataSimulation] = DataSimulation
+    swarm: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    unfound_because: str = ""
+
+
+CUTS = {"cut": 0.5, "crash": 0.0, "pause": 0.0, "cut_in_write": 0.0, "mains": 0.0}
+CUTS_AND_CRASHES = {"cut": 0.6, "crash": 0.4, "power_cut": 1.0, "cut_in_write": 0.0, "mains": 0.0}
+CRASHES = {"crash": 0.8, "power_cut": 1.0, "cut": 0.0, "slow_thread": 0.0}
+
+ABLATIONS = (
+    Ablation(
+        "truncation by epoch (instead: to the high watermark)",
+        "R[248]|stuck",
+        ((Follower, "_start", cuts_to_high_watermark), (fetch_reader, "check_fetch", checks_no_epoch)),
+        seed=2,
+    ),
+    Ablation(
+        "truncation",
+        "R[24]|stuck",
+        ((fetch_reader, "check_fetch", checks_no_epoch),),
+        swarm=CUTS,
+        seed=9,
+    ),
+    Ablation(
+        "a high watermark from a checkpoint is no higher than the log",
+        "R2",
+        (
+            (Replica, "high_watermark", property(trusts_checkpoint)),
+            (Leader, "__init__", leads_trusting),
+            (Follower, "__init__", follows_trusting),
+        ),
+        OneMachineSimulation,
+        CRASHES,
+    ),
+    Ablation("an acknowledgement waits for the high watermark", "R1", ((ProducePath, "_await", answers_at_once),)),
+    Ablation(
+        "the high watermark waits for a member that is being added",
+        "R[45]",
+        ((InSyncReplicas, "maximal_isr", property(lambda self: self.committed_isr)),),
+    ),
+    Ablation("min ISR for the high watermark", "R6", ((high_watermark, "effective_min_isr", lambda *_: 1),)),
+    Ablation(
+        "joining the ISR at the high watermark only",
+        "R[45]",
+        ((Leader, "_maybe_expand", at_any_offset),),
+        seed=5,
+    ),
+    Ablation(
+        "broker epochs of new members, at the controller",
+        "R[49]",
+        ((IsrControl, "_is_eligible", any_active_member), (AlterPartitionSender, "_send", send_late)),
+        OneMachineSimulation,
+        CRASHES,
+        seed=15,
+    ),
+    Ablation(
+        "the partition epoch of a proposal",
+        "R[459]",
+        (
+            (controller_alter_partition, "_epoch_error", any_partition_epoch),
+            (AlterPartitionSender, "_send", send_late),
+        ),
+        swarm=CUTS,
+        seed=10,
+    ),
+    Ablation(
+        "an unclean restart ends eligibility",
+        "R10",
+        ((ReplicationControl, "changes_without", as_if_clean),),
+        OneMachineSimulation,
+    ),
+    Ablation(
+        "the same, by what it leads to",
+        "R[34]",
+        ((ReplicationControl, "changes_without", as_if_clean), (CommittedPartition, "_check_restarted", nothing)),
+        OneMachineSimulation,
+        CRASHES,
+    ),
+    Ablation(
+        "a recovered election waits for all",
+        "R[34]",
+        ((ReplicationControl, "_recovered_or_none", first_who_reports),),
+        BlackoutSimulation,
+        seed=2,
+    ),
+    Ablation(
+        "a recovered election takes the longest log",
+        "R[34]",
+        ((replication_control, "recovered_change", first_in_order),),
+        BlackoutSimulation,
+        seed=3,
+    ),
+    Ablation(
+        "a broker is fenced early only if another of its ISR is there",
+        "R[34]",
+        ((ReplicationControl, "can_do_without", true),),
+        BlackoutSimulation,
+    ),
+    Ablation("the lease", "stale_end", ((BrokerLifecycle, "refuses_because", nothing),), FreshEndsSimulation, CUTS),
+    Ablation(
+        "a follower's share counts when it is on disk",
+        "R6",
+        ((high_watermark, "follower_waits_for_flush", false), (Follower, "_waits_for_flush", false)),
+    ),
+    Ablation("a leader's share counts when it is on disk", "R6", ((high_watermark, "leader_waits_for_flush", false),)),
+    Ablation("producers are known after a restart", ".*duplicate", ((LogLoader, "load", without_producers),)),
+    Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_sync_dir", nothing),)),
+    Ablation(
+        "broker epochs of fetches, at the leader",
+        "R",
+        (
+            (RemoteReplicas, "is_eligible", any_incarnation),
+            (RemoteReplicas, "is_stale", false),
+            (RemoteReplicas, "broker_epochs", registered_epochs),
+        ),
+        Stragglers,
+        CRASHES,
+        unfound_because="a fetch must arrive when who sent it is dead and back, and its end must still be the high"
+        " watermark; shown by `worked_leader_wrong_incarnation_cannot_join.txt`",
+    ),
+    Ablation(
+        "leader epochs of produces and fetches",
+        "R",
+        ((Leader, "check_fetch_epoch", no_error),),
+        swarm=CUTS,
+        unfound_because="a fetch names its last epoch too, and an answer of another epoch is dropped",
+    ),
+    Ablation(
+        "followers refuse batches of later epochs",
+        "R",
+        ((Log, "append_as_follower", any_epoch),),
+        swarm=CUTS,
+        unfound_because="a leader compares the epoch once more when it answers a fetch",
+    ),
+    Ablation(
+        "an epoch begins before its first batch",
+        "R",
+        ((Log, "assign_epoch_start", begins_with_a_batch), (Log, "_stage", stage_with_epoch)),
+        swarm=CUTS_AND_CRASHES,
+        unfound_because="under load the first batch comes at once; shown by `worked_cluster_empty_lost_epoch.txt`",
+    ),
+    Ablation(
+        "a recovery point is lowered before a cut",
+        "node . ended|stuck|R",
+        ((Log, "_promise_no_more_than", promises_as_before),),
+        swarm=CUTS_AND_CRASHES,
+        unfound_because="a power cut must come between a cut and the next checkpoint; found by `test_log_model.py`",
+    ),
+    Ablation(
+        "a follower asks again after an error",
+        "stuck",
+        ((LeaderFetcher, "_handle", keeps_position),),
+        swarm=CUTS,
+        unfound_because="out of the ISR it repeats its position every replica.fetch.wait.max.ms: it costs time",
+    ),
+    Ablation(
+        "a leader forgets a position after an error",
+        "stuck|R",
+        ((IncrementalFetch, "_is_new", never_forgets),),
+        swarm=CUTS,
+        unfound_because="a follower drops answers about positions that it has left",
+    ),
+    Ablation(
+        "recovery points and high watermarks are read from their checkpoints",
+        "R|stuck|node . ended",
+        ((LogDirectory, "_read_checkpoint", nothing),),
+        unfound_because="0 means unknown: the whole log is checked, followers tell the high watermark: it costs time",
+    ),
+)
+
+
+def find(ablation: Ablation, first: int = 0, count: int = SEEDS_MAX) -> tuple[int, str] | None:
+    """The first seed that shows the missing safeguard, and what it says; None if none does."""
+    with ExitStack() as stack:
+        for owner, name, substitute in ablation.patches:
+            stack.enter_context(mock.patch.object(owner, name, substitute))
+        for seed in range(first, first + count):
+            simulation = ablation.simulation(seed)
+            if ablation.swarm:
+                simulation = ablation.simulation(seed, replace(simulation.swarm, **ablation.swarm))
+            try:
+                simulation.run()
+            except Violation as violation:
+                return seed, str(violation)
+            finally:
+                del simulation
+                gc.collect()
+    return None
+
+
+def table() -> str:
+    """One row per safeguard."""
+    rows = ["| without | seeds to find | found as |", "|---|---|---|"]
+    for ablation in ABLATIONS:
+        found = None if ablation.unfound_because else find(ablation)
+        print(ablation.safeguard, found, file=sys.stderr, flush=True)
+        seeds, says = "not found", ablation.unfound_because or "-"
+        if found is not None:
+            seeds, says = str(found[0] + 1), re.sub(r"\s+", " ", re.split(r",? \[seed", found[1])[0])[:100]
+        rows.append(f"| {ablation.safeguard} | {seeds} | {says} |")
+    return "\n".join(rows) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/TESTING.md")
+    parser.add_argument("--only", help="just the safeguards whose name contains this")
+    parser.add_argument("--first", type=int, default=0, help="seed to begin with")
+    parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="how many, with --only")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    if options.only is not None:
+        for ablation in ABLATIONS:
+            if options.only in ablation.safeguard:
+                print(ablation.safeguard, find(ablation, options.first, options.seeds), flush=True)
+        return 0
+    text = table()
+    if not options.write:
+        print(text)
+        return 0
+    before, rest = TESTING.read_text().split(BEGIN)
+    TESTING.write_text(before + BEGIN + text + END + rest.split(END)[1])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""Each safeguard of replication is taken out in turn: a simulation must notice, at the seed at which it is known to."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sim.replication_ablations import ABLATIONS, Ablation, find
+
+FOUND = [ablation for ablation in ABLATIONS if not ablation.unfound_because]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
+@pytest.mark.parametrize("ablation", FOUND, ids=lambda ablation: ablation.safeguard)
+def test_a_missing_safeguard_is_found(ablation: Ablation) -> None:
+    found = find(ablation, first=ablation.seed, count=1)
+    assert found is not None, f"seed {ablation.seed} does not show it any more: look for another one with --only"
+    assert re.match(ablation.finding, found[1], re.DOTALL)
+    assert "--seed" in found[1]  # the message says how to repeat it
