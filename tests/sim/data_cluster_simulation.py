@@ -25,6 +25,7 @@ import replog.broker.node
 from replog.client import Consumer, Producer
 from replog.controller.messages import CommittedRecords, ConfigEntry, CreateTopics, NewTopic
 from replog.errors import InvalidRequestError, OffsetOutOfRangeError, ReplogError
+from replog.log.index_cache import INDEX_CACHE
 from replog.metadata.image import MetadataImage
 from replog.testing.history import AnomaliesFoundError, History
 from replog.testing.simulated_cluster import SimulatedCluster
@@ -179,8 +180,12 @@ class DataSimulation(Simulation):
         self.checker.replication.acknowledged(offset)
 
     def run(self) -> None:
-        with mock.patch.object(replog.broker.node, "ReplicaManager", watched_manager(self.checker.replication)):
-            super().run()
+        try:
+            with mock.patch.object(replog.broker.node, "ReplicaManager", watched_manager(self.checker.replication)):
+                super().run()
+        finally:  # killed processes leave their segments there, and with those all of the run
+            INDEX_CACHE._copies.clear()
+            INDEX_CACHE._maps.clear()
 
     async def _run(self) -> None:
         cluster = self.cluster
