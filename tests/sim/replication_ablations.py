@@ -314,7 +314,7 @@ ABLATIONS = (
         "joining the ISR at the high watermark only",
         "R[45]",
         ((Leader, "_maybe_expand", at_any_offset),),
-        seed=5,
+        seed=12,
     ),
     Ablation(
         "broker epochs of new members, at the controller",
