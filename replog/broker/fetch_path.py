@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from replog.broker.fetch_reader import NOT_FRESH, FetchReader, Slot, failed_fetch, is_worth_sending
+from replog.broker.fetch_reader import (
+    MAX_WAIT_MS,
+    NOT_FRESH,
+    FetchReader,
+    Refusal,
+    Slot,
+    failed_fetch,
+    is_worth_sending,
+)
 from replog.broker.incremental_fetch import IncrementalFetch, IncrementalFetches
 from replog.broker.record_deletions import RecordDeletions
 from replog.broker.replica import Replica, ReplicaKey
@@ -30,9 +38,6 @@ from replog.rpc.messages import (
 )
 
 MAX_WAITING_FETCHES = 10_000
-
-MAX_WAIT_MS = 60_000
-"""Longest time a fetch is parked, whatever it asks for: its stream may be gone by then."""
 
 Answer = Callable[[FetchResponse], None]
 
@@ -60,7 +65,7 @@ class FetchPath:
         self._reader = FetchReader(manager, serving)
         self._purgatory: Purgatory[_Parked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
         self.incremental = IncrementalFetches(manager, self._reader, serving)
-        self.deletions = RecordDeletions(manager, self._reader, serving)
+        self.deletions = RecordDeletions(manager, self._reader)
         self._touched: set[ReplicaKey] = set()
         self._next_id = 0
         manager.on_progress = self._touched.add
@@ -159,19 +164,13 @@ class FetchPath:
 
     def list_offset(self, partition: ListOffsetsPartition) -> ListOffsetsResult:
         """Start, end or first offset at a time; to be run on the driver."""
-        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
-        refused = self._serving()
-        if refused is not None:
-            return _offset_failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
-        if replica is None or not isinstance(replica.role, Leader):
-            failed = self._reader.not_leader(partition)
-            return _offset_failed(partition, failed.error, failed.message, failed.leader_id, failed.leader_epoch)
-        leader = replica.role
-        error = leader.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
-        if error is ErrorCode.NONE and partition.timestamp != EARLIEST_TIMESTAMP:
+        led = self._reader.leader_for(partition)
+        if isinstance(led, Refusal):
+            return _offset_failed(partition, *led)
+        replica, leader = led
+        if partition.timestamp != EARLIEST_TIMESTAMP and not leader.latest_offset_available():
             # the high watermark bounds both the latest offset and a lookup by time
-            error = ErrorCode.NONE if leader.latest_offset_available() else ErrorCode.OFFSET_NOT_AVAILABLE
-        if error is not ErrorCode.NONE:
+            error = ErrorCode.OFFSET_NOT_AVAILABLE
             return _offset_failed(partition, error, error.name, self._manager.config.node_id, leader.leader_epoch)
         try:
             offset, timestamp = self._find(replica, leader, partition.timestamp)
@@ -191,17 +190,10 @@ class FetchPath:
 
     def epoch_end(self, partition: EpochEndPartition) -> EpochEndResult:
         """Where a leader epoch ends in the leader's log; to be run on the driver."""
-        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
-        refused = self._serving()
-        if refused is not None:
-            return _epoch_failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
-        if replica is None or not isinstance(replica.role, Leader):
-            failed = self._reader.not_leader(partition)
-            return _epoch_failed(partition, failed.error, failed.message, failed.leader_id, failed.leader_epoch)
-        leader = replica.role
-        error = leader.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
-        if error is not ErrorCode.NONE:
-            return _epoch_failed(partition, error, error.name, self._manager.config.node_id, leader.leader_epoch)
+        led = self._reader.leader_for(partition)
+        if isinstance(led, Refusal):
+            return _epoch_failed(partition, *led)
+        replica, leader = led
         end = replica.log.end_offset_for_epoch(partition.epoch)
         return EpochEndResult(
             topic_id=partition.topic_id,

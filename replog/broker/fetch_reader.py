@@ -31,6 +31,9 @@ from replog.rpc.messages import (
     ListOffsetsPartition,
 )
 
+MAX_WAIT_MS = 60_000
+"""Longest time a fetch is parked, whatever it asks for: its stream may be gone by then."""
+
 MAX_RESPONSE_BYTES = 55 << 20
 """Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
 
@@ -53,6 +56,15 @@ class Slot(NamedTuple):
     def is_news(self) -> bool:
         """Whether it must be told whatever else there is."""
         return self.result.error is not ErrorCode.NONE or self.result.diverging is not None
+
+
+class Refusal(NamedTuple):
+    """Why this broker does not answer as the leader of a partition, and who might."""
+
+    error: ErrorCode
+    message: str
+    leader_id: int = -1
+    leader_epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -301,6 +313,20 @@ class FetchReader:
             message=f"{replica.name}: offset {partition.fetch_offset} is outside of "
             f"[{log.log_start_offset}, {log.log_end_offset}]",
         )
+
+    def leader_for(self, partition: Asked) -> tuple[Replica, Leader] | Refusal:
+        """The replica and its leader, if this broker may answer as that in the epoch that was asked for."""
+        refused = self._serving()
+        if refused is not None:
+            return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, refused)
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        if replica is None or not isinstance(replica.role, Leader):
+            other = self.not_leader(partition)
+            return Refusal(other.error, other.message, other.leader_id, other.leader_epoch)
+        error = replica.role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
+        if error is not ErrorCode.NONE:
+            return Refusal(error, error.name, self._manager.config.node_id, replica.role.leader_epoch)
+        return replica, replica.role
 
     def not_leader(self, partition: Asked) -> FetchResult:
         """Why this broker does not answer for a partition, and who might."""

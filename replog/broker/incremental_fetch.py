@@ -19,15 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from replog.broker.fetch_reader import FetchReader, Slot, failed_fetch, is_worth_sending
+from replog.broker.fetch_reader import MAX_WAIT_MS, FetchReader, Slot, failed_fetch, is_worth_sending
 from replog.broker.replica import ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
 from replog.errors import ErrorCode
 from replog.replication.deadlines import Deadlines
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
-
-MAX_WAIT_MS = 60_000
-"""Longest time a fetch waits, whatever it asks for."""
 
 Answer: TypeAlias = Callable[[FetchResponse], None]
 

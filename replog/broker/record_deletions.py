@@ -7,9 +7,8 @@ it; the low watermark is the lowest of them (kafka-reference 4.8).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-from replog.broker.fetch_reader import FetchReader
+from replog.broker.fetch_reader import FetchReader, Refusal
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
 from replog.broker.topic_settings import TopicSettings
@@ -38,14 +37,12 @@ class RecordDeletions:
 
     Args:
         manager: of the replicas.
-        reader: knows what to say of partitions that are not led here.
-        serving: whether this broker may serve now; None, or why not.
+        reader: knows which partitions are led here, and what to say of the others.
     """
 
-    def __init__(self, manager: ReplicaManager, reader: FetchReader, serving: Callable[[], str | None]) -> None:
+    def __init__(self, manager: ReplicaManager, reader: FetchReader) -> None:
         self._manager = manager
         self._reader = reader
-        self._serving = serving
         self._waiting: dict[ReplicaKey, list[_Waiting]] = {}
         self._count = 0
         manager.on_follower_told = self._check
@@ -78,17 +75,11 @@ class RecordDeletions:
         return [self._begin(partition) for partition in request.partitions]
 
     def _begin(self, partition: DeleteRecordsPartition) -> DeleteRecordsResult | _Waiting:
-        refused = self._serving()
-        if refused is not None:
-            return _failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
-        key = (partition.topic_id, partition.partition_id)
-        replica = self._manager.replicas.get(key)
-        if replica is None or not isinstance(replica.role, Leader):
-            other = self._reader.not_leader(partition)
-            return _failed(partition, other.error, other.message, other.leader_id, other.leader_epoch)
-        error = replica.role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
-        if error is not ErrorCode.NONE:
-            return _failed(partition, error, error.name)
+        led = self._reader.leader_for(partition)
+        if isinstance(led, Refusal):
+            return _failed(partition, *led)
+        replica, _ = led
+        key = replica.key
         offset = partition.offset if partition.offset != TO_HIGH_WATERMARK else replica.high_watermark
         refusal = self._refusal(replica, offset)
         if refusal is not None:
