@@ -8,6 +8,7 @@ continues exactly where the last one ended; a change of leader or a seek makes t
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -59,7 +60,7 @@ class PartitionState:
         last_epoch: leader epoch of the last batch that was accepted, -1 after a seek: leaders compare it with their logs.
         out_of_range: the offset was refused; the consumer's reset policy decides.
         diverging: what was read is not in the log any more; the same policy decides.
-        leader_only_until_s: another replica could not serve; until then the leader is asked.
+        leader_only: another replica could not serve; for a while the leader is asked.
     """
 
     def __init__(self, partition: TopicPartition, topic_id: UUID, position: int) -> None:
@@ -79,7 +80,9 @@ class PartitionState:
         self.out_of_range: FetchResult | None = None
         self.diverging: EpochEnd | None = None
         self.backoff_until_s = 0.0
-        self.leader_only_until_s = 0.0
+        self.leader_only = False
+        self._leader_only_until_s = -math.inf
+        self._leader_only_s = 0.0
         self._failures_count = 0
 
     @property
@@ -145,6 +148,17 @@ class PartitionState:
         """A retriable error: pause, longer each time."""
         self.backoff_until_s = now_s + min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(self._failures_count, 8))
         self._failures_count += 1
+
+    def avoid_replica(self, now_s: float, pause_s_min: float, pause_s_max: float) -> float:
+        """A replica that is not the leader could not serve: the pause before one is asked again, twice as long each time.
+
+        It begins anew once a replica has served for longer than the last pause.
+        """
+        has_served = now_s - self._leader_only_until_s > max(self._leader_only_s, pause_s_min)
+        self._leader_only_s = pause_s_min if has_served else min(pause_s_max, 2 * self._leader_only_s)
+        self._leader_only_until_s = now_s + self._leader_only_s
+        self.leader_only = True
+        return self._leader_only_s
 
     def clear_backoff(self) -> None:
         """Something has changed (a leader, the position): ask at once."""

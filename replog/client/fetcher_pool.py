@@ -10,8 +10,9 @@ from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
 from replog.client.fetcher import FetchSettings, LeaderFetcher
 
-LEADER_ONLY_S = 60.0
-"""How long a partition is read from its leader after another replica could not serve."""
+LEADER_ONLY_S_MIN, LEADER_ONLY_S_MAX = 0.5, 60.0
+"""How long a partition is read from its leader after another replica could not serve: longer each time in a row, for the
+first time it may just not have heard yet that it is in sync, and the hundredth its broker's `replica.selector` says no."""
 
 
 class FetcherPool:
@@ -57,7 +58,7 @@ class FetcherPool:
 
     def _source(self, state: PartitionState) -> Leader | None:
         """The leader, or an in-sync replica in the consumer's own rack (KIP-392)."""
-        if not self._client_rack or asyncio.get_running_loop().time() < state.leader_only_until_s:
+        if not self._client_rack or state.leader_only:
             return self._view.leader(*state.partition)
         return self._view.image.nearest(*state.partition, self._client_rack)
 
@@ -121,9 +122,17 @@ class FetcherPool:
         leader = self._view.leader(*state.partition)
         if leader is None or state.leader is None or leader.broker_id == state.leader.broker_id:
             return False
-        state.leader_only_until_s = asyncio.get_running_loop().time() + LEADER_ONLY_S
+        loop = asyncio.get_running_loop()
+        pause_s = state.avoid_replica(loop.time(), LEADER_ONLY_S_MIN, LEADER_ONLY_S_MAX)
+        loop.call_later(pause_s, self._return_to_replica, state)
         self.follow(state)
         return True
+
+    def _return_to_replica(self, state: PartitionState) -> None:
+        """The pause after a refusal is over; no newer metadata need come to move the partition."""
+        state.leader_only = False
+        if self._current(state) is not None:  # neither unassigned nor closed meanwhile
+            self.follow(state)
 
     def _share_bytes(self) -> int:
         return self._settings.buffer_memory_bytes // max(1, len(self._fetchers))

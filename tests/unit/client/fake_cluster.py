@@ -133,6 +133,7 @@ class FakeCluster:
         self.controller_script: deque[ReplogError | str] = deque()
         self.created_count = 0
         self.addresses = {i: f"127.0.0.1:{10_000 + i}" for i in self.nodes}
+        self.racks: dict[int, str] = {}
 
     @property
     def bootstrap(self) -> list[str]:
@@ -166,7 +167,8 @@ class FakeCluster:
         brokers = []
         for i in self.nodes:
             host, _, port = self.addresses[i].rpartition(":")
-            brokers.append(BrokerInfo(i, host, int(port), broker_epoch=1, fenced=self.nodes[i].is_down))
+            rack, fenced = self.racks.get(i), self.nodes[i].is_down
+            brokers.append(BrokerInfo(i, host, int(port), broker_epoch=1, fenced=fenced, rack=rack))
         topics: dict[str, list[PartitionInfo]] = {}
         ids: dict[str, UUID] = {}
         for (name, partition), log in self.logs.items():
@@ -198,6 +200,7 @@ class FakeNode:
         self.fetched: list[FetchRequest] = []
         self.list_offsets_script: deque[ErrorCode] = deque()
         self.fetch_script: deque[ErrorCode] = deque()
+        self.serves_consumers = False  # as a follower too
         self.hold_replies = False
         self.held: list[tuple[Any, list[ProduceResponse]]] = []
         self.appended = asyncio.Event()
@@ -356,7 +359,7 @@ class FakeNode:
             return replace(base, error=self.fetch_script.popleft()), b""
         if log is None:
             return replace(base, error=ErrorCode.UNKNOWN_TOPIC_ID), b""
-        if log.leader != self.node_id:
+        if log.leader != self.node_id and not self.serves_consumers:
             return replace(base, error=ErrorCode.NOT_LEADER_OR_FOLLOWER), b""
         if partition.leader_epoch != log.leader_epoch:
             return replace(base, error=ErrorCode.FENCED_LEADER_EPOCH), b""

@@ -184,6 +184,27 @@ async def test_it_follows_leaders_and_survives_lost_streams() -> None:
         assert offsets([r for r in records if r.partition == partition]) == list(range(120))
 
 
+async def test_a_replica_in_the_rack_that_was_not_ready_is_asked_again_without_news() -> None:
+    cluster = FakeCluster(2)
+    cluster.racks = {1: "a", 2: "b"}
+    cluster.create_topic("t")
+    follower = cluster.nodes[2]
+    fill(cluster, "t", 0, 5)
+    async with make(cluster, client_rack="b") as consumer:
+        await consumer.assign([("t", 0)])
+        assert offsets(await read(consumer, 5)) == [0, 1, 2, 3, 4]
+        refused_count = len(follower.fetched)
+        assert refused_count >= 1
+        follower.serves_consumers = True  # the image of the cluster stays as it is
+        async with asyncio.timeout(10):
+            while len(follower.fetched) == refused_count:
+                await asyncio.sleep(0.01)
+        asked_count = len(cluster.nodes[1].fetched)
+        fill(cluster, "t", 0, 5)
+        assert offsets(await read(consumer, 5)) == [5, 6, 7, 8, 9]
+        assert len(cluster.nodes[1].fetched) == asked_count
+
+
 async def test_a_silent_leader_is_left_for_the_new_one() -> None:
     cluster = FakeCluster(2)
     cluster.create_topic("t")
