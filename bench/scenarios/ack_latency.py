@@ -38,7 +38,7 @@ class AckLatencyScenario(Scenario[BrokerSystem]):
     def __init__(
         self,
         duration_s: float = DURATION_S,
-        rates_per_s: Sequence[int] = (100, 1000),
+        rates_per_s: Sequence[int] = (100, 1_000, 10_000),
         systems: Sequence[BrokerSystem] | None = None,
     ) -> None:
         self._duration_s = duration_s

@@ -129,3 +129,54 @@ class StartupSystem(System):
     @abstractmethod
     def start_cluster(self, settle_s: float) -> tuple[float, Sequence[int]]:
         """Seconds from three empty directories to three nodes that serve; and their resident bytes `settle_s` later."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostedPartitions:
+    """What very many partitions took.
+
+    Attributes:
+        answering_s: from the request to create them until every leader has answered for its partitions.
+        in_sync_s: until every replica is in sync.
+        idle_cpu_share: of one core, by one node on average, afterwards.
+        bytes_per_replica: of resident memory.
+    """
+
+    answering_s: float
+    in_sync_s: float
+    idle_cpu_share: float
+    bytes_per_replica: float
+
+
+class PartitionsSystem(System):
+    """Three nodes that are started from nothing for each measurement."""
+
+    @abstractmethod
+    def host(self, partitions: int, idle_s: float) -> HostedPartitions:
+        """Creates one topic with three replicas of each partition, and leaves it alone for `idle_s`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUpReport:
+    """How a broker that was away came back.
+
+    Attributes:
+        behind_bytes: of records that it had to fetch.
+        in_sync_s: from its start to being in sync in every partition.
+        latencies_s: of records that were sent at a fixed rate meanwhile, to their acknowledgement.
+    """
+
+    behind_bytes: int
+    in_sync_s: float
+    latencies_s: Sequence[float]
+
+
+class CatchUpSystem(System):
+    """Three nodes of which one is stopped while the others take records."""
+
+    @abstractmethod
+    def catch_up(self, behind_bytes: int, record_bytes: int, rate_per_s: float) -> CatchUpReport:
+        """Stops a broker in order, writes `behind_bytes`, starts it again and sends `rate_per_s` records meanwhile.
+
+        Every partition holds at the end what was sent; the topic is gone then.
+        """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +45,26 @@ async def warm_up(producer: Producer, topic: str) -> None:
         await delivery
 
 
+async def send_at_rate(
+    producer: Producer, topic: str, value: bytes, rate_per_s: float, numbers: Iterable[int]
+) -> list[float]:
+    """See `BenchProducer.send_at_rate`; one record for each of `numbers`, which count from 0 for as long as is wanted."""
+    loop = asyncio.get_running_loop()
+    latencies: list[float] = []
+
+    async def wait_for(delivery: Delivery, due_s: float) -> None:
+        await delivery
+        latencies.append(loop.time() - due_s)
+
+    start_s = loop.time() + 0.01
+    async with asyncio.TaskGroup() as tasks:
+        for number in numbers:
+            due_s = start_s + number / rate_per_s
+            await asyncio.sleep(max(0.0, due_s - loop.time()))
+            tasks.create_task(wait_for(await producer.send(topic, value), due_s))
+    return latencies
+
+
 class ReplogProducer(BenchProducer):
     def __init__(self, runner: asyncio.Runner, producer: Producer, topic: str) -> None:
         self._runner = runner
@@ -60,23 +80,7 @@ class ReplogProducer(BenchProducer):
         await self._producer.flush()
 
     def send_at_rate(self, value: bytes, rate_per_s: float, count: int) -> list[float]:
-        return self._runner.run(self._send_at_rate(value, rate_per_s, count))
-
-    async def _send_at_rate(self, value: bytes, rate_per_s: float, count: int) -> list[float]:
-        loop = asyncio.get_running_loop()
-        latencies: list[float] = []
-
-        async def wait_for(delivery: Delivery, due_s: float) -> None:
-            await delivery
-            latencies.append(loop.time() - due_s)
-
-        start_s = loop.time() + 0.01
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(count):
-                due_s = start_s + number / rate_per_s
-                await asyncio.sleep(max(0.0, due_s - loop.time()))
-                tasks.create_task(wait_for(await self._producer.send(self._topic, value), due_s))
-        return latencies
+        return self._runner.run(send_at_rate(self._producer, self._topic, value, rate_per_s, range(count)))
 
 
 class ReplogConsumer(BenchConsumer):

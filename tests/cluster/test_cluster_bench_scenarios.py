@@ -13,10 +13,12 @@ from cluster_kit import QUICK
 from bench import harness
 from bench.model import Scenario, WrongResultError
 from bench.scenarios.ack_latency import AckLatencyScenario, percentile
+from bench.scenarios.catch_up import CatchUpScenario
 from bench.scenarios.consume import ConsumeScenario
 from bench.scenarios.failover import FailoverScenario, check, longest_gap_s
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
 from bench.scenarios.metadata_hosting import MetadataHostingScenario
+from bench.scenarios.partitions import PartitionsScenario
 from bench.scenarios.produce import ProduceScenario, check_topic
 from bench.scenarios.startup import StartupScenario
 from bench.systems.brokers import Digest, FailoverReport
@@ -26,6 +28,8 @@ from bench.systems.replog_failover import ReplogFailover
 pytestmark = pytest.mark.cluster
 
 SMALL_BYTES = 200_000
+
+MAY_BE_ZERO = {"elections", "idle_cpu_percent", "kib_per_replica"}
 
 SCENARIOS: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
     "startup": (lambda: StartupScenario(settle_s=0), {"embedded_ready_ms", "cluster_ready_ms", "rss_mib"}),
@@ -39,6 +43,14 @@ SCENARIOS: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
     "metadata-beside-load": (
         lambda: MetadataBesideLoadScenario(0.5),
         {"p50_ms", "p99_ms", "max_ms", "elections", "mb_per_s"},
+    ),
+    "partitions": (
+        lambda: PartitionsScenario([5], idle_s=0.2),
+        {"answering_s", "in_sync_s", "idle_cpu_percent", "kib_per_replica"},
+    ),
+    "catch-up": (
+        lambda: CatchUpScenario(SMALL_BYTES, 50),
+        {"mb_per_s", "ack_p50_ms", "ack_p99_ms", "ack_max_ms"},
     ),
     "failover": (
         lambda: FailoverScenario(0.2, 0.2, ["leader"], [ReplogFailover(config=QUICK)]),
@@ -55,7 +67,7 @@ def test_small_run(name: str, tmp_path: Path) -> None:
     result = harness.run(scenario, repeat=1, directory=tmp_path)
     assert scenario.name == name
     assert {row.metric for row in result.rows} == metrics
-    assert all(row.median > 0 for row in result.rows if row.metric != "elections")
+    assert all(row.median > 0 for row in result.rows if row.metric not in MAY_BE_ZERO)
     assert list(tmp_path.iterdir()) == []
     assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
 
