@@ -34,14 +34,20 @@ class RemoteReplicas:
         return self._states[replica_id]
 
     def update(self, state: PartitionState, *, leader_end_offset: int, now_ms: int) -> None:
-        """Follows the metadata: added and removed replicas, and a fresh start of the times in a new leader epoch."""
+        """Follows the metadata: added and removed replicas, and a fresh start of the times in a new leader epoch.
+
+        Out of the ISR, a broker that was away or was started anew is not who was caught up before: the high watermark
+        does not wait for it until it has everything again.  (Kafka goes on waiting, for up to the lag time.)
+        """
         new_epoch = state.leader_epoch > self._metadata.leader_epoch
+        before = self._metadata.eligible
         self._metadata = state
         self._assign()
-        if new_epoch:
-            for replica in self:
-                in_isr = replica.replica_id in state.isr
-                replica.reset_for_new_epoch(in_isr=in_isr, leader_end_offset=leader_end_offset, now_ms=now_ms)
+        for replica_id, replica in self._states.items():
+            in_isr = replica_id in state.isr
+            is_another = not in_isr and state.eligible.get(replica_id) != before.get(replica_id)
+            if new_epoch or is_another:
+                replica.start_over(in_isr=in_isr, leader_end_offset=leader_end_offset, now_ms=now_ms)
 
     def record_fetch(self, fetch: FollowerFetched, now_ms: int) -> None:
         """Takes in a fetch of a known replica."""

@@ -75,8 +75,8 @@ class ReplicaState:
             return True
         return self.last_caught_up_time_ms is not None and now_ms - self.last_caught_up_time_ms <= lag_time_max_ms
 
-    def reset_for_new_epoch(self, *, in_isr: bool, leader_end_offset: int, now_ms: int) -> None:
-        """The same leader was elected again: ends stay known, times start over.
+    def start_over(self, *, in_isr: bool, leader_end_offset: int, now_ms: int) -> None:
+        """The same leader was elected again, or the replica was away: ends stay known, times start over.
 
         Members of the ISR get the full lag time to come back; others must prove themselves from nothing.
         """

@@ -48,7 +48,7 @@ def test_a_new_epoch_of_the_same_leader_keeps_ends_and_restarts_times() -> None:
     member, outsider = ReplicaState(2), ReplicaState(3)
     for replica in (member, outsider):
         fetch(replica, 4, leader_end=4, now_ms=1_000)
-        replica.reset_for_new_epoch(in_isr=replica is member, leader_end_offset=9, now_ms=5_000)
+        replica.start_over(in_isr=replica is member, leader_end_offset=9, now_ms=5_000)
     assert (member.log_end_offset, outsider.log_end_offset) == (4, 4)
     assert (member.last_caught_up_time_ms, outsider.last_caught_up_time_ms) == (5_000, None)
     fetch(outsider, 9, leader_end=12, now_ms=6_000)
