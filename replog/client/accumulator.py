@@ -22,7 +22,7 @@ RECENT_FAILURES_MAX = 64
 @dataclass(frozen=True, slots=True)
 class AccumulatorSettings:
     batch_size_bytes: int
-    """A batch is closed at this size; a record that is larger gets a batch of its own."""
+    """A batch is closed at this size, or the topic's `max.message.bytes`; a record that is larger gets one of its own."""
     linger_ms: float
     """How long a batch that is not full waits for more records."""
     buffer_memory_bytes: int
@@ -112,7 +112,7 @@ class Accumulator:
         return ProducerBatch(
             queue,
             loop.create_future(),
-            max_bytes=max(self.settings.batch_size_bytes, record_bytes),
+            max_bytes=max(queue.batch_bytes_max, record_bytes),
             created_s=now_s,
             deadline_s=now_s + self.settings.delivery_timeout_ms / 1000,
         )

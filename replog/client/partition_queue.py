@@ -48,6 +48,7 @@ class PartitionQueue:
         leader: where to send; None while there is nobody.
         identity: what new batches are encoded with; None without idempotence, or until one has been given.
         last_error: the last cause of a retry, for the text of a later time-out.
+        batch_bytes_max: a batch is closed at this size; a record that is larger gets a batch of its own.
     """
 
     def __init__(self, accumulator: Accumulator, topic: str, topic_id: UUID, partition_id: int) -> None:
@@ -61,6 +62,7 @@ class PartitionQueue:
         self.last_error: ReplogError | None = None
         self.backoff_until_s = 0.0
         self.failures_count = 0
+        self.batch_bytes_max = accumulator.settings.batch_size_bytes
         self._accumulator = accumulator
         self._open: ProducerBatch | None = None
         self._closed: deque[ProducerBatch] = deque()
@@ -90,7 +92,7 @@ class PartitionQueue:
                 self._closed.append(self._open)
             self._open = batch
             self._accumulator.opened(batch)
-            if size_bytes > self._accumulator.settings.batch_size_bytes:
+            if size_bytes > self.batch_bytes_max:
                 self._closed.append(batch)  # for itself: a record beside it must not fail with one that is too large
                 self._open = None
         self._charge(batch)

@@ -30,8 +30,8 @@ class ProducerConfig:
     batch_size_bytes: int = 512 * 1024
     """A batch is closed at this size, 1 or more.  Too small: more messages, which cost about the same whatever is in
     them (measured: a quarter less CPU time per byte than with 256 KiB); too large: memory per partition, of which only
-    what is filled is taken.  A record that is larger gets a batch of its own.  Keep it below the topics'
-    max.message.bytes: the broker refuses larger batches."""
+    what is filled is taken.  A record that is larger gets a batch of its own.  Topics with a smaller
+    max.message.bytes get smaller batches."""
     linger_ms: float = 0
     """How long a batch that is not full waits for more records.  With 0 batches fill while requests are in flight."""
     max_request_bytes: int = 1024 * 1024

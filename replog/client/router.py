@@ -11,6 +11,7 @@ from replog.client.identity import IdentitySource
 from replog.client.partition_queue import PartitionQueue
 from replog.client.sender import BrokerSender, SenderSettings
 from replog.errors import BrokerClosedError, LeaderNotAvailableError, UnknownTopicOrPartitionError
+from replog.metadata.config_keys import MAX_MESSAGE_BYTES
 from replog.rpc.messages import TopicInfo
 from replog.rpc.transport import ConnectionLostError
 
@@ -26,10 +27,19 @@ class TopicQueues:
         self.update(info, accumulator)
 
     def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
-        """Takes in newer metadata: partitions may have been added, leaders may have gone."""
+        """Takes in newer metadata: partitions may have been added, leaders may have gone, batches may have to be smaller."""
         for partition_id in range(len(self.queues), len(info.partitions)):
             self.queues.append(PartitionQueue(accumulator, info.name, info.topic_id, partition_id))
+        batch_bytes_max = min(accumulator.settings.batch_size_bytes, _message_bytes_max(info))
+        for queue in self.queues:
+            queue.batch_bytes_max = batch_bytes_max
         self.available = tuple(p.partition_id for p in info.partitions if p.leader >= 0)
+
+
+def _message_bytes_max(info: TopicInfo) -> int:
+    """What the topic says of itself; the brokers' default is larger than any batch that is not asked for."""
+    given = {entry.name: entry.value for entry in info.configs}
+    return int(given.get(MAX_MESSAGE_BYTES.name) or MAX_MESSAGE_BYTES.default)
 
 
 class Router:

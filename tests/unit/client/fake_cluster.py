@@ -32,6 +32,7 @@ from replog.rpc.messages import (
     ClientRequest,
     ClientResponse,
     ConfigDescription,
+    ConfigEntry,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeNodeRequest,
@@ -134,6 +135,7 @@ class FakeCluster:
         self.created_count = 0
         self.addresses = {i: f"127.0.0.1:{10_000 + i}" for i in self.nodes}
         self.racks: dict[int, str] = {}
+        self.configs: dict[str, dict[str, str]] = {}  # of topics
 
     @property
     def bootstrap(self) -> list[str]:
@@ -175,7 +177,8 @@ class FakeCluster:
             isr = tuple(self.nodes)
             topics.setdefault(name, []).append(PartitionInfo(partition, log.leader, log.leader_epoch, 0, isr, isr))
             ids[name] = log.topic_id
-        infos = tuple(TopicInfo(name, ids[name], tuple(partitions)) for name, partitions in topics.items())
+        configs = {name: tuple(ConfigEntry(*entry) for entry in self.configs.get(name, {}).items()) for name in topics}
+        infos = tuple(TopicInfo(name, ids[name], tuple(ps), configs[name]) for name, ps in topics.items())
         return MetadataUpdate(self.cluster_id, self.metadata_offset, 1, 1, tuple(brokers), infos, is_full=True)
 
     def log_by_id(self, topic_id: UUID, partition_id: int) -> FakeLog | None:

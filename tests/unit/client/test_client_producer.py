@@ -65,6 +65,24 @@ async def test_batches_fill_while_requests_are_in_flight_and_share_messages() ->
     assert max(len(request.partitions) for request in cluster.nodes[1].produced) == 4
 
 
+async def test_batches_are_as_small_as_the_topic_wants_them() -> None:
+    cluster = FakeCluster()
+    cluster.configs["t"] = {"max.message.bytes": "1000"}
+    cluster.create_topic("t")
+    async with make(cluster) as producer:
+        await producer.send_many("t", [(None, b"x" * 100)] * 50)
+        cluster.configs["t"] = {"max.message.bytes": "2000"}
+        cluster.publish()
+        await producer.flush()
+        await producer.send_many("t", [(None, b"y" * 100)] * 50)
+        await producer.send("t", b"z" * 3000)  # for itself: the broker refuses it, and nothing with it
+        await producer.flush()
+    small, large, alone = ([b for b in cluster.logs["t", 0].batches if fill * 100 in b] for fill in (b"x", b"y", b"z"))
+    assert 800 < max(map(len, small)) <= 1000
+    assert 1700 < max(map(len, large)) <= 2000
+    assert [parse_header(batch).records_count for batch in alone] == [1]
+
+
 async def test_send_many_tells_the_ranges() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t", 2)
