@@ -50,6 +50,7 @@ class Driver:
         self._on_failure = on_failure
         self._inbox: deque[Work] = deque()
         self._wakeup = asyncio.Event()
+        self._alarm: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Future[Any]] = set()
         self._closed = False
@@ -102,6 +103,8 @@ class Driver:
         self._closed = True
         self._inbox.clear()
         self._wakeup.set()
+        if self._alarm is not None:
+            self._alarm.cancel()
         for future in self._calls:
             if not future.done():
                 future.set_exception(BrokerClosedError("the node is stopping"))
@@ -151,8 +154,18 @@ class Driver:
         if delay_ms <= 0:
             await asyncio.sleep(0)
             return
-        try:
-            async with asyncio.timeout(delay_ms / 1000):
-                await self._wakeup.wait()
-        except TimeoutError:
-            return
+        self._set_alarm(asyncio.get_running_loop().time() + delay_ms / 1000)
+        await self._wakeup.wait()
+
+    def _set_alarm(self, when_s: float) -> None:
+        """Wakes the driver at `when_s` of the loop's time, or before: deadlines mostly move away, and an alarm that rings
+        too early costs less than one that is set anew each time."""
+        if self._alarm is not None:
+            if self._alarm.when() <= when_s:
+                return
+            self._alarm.cancel()
+        self._alarm = asyncio.get_running_loop().call_at(when_s, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._wakeup.set()

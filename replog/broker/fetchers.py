@@ -62,7 +62,7 @@ class LeaderFetcher:
         self._owner = owner
         self._wakeup = asyncio.Event()
         self._asking = asyncio.Lock()
-        self._limit: asyncio.Timeout | None = None
+        self._answer_due_s = 0.0
         self._changed: dict[ReplicaKey, None] = {}
         self._forgotten: list[ReplicaKey] = []
         self._said: dict[ReplicaKey, _Said] = {}
@@ -105,7 +105,7 @@ class LeaderFetcher:
                 await self._connected(address)
             except BrokerClosedError:
                 return
-            except (ReplogError, TimeoutError) as error:
+            except ReplogError as error:
                 self._note(error)
                 self._owner.driver.submit(self._fail_all)
             await asyncio.sleep(RECONNECT_DELAY_S)
@@ -117,7 +117,7 @@ class LeaderFetcher:
             self._last_problem = ""
             try:
                 await self._owner.driver.call(self._begin)
-                await read_and_write(self._receive(stream), self._send(stream))
+                await read_and_write(self._receive(stream), self._send(stream), self._watch_answers())
             finally:
                 await stream.close()
         finally:
@@ -135,21 +135,24 @@ class LeaderFetcher:
             return self._build_request()
 
         while True:
-            async with asyncio.timeout(None if self._is_answered else self._answer_time_s()) as self._limit:
-                response = await stream.receive()
-            self._limit = None
-            await self._ask(stream, partial(take, response))
+            await self._ask(stream, partial(take, await stream.receive()))
+
+    async def _watch_answers(self) -> None:
+        """Ends the stream when an answer is overdue.  Looks seldom: a time-out for each answer costs as much as reading it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            wait_s = self._answer_time_s() if self._is_answered else self._answer_due_s - loop.time()
+            if wait_s <= 0:
+                raise ConnectionLostError(f"broker {self._leader_id} did not answer within {self._answer_time_s():g} s")
+            await asyncio.sleep(wait_s)
 
     async def _ask(
         self, stream: Stream[FetchRequest, FetchResponse], prepare: Callable[[], FetchRequest | None]
     ) -> None:
         async with self._asking:
             request = await self._owner.driver.call(prepare)
-            if request is None:
-                return
-            await stream.send(request)
-            if self._limit is not None:
-                self._limit.reschedule(asyncio.get_running_loop().time() + self._answer_time_s())
+            if request is not None:
+                await stream.send(request)
 
     def _answer_time_s(self) -> float:
         return self._owner.config.replica_fetch_wait_max_ms / 1000 + ANSWER_GRACE_S
@@ -174,6 +177,7 @@ class LeaderFetcher:
         forgotten, self._forgotten = self._forgotten, []
         self._asked_id += 1
         self._is_answered = False
+        self._answer_due_s = asyncio.get_running_loop().time() + self._answer_time_s()
         config = self._owner.config
         return FetchRequest(
             correlation_id=self._asked_id,

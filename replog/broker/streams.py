@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-async def read_and_write(reader: Coroutine[Any, Any, None], writer: Coroutine[Any, Any, None]) -> None:
-    """Runs both until one ends; what ended it is raised, the other is cancelled."""
-    tasks = (asyncio.create_task(reader), asyncio.create_task(writer))
+async def read_and_write(*parts: Coroutine[Any, Any, None]) -> None:
+    """Runs reader, writer and whatever belongs to them until one ends; what ended it is raised, the others are cancelled."""
+    tasks = [asyncio.create_task(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

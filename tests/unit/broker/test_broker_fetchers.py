@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -108,6 +109,18 @@ async def test_a_lost_leader_is_asked_again_after_a_pause() -> None:
         await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
         await it.request()
         it.stream.incoming.put_nowait(ConnectionLostError("gone"))
+        await wait_until(lambda: it.network.connections[0].closed)
+        await it.rig.advance(10_000)
+        await it.request(stream=1)
+
+
+async def test_a_leader_that_does_not_answer_is_left_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with following() as it:
+        monkeypatch.setattr(it.fetchers, "config", replace(it.rig.config, replica_fetch_wait_max_ms=10))
+        monkeypatch.setattr(fetchers_module, "ANSWER_GRACE_S", 0.05)
+        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
+        it.stream.incoming.put_nowait(answer(await it.request(), stored(0)))
+        await it.request(1)  # answered once, and never again
         await wait_until(lambda: it.network.connections[0].closed)
         await it.rig.advance(10_000)
         await it.request(stream=1)
