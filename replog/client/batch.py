@@ -44,6 +44,7 @@ class ProducerBatch:
     """
 
     __slots__ = (
+        "_waiters",
         "append_time_ms",
         "attempt",
         "base_offset",
@@ -89,6 +90,7 @@ class ProducerBatch:
         self.append_time_ms = -1
         self.error: ReplogError | None = None
         self.was_seen = False
+        self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def is_done(self) -> bool:
@@ -124,16 +126,18 @@ class ProducerBatch:
     def resolve(self, base_offset: int, append_time_ms: int) -> None:
         self.base_offset = base_offset
         self.append_time_ms = append_time_ms
-        self._finish()
+        self._let_go()
         self.future.set_result(None)
+        self._wake_waiters()
 
     def fail(self, error: ReplogError) -> None:
         self.error = error
-        self._finish()
+        self._let_go()
         self.future.set_exception(error)
         self.future.exception()  # looked at: an error nobody awaits is reported by flush, not by the loop's logger
+        self._wake_waiters()
 
-    def _finish(self) -> None:
+    def _let_go(self) -> None:
         self.in_flight = False
         self.payload = None
         del self.builder
@@ -141,7 +145,18 @@ class ProducerBatch:
     async def wait(self) -> None:
         """Returns when the records are acknowledged; raises what kept them from it."""
         self.was_seen = True
-        await asyncio.shield(self.future)  # a waiter that is cancelled must not cancel the batch for the others
+        if not self.future.done():
+            # one for each: who is cancelled must not cancel the batch for the others, and a shield costs twice as much
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        self.future.result()
+
+    def _wake_waiters(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
 
 
 class Delivery:
