@@ -109,6 +109,24 @@ class Load:
         self.acknowledged.append(Acknowledgement(place.partition, due_s, asyncio.get_running_loop().time()))
         self._progress.set()
 
+    def bury(self, topic: str) -> int:
+        """What is acknowledged so far is not there any more, by intent; returns how many records that is.
+
+        Where one of them is read again all the same, the history calls it a duplicate.
+
+        Args:
+            topic: a name for what is gone.
+        """
+        places = [send.place for send in self.history.sends if send.place is not None]
+        for send in self.history.sends:
+            if send.place is not None:
+                (_, partition), offset = send.place
+                send.acknowledged((topic, partition), offset)
+        for partition in range(self._partitions_count):
+            end_offset = 1 + max((offset for (_, number), offset in places if number == partition), default=-1)
+            self.history.final_read((topic, partition), end_offset, end_offset, [])
+        return len(places)
+
     async def read_back(self) -> None:
         """Reads every partition from its start to its high watermark into the history."""
         async with Consumer(self._servers, auto_offset_reset="earliest") as consumer:

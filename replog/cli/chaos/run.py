@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from replog.cli.chaos.faults import FAULTS, SESSION_MS, Fault, Target
+from replog.cli.chaos.fault import SESSION_MS, Fault, Target
+from replog.cli.chaos.faults import FAULTS
 from replog.cli.chaos.load import Load
 from replog.cli.chaos.outcome import Injected, Outcome, unavailable_s
 from replog.client import Admin
@@ -48,7 +49,7 @@ async def run_chaos(
         ):
             await admin.create_topic(TOPIC, partitions, 3, {"min.insync.replicas": 2})
             await admin.wait_until_in_sync(TOPIC)
-            target = Target(cluster, admin, TOPIC)
+            target = Target(cluster, admin, TOPIC, cluster.bootstrap_servers)
             return await _run(target, names, rounds, partitions, rate_per_s, say)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -64,7 +65,7 @@ async def _run(
 ) -> Outcome:
     loop = asyncio.get_running_loop()
     injected: list[Injected] = []
-    load = Load(target.cluster.bootstrap_servers, TOPIC, partitions, rate_per_s)
+    load = Load(target.bootstrap_servers, TOPIC, partitions, rate_per_s)
     start_s = loop.time()
     async with load:
         await load.wait_flowing(start_s)
@@ -80,21 +81,26 @@ async def _run(
         await asyncio.sleep(QUIET_S)
     await load.read_back()
     return Outcome(
-        start_s, len(load.history.sends), load.acknowledged, load.unknown_count, injected, load.history.check()
+        start_s,
+        len(load.history.sends),
+        load.acknowledged,
+        load.unknown_count,
+        injected,
+        (*load.history.check(), *target.anomalies),
     )
 
 
 async def _inject(target: Target, load: Load, name: str, fault: Fault, partitions: int) -> Injected:
     loop = asyncio.get_running_loop()
+    began_s = flowing_s = loop.time()
     async with asyncio.timeout(PATIENCE_S):
-        began_s = loop.time()
-        nodes = await fault.inject(target)
+        async with fault.happens(target) as nodes:
+            if not fault.blocks:
+                await load.wait_flowing(loop.time())
+                flowing_s = loop.time()
         if fault.blocks:
-            await fault.heal(target, nodes)
-        await load.wait_flowing(loop.time())
-        flowing_s = loop.time()
-        if not fault.blocks:
-            await fault.heal(target, nodes)
+            await load.wait_flowing(loop.time())
+            flowing_s = loop.time()
         await target.cluster.wait_until_ready()
         await target.admin.wait_until_in_sync(TOPIC)
         await target.admin.elect_leaders()

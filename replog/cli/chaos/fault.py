@@ -1,0 +1,99 @@
+"""What a fault is, and the cluster it happens to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+
+from replog.client import Admin
+from replog.cluster import LocalCluster
+from replog.errors import BrokerNotAvailableError, ErrorCode, ReplogError
+from replog.rpc.error_codes import error_from_code
+from replog.rpc.messages import PartitionInfo
+from replog.testing.history import Anomaly
+
+SESSION_MS = 9_000
+"""`broker.session.timeout.ms` of the cluster: Kafka's default."""
+
+POLL_S = 0.05
+
+
+class FaultMissedError(ReplogError):
+    """The fault came when what it was meant for was over already, so that the run would show nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster that suffers.
+
+    Attributes:
+        cluster: its processes.
+        admin: to look who leads what.
+        topic: under load; every broker leads some of its partitions.
+        bootstrap_servers: for further clients.
+        anomalies: what faults with a load of their own found wrong; added to the outcome.
+    """
+
+    cluster: LocalCluster
+    admin: Admin
+    topic: str
+    bootstrap_servers: str
+    anomalies: list[Anomaly] = field(default_factory=list[Anomaly])
+
+    async def controller(self) -> int:
+        """The active controller."""
+        return (await self.admin.describe_cluster()).controller_id
+
+    async def partitions(self) -> Sequence[PartitionInfo]:
+        """Of the topic under load."""
+        return (await self.admin.describe_topics([self.topic]))[self.topic].partitions
+
+    async def leader(self) -> int:
+        """A broker that leads a partition and is not the active controller.
+
+        Raises:
+            BrokerNotAvailableError: there is none: the leaders have not been balanced again.
+        """
+        controller_id = await self.controller()
+        leaders = [part.leader for part in await self.partitions() if part.leader not in {-1, controller_id}]
+        if not leaders:
+            raise BrokerNotAvailableError(f"only the active controller leads partitions of {self.topic}")
+        return leaders[0]
+
+    async def prefer(self, replicas: Mapping[tuple[str, int], Sequence[int]]) -> None:
+        """Has the first replica of each partition lead; where they live stays, their order is the given one."""
+        for result in await self.admin.reassign_partitions(replicas):
+            if result.error is not ErrorCode.NONE:
+                raise error_from_code(result.error, result.message)
+        await self.admin.elect_leaders(replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong, and how it is mended.
+
+    Attributes:
+        text: one line for people.
+        happens: entered it makes it happen and gives the nodes concerned; left it mends it, once acknowledgements have
+            come again or cannot come without.
+        blocks: nothing can be acknowledged before it is mended.
+    """
+
+    text: str
+    happens: Callable[[Target], AbstractAsyncContextManager[list[int]]]
+    blocks: bool = False
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Asks until the answer is yes; errors of ours count as no.  Whoever calls it sets the deadline."""
+    while True:
+        try:
+            if await condition():
+                return
+        except FaultMissedError:
+            raise
+        except ReplogError:
+            pass
+        await asyncio.sleep(POLL_S)
