@@ -67,6 +67,20 @@ class Load:
             if error is None and isinstance(outcomes[0], BaseException):
                 raise outcomes[0]
 
+    async def fill(self, count: int, size_bytes: int) -> None:
+        """Sends large records to all partitions in turn, before the load, and waits until they are acknowledged.
+
+        Args:
+            count: of records.
+            size_bytes: of each.
+        """
+        async with Producer(self._servers, client_id="chaos-fill", delivery_timeout_ms=DELIVERY_TIMEOUT_MS) as producer:
+            for number in range(count):
+                value = b"fill-%d-" % number + b"." * size_bytes
+                send = self.history.send("fill", value)
+                place = await (await producer.send(self._topic, value, partition=number % self._partitions_count))
+                send.acknowledged((place.topic, place.partition), place.offset)
+
     async def wait_flowing(self, since_s: float, count: int = 3) -> None:
         """Returns when so many records that were due after `since_s` are acknowledged in every partition."""
         while not self._is_flowing(since_s, count):
