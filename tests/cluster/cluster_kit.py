@@ -46,14 +46,15 @@ class StartCluster(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Running processes and an admin client on them."""
+    """Running processes and an admin client on them; `servers`: what clients ask first, where not the nodes themselves."""
 
     local: LocalCluster
     admin: Admin
+    servers: str = ""
 
     @property
     def bootstrap_servers(self) -> str:
-        return self.local.bootstrap_servers
+        return self.servers or self.local.bootstrap_servers
 
     @property
     def node_ids(self) -> list[int]:

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from enum import Enum
 
+from replog.cli.chaos.proxy import Network
 from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.errors import BrokerNotAvailableError, ErrorCode, ReplogError
@@ -18,6 +20,15 @@ SESSION_MS = 9_000
 """`broker.session.timeout.ms` of the cluster: Kafka's default."""
 
 POLL_S = 0.05
+
+
+class Scene(Enum):
+    """What kind of cluster a fault happens to; faults with the same one share a cluster."""
+
+    PLAIN = "plain"
+    """Processes on loopback."""
+    PROXIED = "proxied"
+    """The same, and every byte between two nodes, or a client and a node, goes through a `Network`."""
 
 
 class FaultMissedError(ReplogError):
@@ -33,6 +44,7 @@ class Target:
         admin: to look who leads what.
         topic: under load; every broker leads some of its partitions.
         bootstrap_servers: for further clients.
+        network: between the nodes, where the scene has one.
         anomalies: what faults with a load of their own found wrong; added to the outcome.
     """
 
@@ -40,6 +52,7 @@ class Target:
     admin: Admin
     topic: str
     bootstrap_servers: str
+    network: Network | None = None
     anomalies: list[Anomaly] = field(default_factory=list[Anomaly])
 
     async def controller(self) -> int:
@@ -79,11 +92,13 @@ class Fault:
         happens: entered it makes it happen and gives the nodes concerned; left it mends it, once acknowledgements have
             come again or cannot come without.
         blocks: nothing can be acknowledged before it is mended.
+        scene: where it happens.
     """
 
     text: str
     happens: Callable[[Target], AbstractAsyncContextManager[list[int]]]
     blocks: bool = False
+    scene: Scene = Scene.PLAIN
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

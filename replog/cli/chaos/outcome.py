@@ -67,6 +67,18 @@ class Outcome:
         )
 
 
+def combined(outcomes: Sequence[Outcome]) -> Outcome:
+    """One after the other, as if they were one run; at least one."""
+    return Outcome(
+        outcomes[0].start_s,
+        sum(one.sent_count for one in outcomes),
+        [acknowledgement for one in outcomes for acknowledgement in one.acknowledged],
+        sum(one.unknown_count for one in outcomes),
+        [injected for one in outcomes for injected in one.injected],
+        [anomaly for one in outcomes for anomaly in one.anomalies],
+    )
+
+
 def unavailable_s(
     acknowledged: Iterable[Acknowledgement], partitions_count: int, began_s: float, end_s: float
 ) -> float:

@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from replog.cli.chaos.fault import SESSION_MS, Fault, Target
+from replog.cli.chaos.fault import SESSION_MS, Fault, Scene, Target
 from replog.cli.chaos.faults import FAULTS
 from replog.cli.chaos.load import Load
-from replog.cli.chaos.outcome import Injected, Outcome, unavailable_s
-from replog.client import Admin
-from replog.cluster import LocalCluster
+from replog.cli.chaos.outcome import Injected, Outcome, combined, unavailable_s
+from replog.cli.chaos.scenes import prepared
+from replog.cluster.local_cluster import ConfigValue
 
 TOPIC = "chaos"
 QUIET_S = 2.0
@@ -26,7 +26,7 @@ PATIENCE_S = 180.0
 async def run_chaos(
     names: Sequence[str], *, rounds: int, nodes: int, partitions: int, rate_per_s: float, say: Callable[[str], None]
 ) -> Outcome:
-    """Runs every fault `rounds` times on a cluster of its own, which is gone afterwards.
+    """Runs every fault `rounds` times, on a new cluster for each scene, which is gone afterwards.
 
     Args:
         names: of faults, see `FAULTS`.
@@ -40,16 +40,29 @@ async def run_chaos(
         TimeoutError: the cluster did not recover.
         ReplogError: it did not come up.
     """
+    outcomes: list[Outcome] = []
+    for scene in Scene:
+        here = [name for name in names if FAULTS[name].scene is scene]
+        if here:
+            outcomes.append(await _run_scene(scene, here, rounds, nodes, partitions, rate_per_s, say))
+    return combined(outcomes)
+
+
+async def _run_scene(
+    scene: Scene,
+    names: Sequence[str],
+    rounds: int,
+    nodes: int,
+    partitions: int,
+    rate_per_s: float,
+    say: Callable[[str], None],
+) -> Outcome:
     directory = Path(tempfile.mkdtemp(prefix="replog-chaos-"))
+    config: dict[str, ConfigValue] = {"broker.session.timeout.ms": SESSION_MS}
     try:
-        config = {"broker.session.timeout.ms": SESSION_MS}
-        async with (
-            await LocalCluster.start(directory / "cluster", nodes=nodes, config=config) as cluster,
-            Admin(cluster.bootstrap_servers) as admin,
-        ):
-            await admin.create_topic(TOPIC, partitions, 3, {"min.insync.replicas": 2})
-            await admin.wait_until_in_sync(TOPIC)
-            target = Target(cluster, admin, TOPIC, cluster.bootstrap_servers)
+        async with prepared(scene, directory / "cluster", nodes, config, TOPIC) as target:
+            await target.admin.create_topic(TOPIC, partitions, 3, {"min.insync.replicas": 2})
+            await target.admin.wait_until_in_sync(TOPIC)
             return await _run(target, names, rounds, partitions, rate_per_s, say)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -80,14 +93,8 @@ async def _run(
                 )
         await asyncio.sleep(QUIET_S)
     await load.read_back()
-    return Outcome(
-        start_s,
-        len(load.history.sends),
-        load.acknowledged,
-        load.unknown_count,
-        injected,
-        (*load.history.check(), *target.anomalies),
-    )
+    anomalies = (*load.history.check(), *target.anomalies)
+    return Outcome(start_s, len(load.history.sends), load.acknowledged, load.unknown_count, injected, anomalies)
 
 
 async def _inject(target: Target, load: Load, name: str, fault: Fault, partitions: int) -> Injected:

@@ -1,0 +1,40 @@
+"""The clusters that faults happen to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from replog.cli.chaos.fault import Scene, Target
+from replog.cli.chaos.proxy import Network
+from replog.client import Admin
+from replog.cluster import LocalCluster
+from replog.cluster.local_cluster import ConfigValue
+
+
+@asynccontextmanager
+async def prepared(
+    scene: Scene, directory: Path, nodes: int, config: Mapping[str, ConfigValue], topic: str
+) -> AsyncIterator[Target]:
+    """A cluster that is up; its processes are gone afterwards.
+
+    Args:
+        scene: what kind.
+        directory: does not exist yet.
+        nodes: brokers that are controllers too.
+        config: of all nodes.
+        topic: that will be under load.
+    """
+    async with AsyncExitStack() as stack:
+        network = await stack.enter_async_context(Network(range(1, nodes + 1))) if scene is Scene.PROXIED else None
+        own = network.node_config() if network else {}
+        cluster = await LocalCluster.start(directory, nodes=nodes, config=config, node_config=own, wait=False)
+        stack.push_async_callback(cluster.kill_all)
+        servers = cluster.bootstrap_servers
+        if network:
+            network.connect(cluster)
+            servers = network.bootstrap_servers
+        await cluster.wait_until_ready()
+        admin = await stack.enter_async_context(Admin(servers))
+        yield Target(cluster, admin, topic, servers, network)
