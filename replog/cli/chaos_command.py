@@ -29,7 +29,9 @@ def run(
     ),
     show: Annotated[bool, typer.Option("--list", help="Name the faults and end.")] = False,
 ) -> None:
-    """Kill, stop and restart brokers under a steady load, and account for every record.
+    """Break brokers, their links and their disks under a steady load, and account for every record.
+
+    What this machine does not permit (mounting, strace) is skipped, and said.
 
     Exit status 1 when an acknowledged record is lost or anything else is not as promised.
     """
@@ -41,7 +43,7 @@ def run(
 
     if show:
         for name, fault in FAULTS.items():
-            typer.echo(f"{name:<18} {fault.text}")
+            typer.echo(f"{name:<24} {fault.text}")
         return
     names = [name.strip() for name in faults.split(",") if name.strip()] or list(FAULTS)
     for name in names:
@@ -52,7 +54,7 @@ def run(
     )
     typer.echo(reports.sentence(outcome))
     for name, count, p50, p99, longest in reports.rows(outcome):
-        typer.echo(f"{name:<18} {count:>3} times   p50 {p50:6.2f} s   p99 {p99:6.2f} s   max {longest:6.2f} s")
+        typer.echo(f"{name:<24} {count:>3} times   p50 {p50:6.2f} s   p99 {p99:6.2f} s   max {longest:6.2f} s")
     page, data = reports.write(outcome, report)
     typer.echo(f"{page} and {data}")
     raise typer.Exit(1 if outcome.anomalies else 0)

@@ -29,3 +29,12 @@ def test_wrong_faults_are_named() -> None:
     assert done.status == 2
     assert 'there is no "kill-everybody"; there are kill-leader' in done.err
     assert "SIGSTOP" in replog("chaos", "run", "--list").out
+
+
+def test_what_this_machine_lacks_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    done = replog("chaos", "run", "--faults", "fsync-error", "--report", page, env={"PATH": str(tmp_path)})
+    assert (done.status, done.err) == (0, ""), done
+    assert "fsync-error: skipped: no strace here" in done.out
+    assert "0 faults, 1 skipped" in done.out
+    assert json.loads(page.with_suffix(".json").read_text())["skipped"] == {"fsync-error": "no strace here"}

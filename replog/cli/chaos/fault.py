@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 
+from replog.cli.chaos.disks import Disk
 from replog.cli.chaos.proxy import Network
 from replog.client import Admin
 from replog.cluster import LocalCluster
@@ -29,6 +30,10 @@ class Scene(Enum):
     """Processes on loopback."""
     PROXIED = "proxied"
     """The same, and every byte between two nodes, or a client and a node, goes through a `Network`."""
+    SMALL_DISK = "small disk"
+    """Node 1 has a small disk of its own."""
+    CUTTABLE_DISK = "cuttable disk"
+    """Node 1 has a disk whose power can be cut."""
 
 
 class FaultMissedError(ReplogError):
@@ -45,6 +50,7 @@ class Target:
         topic: under load; every broker leads some of its partitions.
         bootstrap_servers: for further clients.
         network: between the nodes, where the scene has one.
+        disk: of node 1, where the scene has one.
         anomalies: what faults with a load of their own found wrong; added to the outcome.
     """
 
@@ -53,6 +59,7 @@ class Target:
     topic: str
     bootstrap_servers: str
     network: Network | None = None
+    disk: Disk | None = None
     anomalies: list[Anomaly] = field(default_factory=list[Anomaly])
 
     async def controller(self) -> int:
@@ -93,12 +100,14 @@ class Fault:
             come again or cannot come without.
         blocks: nothing can be acknowledged before it is mended.
         scene: where it happens.
+        missing: why it cannot happen on this machine; "" where it can.
     """
 
     text: str
     happens: Callable[[Target], AbstractAsyncContextManager[list[int]]]
     blocks: bool = False
     scene: Scene = Scene.PLAIN
+    missing: Callable[[], str] = str
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from replog.cli.chaos.disk_faults import DISK_FAULTS
 from replog.cli.chaos.fault import Fault
 from replog.cli.chaos.network_faults import NETWORK_FAULTS
 from replog.cli.chaos.process_faults import PROCESS_FAULTS
 from replog.cli.chaos.reassign_faults import REASSIGN_FAULTS
 from replog.cli.chaos.topic_faults import TOPIC_FAULTS
 
-FAULTS: Mapping[str, Fault] = {**PROCESS_FAULTS, **TOPIC_FAULTS, **REASSIGN_FAULTS, **NETWORK_FAULTS}
+FAULTS: Mapping[str, Fault] = {**PROCESS_FAULTS, **TOPIC_FAULTS, **REASSIGN_FAULTS, **NETWORK_FAULTS, **DISK_FAULTS}
 """By the names that `--faults` takes."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from replog.cli.chaos.load import Acknowledgement
@@ -38,6 +38,7 @@ class Outcome:
 
     Attributes:
         start_s: of the load; times of the others are relative to the same clock.
+        skipped: faults that could not happen here, and why.
     """
 
     start_s: float
@@ -46,6 +47,7 @@ class Outcome:
     unknown_count: int
     injected: Sequence[Injected]
     anomalies: Sequence[Anomaly]
+    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def lost_count(self) -> int:
@@ -57,6 +59,10 @@ class Outcome:
         """Records that are there twice."""
         return sum(anomaly.kind is AnomalyKind.DUPLICATE for anomaly in self.anomalies)
 
+    def acknowledged_during(self, one: Injected) -> int:
+        """Records acknowledged from when a fault began until every replica was in sync again."""
+        return sum(one.began_s <= acknowledgement.acked_s <= one.settled_s for acknowledgement in self.acknowledged)
+
     @property
     def other_anomalies(self) -> Counter[str]:
         """What else went wrong, by kind."""
@@ -67,15 +73,16 @@ class Outcome:
         )
 
 
-def combined(outcomes: Sequence[Outcome]) -> Outcome:
-    """One after the other, as if they were one run; at least one."""
+def combined(outcomes: Sequence[Outcome], skipped: Mapping[str, str]) -> Outcome:
+    """One after the other, as if they were one run."""
     return Outcome(
-        outcomes[0].start_s,
+        outcomes[0].start_s if outcomes else 0.0,
         sum(one.sent_count for one in outcomes),
         [acknowledgement for one in outcomes for acknowledgement in one.acknowledged],
         sum(one.unknown_count for one in outcomes),
         [injected for one in outcomes for injected in one.injected],
         [anomaly for one in outcomes for anomaly in one.anomalies],
+        skipped,
     )
 
 

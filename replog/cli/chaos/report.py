@@ -44,7 +44,8 @@ def as_json(outcome: Outcome) -> str:
                 {"name": name, "count": count, "unavailable_s": {"p50": p50, "p99": p99, "max": longest}}
                 for name, count, p50, p99, longest in rows(outcome)
             ],
-            "events": [_relative(one, outcome.start_s) for one in outcome.injected],
+            "skipped": dict(outcome.skipped),
+            "events": [_event(outcome, one) for one in outcome.injected],
             "latency": [
                 {"at_s": round(at_s, 3), "max_ms": round(latency_ms, 3)} for at_s, latency_ms in _buckets(outcome)
             ],
@@ -68,6 +69,7 @@ def as_html(outcome: Outcome) -> str:
         f"<td>{p50:.2f}</td><td>{p99:.2f}</td><td>{longest:.2f}</td></tr>"
         for name, count, p50, p99, longest in rows(outcome)
     )
+    skipped = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in outcome.skipped.items())
     anomalies = "".join(f"<li>{escape(str(anomaly))}</li>" for anomaly in outcome.anomalies[:100])
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>replog chaos</title>
@@ -83,6 +85,7 @@ certain outcome; {outcome.lost_count:,} lost, {outcome.duplicated_count:,} dupli
 {_chart(outcome)}
 <p>The slowest acknowledgement of each tenth of a second, from when its record was due. Red: from a fault until every
 partition took records again; grey: until all replicas were in sync again.</p>
+{f"<h2>Skipped</h2><ul>{skipped}</ul>" if skipped else ""}
 {f"<h2>Anomalies</h2><ul>{anomalies}</ul>" if anomalies else ""}
 </body></html>
 """
@@ -93,14 +96,16 @@ def sentence(outcome: Outcome) -> str:
     if outcome.anomalies:
         return f"{len(outcome.anomalies)} anomalies, {outcome.lost_count} of them lost records."
     count = len(outcome.injected)
-    return f"{count} fault{'' if count == 1 else 's'}, no acknowledged record lost, none twice."
+    skipped = f", {len(outcome.skipped)} skipped" if outcome.skipped else ""
+    return f"{count} fault{'' if count == 1 else 's'}{skipped}, no acknowledged record lost, none twice."
 
 
-def _relative(one: Injected, start_s: float) -> dict[str, object]:
+def _event(outcome: Outcome, one: Injected) -> dict[str, object]:
     event: dict[str, object] = asdict(one)
     for name in ("began_s", "flowing_s", "settled_s"):
-        event[name] = round(getattr(one, name) - start_s, 3)
+        event[name] = round(getattr(one, name) - outcome.start_s, 3)
     event["unavailable_s"] = round(one.unavailable_s, 3)
+    event["acknowledged"] = outcome.acknowledged_during(one)
     return event
 
 
@@ -117,7 +122,7 @@ def _chart(outcome: Outcome) -> str:
     buckets = _buckets(outcome)
     if not buckets:
         return ""
-    end_s = max(buckets[-1][0], *(one.settled_s - outcome.start_s for one in outcome.injected), 1.0)
+    end_s = max(buckets[-1][0], 1.0, *(one.settled_s - outcome.start_s for one in outcome.injected))
 
     def x(at_s: float) -> float:
         return LEFT + (WIDTH - LEFT) * at_s / end_s

@@ -28,6 +28,8 @@ async def run_chaos(
 ) -> Outcome:
     """Runs every fault `rounds` times, on a new cluster for each scene, which is gone afterwards.
 
+    A fault for which this machine lacks something is skipped, with the reason in the outcome.
+
     Args:
         names: of faults, see `FAULTS`.
         rounds: how often all of them.
@@ -41,11 +43,14 @@ async def run_chaos(
         ReplogError: it did not come up.
     """
     outcomes: list[Outcome] = []
+    skipped = {name: reason for name in names if (reason := await asyncio.to_thread(FAULTS[name].missing))}
+    for name, reason in skipped.items():
+        say(f"{name}: skipped: {reason}")
     for scene in Scene:
-        here = [name for name in names if FAULTS[name].scene is scene]
+        here = [name for name in names if FAULTS[name].scene is scene and name not in skipped]
         if here:
             outcomes.append(await _run_scene(scene, here, rounds, nodes, partitions, rate_per_s, say))
-    return combined(outcomes)
+    return combined(outcomes, skipped)
 
 
 async def _run_scene(

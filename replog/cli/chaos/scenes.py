@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from replog.cli.chaos.disk_faults import DISK_NODE
+from replog.cli.chaos.disks import CuttableDisk, Disk, SmallDisk
 from replog.cli.chaos.fault import Scene, Target
 from replog.cli.chaos.proxy import Network
 from replog.client import Admin
@@ -28,7 +30,11 @@ async def prepared(
     """
     async with AsyncExitStack() as stack:
         network = await stack.enter_async_context(Network(range(1, nodes + 1))) if scene is Scene.PROXIED else None
+        disk = _disk(scene, directory.with_name("disk"))
         own = network.node_config() if network else {}
+        if disk:
+            stack.enter_context(disk)
+            own[DISK_NODE] = {"log.dirs": [str(disk.folder / "data")]}
         cluster = await LocalCluster.start(directory, nodes=nodes, config=config, node_config=own, wait=False)
         stack.push_async_callback(cluster.kill_all)
         servers = cluster.bootstrap_servers
@@ -37,4 +43,10 @@ async def prepared(
             servers = network.bootstrap_servers
         await cluster.wait_until_ready()
         admin = await stack.enter_async_context(Admin(servers))
-        yield Target(cluster, admin, topic, servers, network)
+        yield Target(cluster, admin, topic, servers, network, disk)
+
+
+def _disk(scene: Scene, folder: Path) -> Disk | None:
+    if scene is Scene.SMALL_DISK:
+        return SmallDisk(folder)
+    return CuttableDisk(folder) if scene is Scene.CUTTABLE_DISK else None

@@ -11,7 +11,7 @@ import pytest
 from replog.cli.chaos import report
 from replog.cli.chaos.faults import FAULTS
 from replog.cli.chaos.load import Acknowledgement
-from replog.cli.chaos.outcome import Injected, Outcome, percentile, unavailable_s
+from replog.cli.chaos.outcome import Injected, Outcome, combined, percentile, unavailable_s
 from replog.testing.history import Anomaly, AnomalyKind
 
 START_S = 100.0
@@ -66,6 +66,7 @@ def test_the_report(tmp_path: Path) -> None:
     assert (found["sent"], found["acknowledged"], found["unknown"]) == (7, 6, 1)
     assert found["events"][0] == {
         "name": "kill-leader", "nodes": [3], "began_s": 2.0, "flowing_s": 5.0, "settled_s": 5.5, "unavailable_s": 3.0,
+        "acknowledged": 2,
     }  # fmt: skip
     text = page.read_text()
     assert "2 faults, no acknowledged record lost, none twice." in text
@@ -73,6 +74,20 @@ def test_the_report(tmp_path: Path) -> None:
     svg = ET.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
     assert len(svg.findall("rect")) == 4
     assert len(svg.findall("circle")) == len(found["latency"]) == 4
+
+
+def test_what_was_skipped_is_named_with_its_reason() -> None:
+    one = combined([outcome(), outcome()], {"power-cut": "mounting needs <root>"})
+    assert report.sentence(one) == "4 faults, 1 skipped, no acknowledged record lost, none twice."
+    assert json.loads(report.as_json(one))["skipped"] == {"power-cut": "mounting needs <root>"}
+    assert "power-cut: mounting needs &lt;root&gt;" in report.as_html(one)
+    assert (one.sent_count, one.unknown_count, len(one.acknowledged)) == (14, 2, 12)
+
+
+def test_a_run_in_which_everything_was_skipped() -> None:
+    one = combined([], {"power-cut": "mounting needs root"})
+    assert json.loads(report.as_json(one))["events"] == []
+    assert "0 faults, 1 skipped" in report.as_html(one)
 
 
 def test_every_fault_says_what_it_is() -> None:

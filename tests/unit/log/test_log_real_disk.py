@@ -5,11 +5,9 @@ What a simulated disk proves is true of the simulation; these few runs show that
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import shutil
-import struct
 import subprocess
 import sys
 import time
@@ -21,13 +19,12 @@ import pytest
 from log_crash_kit import log_invariants
 from log_real_writer import CONFIG, FAILED, TOPIC_ID, open_directory, value
 
+from replog.cli.chaos.disks import CuttableDisk, cuttable_disk_is_missing
 from replog.log import Log
 from replog.records import decode_batch, scan
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 60
-EXT4_IOC_SHUTDOWN = 0x8004587D
-NO_LOG_FLUSH = 2
 
 
 def start_writer(folder: Path, seed: int, prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
@@ -98,47 +95,19 @@ def test_a_process_killed_at_any_moment_loses_nothing_that_it_wrote(tmp_path: Pa
 
 
 @pytest.fixture
-def ext4(tmp_path: Path) -> Iterator[Path]:
+def ext4(tmp_path: Path) -> Iterator[CuttableDisk]:
     """A mounted ext4 file system of its own, in a file."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    if not shutil.which("mkfs.ext4") or not shutil.which("mount"):
-        pytest.skip("no mkfs.ext4 or mount here")
-    image, folder = tmp_path / "image", tmp_path / "mounted"
-    with image.open("wb") as file:
-        file.truncate(48 << 20)
-    folder.mkdir()
-    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True, capture_output=True)
-    mounted = mount(image, folder)
-    if mounted.returncode:
-        pytest.skip(f"mounting is not permitted: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
+    if reason := cuttable_disk_is_missing():
+        pytest.skip(reason)
+    with CuttableDisk(tmp_path / "mounted", 48 << 20) as disk:
+        yield disk
 
 
-def mount(image: Path, folder: Path) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["mount", "-o", "loop", str(image), str(folder)], check=False, capture_output=True)
-
-
-def cut_power(folder: Path) -> None:
-    """Nothing more reaches the image, not even the journal's last transaction; then it is mounted again."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
-    except OSError as error:
-        pytest.skip(f"the shutdown ioctl is not permitted: {error}")
-    finally:
-        os.close(fd)
-    subprocess.run(["umount", str(folder)], check=True, capture_output=True)
-    mounted = mount(folder.parent / "image", folder)
-    assert mounted.returncode == 0, mounted.stderr
-
-
-def test_power_cuts_on_ext4_lose_nothing_that_was_flushed(ext4: Path) -> None:
+def test_power_cuts_on_ext4_lose_nothing_that_was_flushed(ext4: CuttableDisk) -> None:
     for seed in range(6):
-        lines = lines_until(start_writer(ext4 / "data", seed), 4 + 11 * seed)
-        cut_power(ext4)
-        check_log(ext4 / "data", promised(lines))
+        lines = lines_until(start_writer(ext4.folder / "data", seed), 4 + 11 * seed)
+        ext4.cut_power()
+        check_log(ext4.folder / "data", promised(lines))
 
 
 def test_an_fsync_that_fails_in_the_kernel_stops_the_log(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""Disks of real processes that are full, fail, or lose power: the others go on, and nothing acknowledged is lost.
+
+Skipped with the reason where this machine does not permit to mount or to trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from cluster_kit import PATIENCE_S, QUICK, Cluster, check_replicas_identical, read_to_the_end, say, wait_until_whole
+from cluster_load import Load, Tail
+
+from replog.cli.chaos.faults import FAULTS
+from replog.cli.chaos.scenes import prepared
+from replog.testing.history import History
+
+pytestmark = pytest.mark.cluster
+
+TOPIC = "flights"
+CONFIG = {**QUICK, "replica.lag.time.max.ms": 2_000}
+SAID = {
+    "full-disk": "is read-only: ",
+    "fsync-error": "the node stops",
+    "power-cut": "",
+}
+"""What the node says about it."""
+
+
+@pytest.mark.parametrize("name", SAID)
+async def test_a_bad_disk(tmp_path: Path, name: str) -> None:
+    fault, history = FAULTS[name], History()
+    if reason := fault.missing():
+        pytest.skip(reason)
+    async with prepared(fault.scene, tmp_path / "cluster", 3, CONFIG, TOPIC) as target:
+        cluster = Cluster(target.cluster, target.admin)
+        await target.admin.create_topic(TOPIC, 3, 3, {"min.insync.replicas": 2})
+        async with Load(cluster, TOPIC, history) as load, Tail(cluster, TOPIC, history), asyncio.timeout(PATIENCE_S):
+            async with fault.happens(target) as (node_id,):
+                say(f"{name}: node {node_id}")
+                if not fault.blocks:
+                    await load.more_acknowledged(100)
+            await target.cluster.wait_until_ready()
+            await load.more_acknowledged(100)
+        assert SAID[name] in cluster.log_text(node_id)
+        await wait_until_whole(cluster, TOPIC)
+        await read_to_the_end(cluster, TOPIC, history)
+        if target.disk is None:  # else one node's replicas lie elsewhere
+            await check_replicas_identical(cluster, TOPIC)
+        history.check_or_raise()
+
+
+async def test_a_full_disk_holds_up_only_what_its_broker_leads(tmp_path: Path) -> None:
+    fault, history = FAULTS["full-disk"], History()
+    if reason := fault.missing():
+        pytest.skip(reason)
+    async with prepared(fault.scene, tmp_path / "cluster", 3, CONFIG, TOPIC) as target:
+        cluster = Cluster(target.cluster, target.admin)
+        await target.admin.create_topic(TOPIC, assignments=[[2, 1, 3]], configs={"min.insync.replicas": 2})
+        async with Load(cluster, TOPIC, history) as load, asyncio.timeout(PATIENCE_S):
+            async with fault.happens(target):
+                await load.more_acknowledged(100)
+                assert (await cluster.partitions(TOPIC))[0].isr == (2, 3)
+            await cluster.isr_is([1, 2, 3], TOPIC)
+        await wait_until_whole(cluster, TOPIC)
+        await read_to_the_end(cluster, TOPIC, history)
+        history.check_or_raise()
