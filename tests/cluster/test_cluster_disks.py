@@ -6,14 +6,18 @@ Skipped with the reason where this machine does not permit to mount or to trace.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
 from cluster_kit import PATIENCE_S, QUICK, Cluster, check_replicas_identical, read_to_the_end, say, wait_until_whole
 from cluster_load import Load, Tail
 
+from replog.cli.chaos.disks import CuttableDisk, cuttable_disk_is_missing
 from replog.cli.chaos.faults import FAULTS
 from replog.cli.chaos.scenes import prepared
+from replog.client import Admin
+from replog.cluster import LocalCluster
 from replog.testing.history import History
 
 pytestmark = pytest.mark.cluster
@@ -48,6 +52,33 @@ async def test_a_bad_disk(tmp_path: Path, name: str) -> None:
         await read_to_the_end(cluster, TOPIC, history)
         if target.disk is None:  # else one node's replicas lie elsewhere
             await check_replicas_identical(cluster, TOPIC)
+        history.check_or_raise()
+
+
+async def test_power_cut_of_all_nodes_loses_nothing_that_waited_for_its_flush(tmp_path: Path) -> None:
+    """`flush.policy=always`: what was acknowledged is on every in-sync disk, whatever the page caches held."""
+    if reason := cuttable_disk_is_missing():
+        pytest.skip(reason)
+    history = History()
+    async with contextlib.AsyncExitStack() as stack:
+        disks = {n: stack.enter_context(CuttableDisk(tmp_path / f"disk-{n}")) for n in (1, 2, 3)}
+        own = {n: {"log.dirs": [str(disk.folder / "data")]} for n, disk in disks.items()}
+        local = await LocalCluster.start(tmp_path / "cluster", nodes=3, config=CONFIG, node_config=own)
+        stack.push_async_callback(local.kill_all)
+        cluster = Cluster(local, await stack.enter_async_context(Admin(local.bootstrap_servers)))
+        configs = {"min.insync.replicas": 2, "flush.policy": "always"}
+        await cluster.admin.create_topic(TOPIC, 3, 3, configs)
+        async with Load(cluster, TOPIC, history) as load, Tail(cluster, TOPIC, history), asyncio.timeout(PATIENCE_S):
+            await load.more_acknowledged(200)
+            await local.kill_all()
+            for disk in disks.values():
+                await asyncio.to_thread(disk.cut_power)
+            for node_id in disks:
+                local.start_node(node_id)
+            await local.wait_until_ready()
+            await load.more_acknowledged(100)
+        await wait_until_whole(cluster, TOPIC)
+        await read_to_the_end(cluster, TOPIC, history)
         history.check_or_raise()
 
 
