@@ -88,6 +88,7 @@ class ClusterView:
         self._pool = ConnectionPool(self._transport)
         self._failures: dict[str, ReplogError] = {}
         self._good_address = self.bootstrap[0]
+        self._newsless_count = 0  # refreshes in a row that told nothing new
         self._listeners: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
         self._refresh_wanted = asyncio.Event()
@@ -320,13 +321,21 @@ class ClusterView:
             await asyncio.sleep(backoff.next_s())
 
     async def _refresh(self) -> bool:
-        for address in self._candidates():
+        """Asks until one broker answers.  One that is cut off from the controllers answers too and never knows anything new,
+        so that after an answer without news the next refresh begins at another broker."""
+        candidates = self._candidates()
+        first = self._newsless_count % len(candidates)
+        known_offset = self.image.metadata_offset
+        for address in (*candidates[first:], *candidates[:first]):
             try:
                 await self._update(address, REFRESH_TIMEOUT_MS)
             except ReplogError as error:
                 self._note_failure(address, error)
             else:
-                self._good_address = address
+                has_news = self.image.metadata_offset > known_offset
+                self._newsless_count = 0 if has_news else self._newsless_count + 1
+                if has_news or not self._good_address:
+                    self._good_address = address
                 await self._pool.prune({*self.image.addresses(), *self.bootstrap})
                 return True
         return False

@@ -209,6 +209,11 @@ class FakeNode:
         self.appended = asyncio.Event()
         self.streams: set[MemoryPipe] = set()
         self.is_silent = False
+        self._last_heard: MetadataUpdate | None = None
+
+    def cut_off(self) -> None:
+        """It hears nothing new of the metadata any more, and tells clients what it knows."""
+        self._last_heard = self.cluster.update()
 
     def cut(self) -> None:
         """Every stream of this node ends."""
@@ -278,7 +283,7 @@ class FakeNode:
     async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:
         while not self.is_down:
             changed = self.cluster.changed
-            yield self.cluster.update()
+            yield self._last_heard or self.cluster.update()
             if not request.follow:
                 return
             await changed.wait()

@@ -161,6 +161,20 @@ async def test_a_dead_broker_and_a_new_leader() -> None:
         assert cluster.logs["t", partition].values() == [b"%d" % i for i in range(partition, 60, 3)]
 
 
+async def test_a_broker_that_is_cut_off_does_not_keep_the_client_from_the_new_leader() -> None:
+    """It answers, is the one that this client asks first, and has not heard that another broker leads."""
+    cluster = FakeCluster(3)
+    cluster.create_topic("t")
+    async with make(cluster) as producer:
+        await (await producer.send("t", b"v"))
+        cluster.nodes[1].cut_off()
+        cluster.nodes[2].cut_off()
+        cluster.move_leader("t", 0, 3)
+        async with asyncio.timeout(10):
+            assert (await (await producer.send("t", b"w"))).offset == 1
+    assert cluster.logs["t", 0].values() == [b"v", b"w"]
+
+
 async def test_no_leader_waits_for_one() -> None:
     cluster = FakeCluster(2)
     cluster.create_topic("t")
