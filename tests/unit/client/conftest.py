@@ -13,7 +13,7 @@ import pytest_asyncio
 async def no_task_left(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     before = asyncio.all_tasks()
     yield
-    for _ in range(5):
-        await asyncio.sleep(0)
-    left = [task for task in asyncio.all_tasks() - before - {asyncio.current_task()} if not task.done()]
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:  # what was cancelled may need some turns, those of a gRPC server some time
+        _, left = await asyncio.wait(left, timeout=5)
     assert not left, left
