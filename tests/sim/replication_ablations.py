@@ -314,7 +314,7 @@ ABLATIONS = (
         "joining the ISR at the high watermark only",
         "R[45]",
         ((Leader, "_maybe_expand", at_any_offset),),
-        seed=12,
+        seed=2,
     ),
     Ablation(
         "broker epochs of new members, at the controller",
@@ -322,7 +322,7 @@ ABLATIONS = (
         ((IsrControl, "_is_eligible", any_active_member), (AlterPartitionSender, "_send", send_late)),
         OneMachineSimulation,
         CRASHES,
-        seed=15,
+        seed=22,
     ),
     Ablation(
         "the partition epoch of a proposal",
@@ -373,7 +373,9 @@ ABLATIONS = (
         "R6",
         ((high_watermark, "follower_waits_for_flush", false), (Follower, "_waits_for_flush", false)),
     ),
-    Ablation("a leader's share counts when it is on disk", "R6", ((high_watermark, "leader_waits_for_flush", false),)),
+    Ablation(
+        "a leader's share counts when it is on disk", "R6", ((high_watermark, "leader_waits_for_flush", false),), seed=2
+    ),
     Ablation("producers are known after a restart", ".*duplicate", ((LogLoader, "load", without_producers),)),
     Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_sync_dir", nothing),)),
     Ablation(
