@@ -39,7 +39,7 @@ from replog.rpc.messages import (
     TopicInfo,
     WatchRequest,
 )
-from replog.rpc.transport import Connection, ConnectionLostError, Transport
+from replog.rpc.transport import Connection, ConnectionLostError, SeededTransport, Transport
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class ClusterView:
         bootstrap_servers: where to start; after the first answer the brokers named in it are used too.
         transport: the default is gRPC.
         client_id: names this client in the brokers' logs.
-        rng: spreads retries.
+        rng: spreads retries; None: the transport's, if it has them (`SeededTransport`), else any.
     """
 
     def __init__(
@@ -81,6 +81,8 @@ class ClusterView:
     ) -> None:
         self.bootstrap = parse_bootstrap_servers(bootstrap_servers)
         self.client_id = client_id
+        if rng is None and isinstance(transport, SeededTransport):
+            rng = transport.new_rng()
         self.rng = rng or random.Random()  # noqa: S311 -- spreads retries, keeps no secret
         self.image = ClusterImage()
         self.last_error: ReplogError | None = None

@@ -12,7 +12,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from random import Random
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
@@ -135,6 +136,15 @@ class Transport(Protocol):
     """Makes connections.  `purpose` keeps kinds of traffic on connections of their own ("data", "quorum")."""
 
     def connect(self, address: str, *, purpose: str) -> Connection: ...
+
+
+@runtime_checkable
+class SeededTransport(Transport, Protocol):
+    """One where even what clients draw is repeatable: a simulated network."""
+
+    def new_rng(self) -> Random:
+        """A seeded generator for one client."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,59 @@
 """The public test kit: replacements for what a test cannot control, such as a disk that loses power.
 
-Whole nodes in virtual time stand in modules of their own, which load the broker: `simulated_cluster` (start there),
-`virtual_loop`, `simulated_network`, `simulated_clock`; what clients were promised is checked by `history`.
+============================================== ======================================================================
+`simulate`                                     your own client code against a whole cluster in virtual time
+`SimulatedCluster`                             its nodes: `crash`, `stop`, `pause`, `isolate`, `cut_client`, disks, clocks
+`NetworkConditions`                            delays, stragglers, lost calls, broken connections
+`ClusterObserver`                              is told what the nodes learn
+`SimulationError`                              the simulation is stuck, or never rests
+`History`, `Anomaly`, `AnomaliesFoundError`    what clients were promised, checked
+`SimulatedFileSystem`                          a disk in memory that loses power, fills up, fails and rots
+`Operation`, `PowerCutError`                   kinds of disk operations that can fail; what a power cut raises
+============================================== ======================================================================
+
+A page of examples: `docs/SIMULATION.md`.  Importing this is cheap: what loads the broker is loaded when it is first used.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from replog.testing.history import AnomaliesFoundError, Anomaly, History
 from replog.testing.simulated_faults import Operation, PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
-__all__ = ["Operation", "PowerCutError", "SimulatedFileSystem"]
+if TYPE_CHECKING:
+    from replog.testing.simulated_cluster import SimulatedCluster
+    from replog.testing.simulated_network import NetworkConditions
+    from replog.testing.simulated_node import ClusterObserver
+    from replog.testing.simulation import simulate
+    from replog.testing.virtual_loop import SimulationError
+
+__all__ = [
+    "AnomaliesFoundError",
+    "Anomaly",
+    "ClusterObserver",
+    "History",
+    "NetworkConditions",
+    "Operation",
+    "PowerCutError",
+    "SimulatedCluster",
+    "SimulatedFileSystem",
+    "SimulationError",
+    "simulate",
+]
+
+_LOADED_LATER = {
+    "ClusterObserver": "simulated_node",
+    "NetworkConditions": "simulated_network",
+    "SimulatedCluster": "simulated_cluster",
+    "SimulationError": "virtual_loop",
+    "simulate": "simulation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)

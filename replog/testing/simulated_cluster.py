@@ -28,6 +28,7 @@ from random import Random
 
 from replog.broker.config import ServerConfig
 from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.metadata.records import NO_LEADER
 from replog.rpc.transport import Connection
 from replog.testing.simulated_network import NetworkConditions, SimulatedNetwork
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
@@ -52,6 +53,7 @@ class SimulatedCluster:
         small: the same by attribute of `ServerConfig`, past the checks: what nobody may configure, such as segments
             of a kilobyte, makes rare things common.
         observer: told what the nodes learn.
+        client_seed: what clients draw comes from it.
     """
 
     def __init__(
@@ -65,12 +67,13 @@ class SimulatedCluster:
         small: Mapping[str, int] | None = None,
         observer: ClusterObserver | None = None,
         conditions: NetworkConditions | None = None,
+        client_seed: int = 0,
     ) -> None:
         self.loop = loop
         self.rng = rng
         self.observer = observer or ClusterObserver()
         self.network = SimulatedNetwork(loop, Random(rng.getrandbits(64)), conditions)  # noqa: S311 -- repeatable
-        self.internet = SimulatedInternet(self.network)
+        self.internet = SimulatedInternet(self.network, client_seed)
         self.controllers = tuple(controllers)
         self.brokers = tuple(brokers)
         ids = sorted({*controllers, *brokers})
@@ -120,6 +123,12 @@ class SimulatedCluster:
             if other_id != node_id and incoming:
                 self.cut(other_id, node_id)
 
+    def cut_client(self, name: str, node_id: int) -> None:
+        """Both ways between what runs on the host `name` and a node."""
+        node = self.nodes[node_id].host.name
+        self.network.cut(name, node)
+        self.network.cut(node, name)
+
     def mend_all(self) -> None:
         self.network.mend_all()
 
@@ -130,6 +139,13 @@ class SimulatedCluster:
         known = {node.quorum_status.leader_id for node in self.running}
         leader_id = known.pop() if len(known) == 1 else None
         return None if leader_id is None else self.nodes[leader_id].node
+
+    def leader_of(self, topic: str, partition: int = 0) -> int | None:
+        """The broker that leads a partition, as the newest metadata of any running node says; None: nobody, or no partition."""
+        image = max((node.image for node in self.running), key=lambda image: image.end_offset, default=None)
+        found = None if image is None else image.topics_by_name.get(topic)
+        registration = None if found is None else found.partitions.get(partition)
+        return None if registration is None or registration.leader == NO_LEADER else registration.leader
 
     def is_settled(self) -> bool:
         """Every node runs, all follow one leader, have the same metadata, and every broker is unfenced in it.
@@ -152,6 +168,15 @@ class SimulatedCluster:
                 await asyncio.sleep(POLL_S)
 
     # ---- clients -----------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """Of all nodes that are brokers, for `Producer`, `Consumer` and `Admin`."""
+        return [self.nodes[node_id].address for node_id in sorted(self.brokers)]
+
+    def transport(self, name: str) -> SimulatedHost:
+        """For a client on a host of this name: `Producer(cluster.bootstrap_servers, transport=cluster.transport("app"))`."""
+        return self.internet.host(name)
 
     def client(self, name: str) -> SimulatedClient:
         return SimulatedClient(self, self.internet.host(name))

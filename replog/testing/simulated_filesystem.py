@@ -74,6 +74,13 @@ class SimulatedFileSystem:
                 file.close()
             self._locks.clear()
 
+    def wipe(self) -> None:
+        """An empty disk takes the place of this one, under a process that is gone: see `kill`.  Faults are cleared."""
+        with self._mutex:
+            self.kill()
+            self._disk = Disk()
+            self.faults.clear()
+
     def copied(self) -> SimulatedFileSystem:
         """Another machine with the same disk, written and durable, so that several crashes can begin at one moment.
 

@@ -6,6 +6,8 @@ the `Transport` of what runs there (`simulated_connection`), and binds addresses
 
 from __future__ import annotations
 
+from random import Random
+
 from replog.errors import ConfigError
 from replog.testing.simulated_connection import SimulatedConnection
 from replog.testing.simulated_network import Call, SimulatedNetwork
@@ -31,9 +33,15 @@ class SimulatedHost:
         self.server: SimulatedServer | None = None
         self._internet = internet
         self._calls: list[Call] = []
+        self._clients = 0
 
     def connect(self, address: str, *, purpose: str) -> SimulatedConnection:  # noqa: ARG002 -- the seam's shape
         return SimulatedConnection(self, address)
+
+    def new_rng(self) -> Random:
+        """What one client here draws from: the same for the n-th client of a host in every run of a seed."""
+        self._clients += 1
+        return Random(f"{self._internet.client_seed} {self.name} {self._clients}")  # noqa: S311 -- repeatable
 
     def bind(self, host: str, port: int) -> SimulatedServer:
         """See `replog.rpc.grpc_transport.bind`."""
@@ -91,7 +99,8 @@ class SimulatedInternet:
 
     FIRST_PORT = 20_000
 
-    def __init__(self, network: SimulatedNetwork) -> None:
+    def __init__(self, network: SimulatedNetwork, client_seed: int = 0) -> None:
+        self.client_seed = client_seed
         self.network = network
         self.hosts: dict[str, SimulatedHost] = {}
         self._addresses: dict[str, SimulatedHost] = {}
