@@ -16,8 +16,9 @@ import asyncio
 import sys
 from dataclasses import replace
 
-from tests.sim.data_cluster_simulation import DataSimulation, Load
-from tests.sim.metadata_cluster_simulation import Swarm, main
+from tests.sim.campaign import main
+from tests.sim.cluster_swarm import Swarm
+from tests.sim.data_cluster_simulation import ONE_TOPIC, DataSimulation
 
 LOAD_S = (0.5, 2.0)
 DARK_MAX_S = 1.5
@@ -26,7 +27,8 @@ DARK_MAX_S = 1.5
 class BlackoutSimulation(DataSimulation):
     """One run."""
 
-    settings = {**DataSimulation.settings, "flush.policy": "auto", "min.insync.replicas": 1}  # noqa: RUF012 -- as the base class says
+    settings = {**DataSimulation.settings, "flush.policy": "auto"}  # noqa: RUF012 -- as the base class says
+    fixed = {**ONE_TOPIC, "min_isr": 1}  # noqa: RUF012 -- as the base class says
     command = "tests.sim.blackout_simulation"
 
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
@@ -44,7 +46,7 @@ class BlackoutSimulation(DataSimulation):
             cluster.start(node_id)
         await self._settle()
         await self._create_topic()
-        load = Load(cluster, self.history, self.acknowledged)
+        load = self._load()
         task = asyncio.create_task(load.produce())
         await self._watch(self.rng.uniform(*LOAD_S))
         for node_id in cluster.nodes:
@@ -57,7 +59,7 @@ class BlackoutSimulation(DataSimulation):
             self.loop.call_later(self.rng.uniform(0, DARK_MAX_S), cluster.start, node_id)
         await self._watch(DARK_MAX_S)
         self._is_healed = True
-        self._heal()
+        await self.performer.heal()
         await self._settle()
         await self._until(self._is_in_sync, "the ISR is not whole")
         self.checker.replication.check_end()

@@ -1,4 +1,12 @@
-"""One partition as the metadata log says it, record by record as they commit, and what must hold there (R9, R10)."""
+"""One partition as the metadata log says it, record by record as they commit, and what must hold there.
+
+======== ===============================================================================================================
+R9       members of the ISR are neither fenced nor shutting down, and the leader is one of them
+R10      ISR and ELR have no member in common; who has just started is not in the ISR, nor in the ELR if the process before it
+         ended uncleanly, or its disk is another one
+R13      a replica goes only when all that stay are in the ISR; one that is being added may be given up before
+======== ===============================================================================================================
+"""
 
 from __future__ import annotations
 
@@ -34,6 +42,7 @@ class CommittedPartition:
         brokers: the newest registration of each.
         leaders: leader epoch -> who was elected.
         elections: how often somebody was elected in which way.
+        lost_disks: brokers that come back with an empty disk, and have not registered with it yet.
     """
 
     def __init__(
@@ -47,6 +56,7 @@ class CommittedPartition:
         self.partition: PartitionRegistration | None = None
         self.brokers: dict[int, BrokerRegistration] = {}
         self.leaders: dict[int, int] = {}
+        self.lost_disks: set[int] = set()
         self.elections: dict[ElectionType, int] = dict.fromkeys(ElectionType, 0)
         self._topic = topic
         self._report = report
@@ -85,7 +95,8 @@ class CommittedPartition:
                 self.partition = PartitionRegistration.from_record(record)
                 self.leaders[record.leader_epoch] = record.leader
             case PartitionChangeRecord() if record.topic_id == self._topic_id and self.partition is not None:
-                self.partition = self.partition.merge(record)
+                before, self.partition = self.partition, self.partition.merge(record)
+                self._check_replicas(before, self.partition)
                 if record.leader is not None:
                     self.leaders[self.partition.leader_epoch] = record.leader
                 if record.election_type is not None:
@@ -114,5 +125,18 @@ class CommittedPartition:
         """A new incarnation has proven nothing yet, and after an unclean end it may have lost what the one before had."""
         if broker_id in partition.isr:
             self._report(f"R10 broker {broker_id} has just started, and is in the ISR {list(partition.isr)}")
+        if broker_id in self.lost_disks and broker_id in partition.elr:
+            self._report(f"R10 broker {broker_id} has another disk, and is in the ELR {list(partition.elr)}")
+        self.lost_disks.discard(broker_id)
         if broker_id in partition.elr and not self._keeps_membership and self._was_unclean(broker_id):
             self._report(f"R10 broker {broker_id} has restarted uncleanly, and is in the ELR {list(partition.elr)}")
+
+    def _check_replicas(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
+        """A reassignment whose additions are in the ISR already begins and ends in one record."""
+        gone = set(before.replicas) - set(after.replicas) - set(before.adding_replicas)
+        missing = set(after.replicas) - set(after.isr)
+        if gone and missing:
+            self._report(
+                f"R13 {sorted(gone)} of the replicas {list(before.replicas)} make place for {list(after.replicas)}, of which"
+                f" {sorted(missing)} are not in the ISR {list(after.isr)}"
+            )

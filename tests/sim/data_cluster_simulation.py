@@ -1,13 +1,17 @@
-"""Deterministic simulation of whole clusters with data: the faults of `metadata_cluster_simulation` under a producer.
+"""Deterministic simulation of whole clusters with data: every fault there is, under producers and consumers.
 
-Three nodes with both roles, one partition with three replicas, `min.insync.replicas=2` and `flush.policy=always`, so that
-nothing that was acknowledged may be lost even when every machine loses power.  An idempotent producer sends unique
-values all the time, a consumer tails them; the replicas are looked at after every step (`replication_checks`); after healing
-every send must be answered, the ISR be whole again, and the history hold no anomaly (`replog.testing.history`).
+Three to five brokers, controllers among them or apart, three replicas of everything, and one partition, `flights`, that is
+looked at after every step (`replication_checks`); with `flush.policy=always`, nothing that was acknowledged there may be
+lost even when every machine loses power.  An idempotent producer sends unique values all the time, a consumer tails
+them; after healing every send must be answered, the ISR be whole again, and the history hold no anomaly
+(`replog.testing.history`).  In some runs the partition is moved to other brokers meanwhile, a topic may lose records to an
+unclean election, and only to that, or one is deleted and created again all the time (`data_topics`).
 
-Repeat or extend a campaign (from the root of the repository)::
+To the faults of `metadata_cluster_simulation` come disks that fail or are full, wiped disks, and clients that are cut off.
 
-    PYTHONPATH=timeline:quorum:checkpoints python -m tests.sim.data_cluster_simulation --seeds 1000 --first 0
+Repeat or extend a campaign (from the root of the repository), see `campaign`::
+
+    PYTHONPATH=timeline:quorum:checkpoints python -m tests.sim.data_cluster_simulation --seeds 1000 --processes 2
     PYTHONPATH=timeline:quorum:checkpoints python -m tests.sim.data_cluster_simulation --seed 4711 --log
 """
 
@@ -16,36 +20,40 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 from unittest import mock
 
 import replog.broker.node
-from replog.client import Consumer, Producer
-from replog.controller.messages import CommittedRecords, ConfigEntry, CreateTopics, NewTopic
-from replog.errors import InvalidRequestError, OffsetOutOfRangeError, ReplogError
+from replog.controller.messages import CommittedRecords
+from replog.errors import OffsetOutOfRangeError
 from replog.log.index_cache import INDEX_CACHE
-from replog.metadata.image import MetadataImage
 from replog.testing.history import AnomaliesFoundError, History
-from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.simulated_node import ObservedNode
-from tests.sim.metadata_cluster_checks import Checker, Outcome, Violation
-from tests.sim.metadata_cluster_clients import outcome_of
-from tests.sim.metadata_cluster_simulation import CALM_S, FAULTS_S, HEALED_WITHIN_S, Simulation, Swarm, main
+from tests.sim.campaign import main
+from tests.sim.cluster_swarm import Swarm
+from tests.sim.data_topics import (
+    Load,
+    MovedPartition,
+    RecreatedTopic,
+    UncleanTopic,
+    create_topic,
+    newest_image,
+    partition_of,
+)
+from tests.sim.event_log import EventLog
+from tests.sim.metadata_cluster_checks import Checker, Violation
+from tests.sim.metadata_cluster_simulation import CALM_S, HEALED_WITHIN_S, Simulation
 from tests.sim.replica_watch import watched_manager
 from tests.sim.replication_checks import ReplicationChecks
 
 TOPIC = "flights"
-PARTITION = (TOPIC, 0)
-NODES = (1, 2, 3)
-MIN_ISR = 2
-SEND_INTERVAL_S = 0.02
+REPLICAS = 3
 CLIENTS_WITHIN_S = 200.0
 """A send is given up after its delivery time-out of two minutes."""
 
 DATA_SETTINGS = {
-    "min.insync.replicas": MIN_ISR,
     "flush.policy": "always",
     "replica.lag.time.max.ms": 1_500,
     "replica.fetch.wait.max.ms": 200,
@@ -54,90 +62,16 @@ DATA_SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": 300,
 }
 
-
-class Load:
-    """One idempotent producer that sends unique values all the time, and a consumer that tails them.
-
-    Attributes:
-        is_stopping: nothing new is sent or read.
-    """
-
-    def __init__(
-        self, cluster: SimulatedCluster, history: History, on_acknowledged: Callable[[int], None] = lambda _: None
-    ) -> None:
-        self._cluster = cluster
-        self._on_acknowledged = on_acknowledged
-        self._history = history
-        self.is_stopping = False
-        self._bootstrap = [node.address for node in cluster.nodes.values()]
-
-    async def produce(self) -> None:
-        transport = self._cluster.internet.host("producer")
-        async with Producer(self._bootstrap, transport=transport) as producer:
-            producer._view.rng.seed(1)  # the same run every time
-            waiting: list[asyncio.Task[None]] = []
-            while not self.is_stopping:
-                waiting.append(asyncio.create_task(self._send(producer, len(waiting))))
-                await asyncio.sleep(SEND_INTERVAL_S)
-            await asyncio.gather(*waiting)
-
-    async def _send(self, producer: Producer, number: int) -> None:
-        value = b"v%d" % number
-        send = self._history.send("p", value)
-        try:
-            acknowledged = await (await producer.send(TOPIC, value, partition=0, timestamp_ms=number))
-        except InvalidRequestError:
-            send.failed()
-        except ReplogError:
-            return
-        else:
-            self._on_acknowledged(acknowledged.offset)
-            send.acknowledged(PARTITION, acknowledged.offset)
-
-    async def consume(self) -> None:
-        transport = self._cluster.internet.host("consumer")
-        async with Consumer(self._bootstrap, transport=transport) as consumer:
-            consumer._view.rng.seed(2)
-            await self._assign(consumer)
-            while not self.is_stopping:
-                records = await consumer.poll(timeout_ms=200)
-                self._history.poll("c", PARTITION, [(r.offset, r.value or b"") for r in records])
-
-    async def _assign(self, consumer: Consumer) -> None:
-        """A broker that is cut off may not have heard of the topic."""
-        while not self.is_stopping:
-            try:
-                await consumer.assign([PARTITION])
-            except ReplogError:
-                await asyncio.sleep(SEND_INTERVAL_S)
-            else:
-                return
-
-    async def read_all(self) -> None:
-        transport = self._cluster.internet.host("reader")
-        async with Consumer(self._bootstrap, transport=transport) as consumer:
-            consumer._view.rng.seed(3)
-            await consumer.assign([PARTITION])
-            end = (await consumer.end_offsets([PARTITION]))[PARTITION]
-            found: list[tuple[int, bytes]] = []
-            while consumer.position(PARTITION) < end:
-                found += [(r.offset, r.value or b"") for r in await consumer.poll(timeout_ms=1_000)]
-            self._history.final_read(PARTITION, 0, end, found)
-
-    def stop(self) -> None:
-        self.is_stopping = True
-
-
-def newest_image(cluster: SimulatedCluster) -> MetadataImage:
-    """Of all running nodes."""
-    return max((node.image for node in cluster.running), key=lambda image: image.end_offset)
+ONE_TOPIC = {"has_unclean_topic": False, "has_recreated_topic": False, "is_reassigned": False}
+"""For simulations that look at one thing."""
 
 
 class DataChecker(Checker):
     """Looks at the replicas of the topic too."""
 
-    def __init__(self, *, min_isr: int, is_flushed: bool, keeps_membership: bool) -> None:
-        super().__init__()
+    def __init__(self, events: EventLog, *, min_isr: int, is_flushed: bool, keeps_membership: bool) -> None:
+        super().__init__(events)
+        self.listeners: list[Callable[[CommittedRecords], None]] = []
         self.replication = ReplicationChecks(
             TOPIC, self.report, min_isr=min_isr, is_flushed=is_flushed, keeps_membership=keeps_membership
         )
@@ -148,33 +82,51 @@ class DataChecker(Checker):
     def committed(self, node: ObservedNode, batch: CommittedRecords) -> None:
         super().committed(node, batch)
         self.replication.metadata_committed(batch)
+        for listener in self.listeners:
+            listener(batch)
 
 
 class DataSimulation(Simulation):
     """One run."""
 
     checker: DataChecker
-    settings = {**Simulation.settings, **DATA_SETTINGS}  # noqa: RUF012 -- as the base class says
+    settings: Mapping[str, object] = {**Simulation.settings, **DATA_SETTINGS}
+    fixed: Mapping[str, Any] = {}
     small = {"log_segment_bytes": 4_096}  # noqa: RUF012 -- as the base class says
     command = "tests.sim.data_cluster_simulation"
 
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
         # told by the topic, the controller knows that what was acknowledged is on disk; a broker's own setting it does not see
         self.topic_tells_policy = seed % 2 == 0
-        drawn = swarm or Swarm.draw(random.Random(seed))
-        super().__init__(seed, replace(drawn, controllers=NODES, brokers=NODES, changes_voters=False))
+        swarm = replace(swarm or self.draw_swarm(random.Random(seed)), **self.fixed)
+        self.settings = {**self.settings, "min.insync.replicas": swarm.min_isr}
+        super().__init__(seed, swarm)
         self.history = History()
         self.checker.replication.begin(self.cluster)
+        self._wiped: int | None = None
+        self._others = self._other_topics()
 
     @property
     def is_flushed(self) -> bool:
         """An acknowledgement means that it is on disk."""
         return self.settings["flush.policy"] == "always"
 
+    def draw_swarm(self, rng: random.Random) -> Swarm:
+        return Swarm.draw_with_data(rng)
+
     def make_checker(self) -> DataChecker:
         keeps_membership = self.is_flushed and self.topic_tells_policy
         min_isr = cast("int", self.settings["min.insync.replicas"])
-        return DataChecker(min_isr=min_isr, is_flushed=self.is_flushed, keeps_membership=keeps_membership)
+        return DataChecker(self.events, min_isr=min_isr, is_flushed=self.is_flushed, keeps_membership=keeps_membership)
+
+    def may_lose_disk(self, node_id: int) -> bool:
+        """One disk in one run, and only if another member always holds everything: at least two must have it."""
+        members = set(self.checker.replication.metadata.members)
+        if self._wiped is not None or self._is_healed or self.swarm.min_isr == 1 or not members - {node_id}:
+            return False
+        self._wiped = node_id
+        self.checker.replication.disk_is_lost(node_id)
+        return True
 
     def acknowledged(self, offset: int) -> None:
         self.checker.replication.acknowledged(offset)
@@ -193,21 +145,23 @@ class DataSimulation(Simulation):
             cluster.start(node_id)
         await self._settle()
         await self._create_topic()
-        load = Load(cluster, self.history, self.acknowledged)
+        for other in self._others:
+            await other.begin()
+        load = self._load()
         tasks = [asyncio.create_task(work) for work in self._work(load)]
-        faults = asyncio.create_task(self._faults())
-        await self._watch(FAULTS_S)
-        self._is_healed = True
-        await faults
-        self._heal()
+        tasks += [asyncio.create_task(work) for other in self._others for work in other.work()]
+        await self._suffer()
         await self._watch(CALM_S)
         await self._settle()
         before = self.history.acknowledged_count
         await self._until(lambda: self.history.acknowledged_count > before + 10, "sends are not acknowledged")
-        load.stop()
+        for stoppable in (load, *self._others):
+            stoppable.stop()
         await self._end(tasks)
         await self._until(self._is_in_sync, "the ISR is not whole")
         await load.read_all()
+        for other in self._others:
+            await other.check(self.checker.report)
         self.checker.replication.check_end()
         self.checker.check()
         self.seen["acknowledged"] += self.history.acknowledged_count
@@ -216,17 +170,36 @@ class DataSimulation(Simulation):
         except AnomaliesFoundError as error:
             raise Violation(str(error)) from error
 
+    def _load(self) -> Load:
+        return Load(
+            self.cluster,
+            self.history,
+            self.acknowledged,
+            topic=TOPIC,
+            interval_s=self.swarm.send_interval_s,
+            events=self.events,
+        )
+
     def _work(self, load: Load) -> list[Coroutine[None, None, None]]:
         """What clients do until the load stops."""
         return [load.produce(), load.consume()]
 
+    def _other_topics(self) -> list[UncleanTopic | RecreatedTopic | MovedPartition]:
+        """What else goes on in this run."""
+        others: list[UncleanTopic | RecreatedTopic | MovedPartition] = []
+        if self.swarm.has_unclean_topic:
+            unclean = UncleanTopic(self)
+            self.checker.listeners.append(unclean.elections.take)
+            others.append(unclean)
+        if self.swarm.has_recreated_topic:
+            others.append(RecreatedTopic(self))
+        if self.swarm.is_reassigned:
+            others.append(MovedPartition(self, TOPIC))
+        return others
+
     async def _create_topic(self) -> None:
         policy = str(self.settings["flush.policy"])
-        configs = (ConfigEntry("flush.policy", policy),) if self.topic_tells_policy else ()
-        client = self.cluster.client("admin")
-        request = CreateTopics((NewTopic(TOPIC, 1, len(NODES), configs=configs),))
-        while await outcome_of(client, self.rng.choice(NODES), request) is not Outcome.DONE:
-            await self._watch(0.2)
+        await create_topic(self, TOPIC, {"flush.policy": policy} if self.topic_tells_policy else {})
         await self._settle()  # a client that asks a node which has not heard of it would be told that it does not exist
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -247,8 +220,11 @@ class DataSimulation(Simulation):
             await self._watch(0.2)
 
     def _is_in_sync(self) -> bool:
-        isr = newest_image(self.cluster).topics_by_name[TOPIC].partitions[0].isr
-        return len(isr) == len(NODES) and len(set(self.checker.replication.log_end_offsets.values())) == 1
+        partition = partition_of(self.cluster, TOPIC)
+        if partition is None or partition.is_reassigning or len(partition.isr) != REPLICAS:
+            return False
+        ends = self.checker.replication.log_end_offsets
+        return len({ends[node_id] for node_id in partition.replicas}) == 1
 
 
 if __name__ == "__main__":

@@ -16,12 +16,13 @@ import asyncio
 import random
 import sys
 from collections.abc import Coroutine
-from dataclasses import replace
 
 from replog.errors import ErrorCode, ReplogError
 from replog.rpc.messages import LATEST_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
-from tests.sim.data_cluster_simulation import NODES, TOPIC, DataSimulation, Load, newest_image
-from tests.sim.metadata_cluster_simulation import Swarm, main
+from tests.sim.campaign import main
+from tests.sim.cluster_swarm import Swarm
+from tests.sim.data_cluster_simulation import ONE_TOPIC, TOPIC, DataSimulation
+from tests.sim.data_topics import Load, newest_image
 
 QUESTION_INTERVAL_S = 0.04
 QUESTION_TIMEOUT_MS = 500
@@ -30,16 +31,16 @@ QUESTION_TIMEOUT_MS = 500
 class FreshEndsSimulation(DataSimulation):
     """One run."""
 
+    fixed = {**ONE_TOPIC, "stop": 0.0, "stall": 0.0}  # noqa: RUF012 -- as the base class says
     command = "tests.sim.fresh_ends_simulation"
 
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
         super().__init__(seed, swarm)
-        self.swarm = replace(self.swarm, stop=0.0, stall=0.0)
         self._asking = random.Random(seed)
         self._acknowledged_end = 0
 
     def _work(self, load: Load) -> list[Coroutine[None, None, None]]:
-        return [*super()._work(load), *(self._ask(load, node_id) for node_id in NODES)]
+        return [*super()._work(load), *(self._ask(load, node_id) for node_id in self.swarm.brokers)]
 
     def acknowledged(self, offset: int) -> None:
         super().acknowledged(offset)

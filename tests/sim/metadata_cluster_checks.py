@@ -19,9 +19,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from replog.controller.messages import CommittedRecords
+from replog.errors import StorageError
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import ResourceType, TopicRecord
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
+from tests.sim.event_log import EventLog
 
 HASH_EVERY_OFFSETS = 3
 
@@ -82,9 +84,12 @@ class Checker(ClusterObserver):
         seen: how often what happened.
         topics: of all clients.
         votes: controller -> whether it may be a voter, for those whose vote was changed.
+        troubled: (node, life) of the processes that may end by themselves, because their disks have failed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, events: EventLog) -> None:
+        self.events = events
+        self.troubled: set[tuple[int, int]] = set()
         self.seen: Counter[str] = Counter()
         self.topics: list[TopicHistory] = []
         self.votes: dict[int, set[bool]] = {}
@@ -115,6 +120,8 @@ class Checker(ClusterObserver):
         self._ends[node] = batch.end_offset
         records = batch.records or (None,) * (batch.end_offset - batch.base_offset)  # control records
         for offset, record in enumerate(records, batch.base_offset):
+            if offset not in self._records:
+                self.events.note_record(offset, record)
             if isinstance(record, TopicRecord) and offset not in self._records:
                 self._made[record.name] += 1
             content = f"{record!r} of epoch {batch.epoch}"
@@ -137,11 +144,17 @@ class Checker(ClusterObserver):
 
     def became_leader(self, node: ObservedNode, epoch: int) -> None:
         self.seen["controller elected"] += 1
+        self.events.note("quorum", f"node {node.config.node_id} leads epoch {epoch}")
         if self._leaders.setdefault(epoch, node.config.node_id) != node.config.node_id:
             self._violations.append(f"M1 node {node.config.node_id} leads epoch {epoch} of {self._leaders[epoch]}")
 
     def failed(self, node: SimulatedNode, error: BaseException) -> None:
-        self._violations.append(f"node {node.node_id} ended by itself: {type(error).__name__}: {error}")
+        text = f"node {node.node_id} ended by itself: {type(error).__name__}: {error}"
+        self.events.note("node", text)
+        if isinstance(error, StorageError | OSError) and (node.node_id, node.lives) in self.troubled:
+            self.seen["ended by a failed disk"] += 1
+        else:
+            self._violations.append(text)
 
     def _compare_state(self, node: ObservedNode, end_offset: int) -> None:
         found = node.controller_state_hash

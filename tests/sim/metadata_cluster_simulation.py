@@ -1,10 +1,11 @@
 """Deterministic simulation of whole metadata clusters: nodes as shipped, on a simulated disk, network and clock.
 
 One seed is one run.  It draws the cluster (one, three or five controllers, up to two brokers, roles apart or together),
-how small segments and snapshots are, and which faults there are at all: power cuts and kills between any two steps, of one node or all, or in the middle of writing, pauses,
-one-way cuts, stragglers, lost calls, broken streams, clock jumps of 100 s, stalled clocks, slow threads, orderly restarts.
-Clients create topics, change their settings and delete them meanwhile, an operator takes votes away and gives them back.  Then everything heals, and within a bound there
-must be one leader, every broker unfenced, new requests answered, and what `metadata_cluster_checks` says must hold.
+how small segments and snapshots are, and which faults there are at all (`fault_schedule` says when which happens): power cuts and
+kills between any two steps, of one node or all, or in the middle of writing, pauses, one-way cuts, stragglers, lost calls,
+broken streams, clock jumps of 100 s, stalled clocks, slow threads, orderly restarts.  Clients create topics, change their
+settings and delete them meanwhile, an operator takes votes away and gives them back.  Then everything heals, and within a bound
+there must be one leader, every broker unfenced, new requests answered, and what `metadata_cluster_checks` says must hold.
 
 Repeat or extend a campaign (from the root of the repository)::
 
@@ -14,26 +15,24 @@ Repeat or extend a campaign (from the root of the repository)::
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import gc
-import logging
 import random
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import ClassVar
 
 from replog.controller.messages import CreateTopics, DeleteTopics, NewTopic
 from replog.testing.simulated_cluster import SimulatedCluster
-from replog.testing.simulated_network import NetworkConditions
 from replog.testing.virtual_loop import SimulationError, VirtualLoop
+from tests.sim.campaign import main
+from tests.sim.cluster_swarm import Swarm
+from tests.sim.event_log import EventLog
+from tests.sim.fault_performer import FaultPerformer
+from tests.sim.fault_schedule import Fault, FaultDrawer
 from tests.sim.metadata_cluster_checks import Checker, Outcome, TopicHistory, Violation
 from tests.sim.metadata_cluster_clients import TopicClient, VoterOperator, outcome_of
 
-FAULTS_S = 6.0
 CALM_S = 1.5
 HEALED_WITHIN_S = 30.0
 CLIENTS = 2
@@ -50,84 +49,32 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Swarm:
-    """The cluster of a run, which faults it has at all, and how often; several are exactly zero in most runs."""
-
-    controllers: tuple[int, ...]
-    brokers: tuple[int, ...]
-    delay_max_ms: float
-    straggler: float
-    unary_loss: float
-    stream_break: float
-    slow_thread: float
-    crash: float
-    power_cut: float
-    cut_in_write: float
-    mains: float
-    stop: float
-    pause: float
-    cut: float
-    wall_jump: float
-    stall: float
-    client_pause_s: float
-    snapshot_bytes: int
-    segment_bytes: int
-    changes_voters: bool
-
-    @classmethod
-    def draw(cls, rng: random.Random) -> Swarm:
-        controllers = rng.choice(((1,), (1, 2, 3), (1, 2, 3), (1, 2, 3), (1, 2, 3, 6, 7)))
-        return cls(
-            controllers=controllers,
-            brokers=rng.choice(((), (4,), (4, 5), controllers, (controllers[-1], 4))),
-            delay_max_ms=rng.choice((1.0, 3.0, 20.0)),
-            straggler=rng.choice((0.0, 0.01, 0.05)),
-            unary_loss=rng.choice((0.0, 0.0, 0.05)),
-            stream_break=rng.choice((0.0, 0.0, 0.003, 0.02)),
-            slow_thread=rng.choice((0.0, 0.0, 0.05, 0.2)),
-            crash=rng.choice((0.0, 0.2, 0.6)),
-            power_cut=rng.choice((0.0, 0.5, 1.0)),
-            cut_in_write=rng.choice((0.0, 0.0, 0.2, 0.5)),
-            mains=rng.choice((0.0, 0.0, 0.1)),
-            stop=rng.choice((0.0, 0.0, 0.1)),
-            pause=rng.choice((0.0, 0.0, 0.2)),
-            cut=rng.choice((0.0, 0.3, 0.6)),
-            wall_jump=rng.choice((0.0, 0.0, 0.2)),
-            stall=rng.choice((0.0, 0.0, 0.1)),
-            client_pause_s=rng.choice((0.02, 0.1, 0.3)),
-            snapshot_bytes=rng.choice((150, 1_000, 1_000_000)),
-            segment_bytes=rng.choice((16_000, 48_000, 1_000_000)),
-            changes_voters=len(controllers) > 1 and rng.random() < 0.4,
-        )
-
-    def conditions(self) -> NetworkConditions:
-        return NetworkConditions(
-            delay_max_ms=self.delay_max_ms,
-            straggler=self.straggler,
-            unary_loss=self.unary_loss,
-            stream_break=self.stream_break,
-        )
-
-
 class Simulation:
     """One run.
 
+    Args:
+        seed: decides everything that is not given.
+        swarm: what the run is like.
+
     Attributes:
+        schedule: the faults; None: drawn when the run begins.
         seen: how often what happened.
+        events: told what happens.
         trace: equal for equal runs.
     """
 
-    settings: ClassVar[Mapping[str, object]] = SETTINGS
+    settings: Mapping[str, object] = SETTINGS
     small: ClassVar[Mapping[str, int]] = {}
     command: ClassVar[str] = "tests.sim.metadata_cluster_simulation"
 
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
-        self.swarm = swarm or Swarm.draw(self.rng)
-        self.checker = self.make_checker()
+        self.swarm = swarm or self.draw_swarm(random.Random(seed))
+        self.schedule: tuple[Fault, ...] | None = None
         self.loop = VirtualLoop(random.Random(self.rng.getrandbits(64)), steps_max=STEPS_MAX)
+        self.events = EventLog(self.loop)
+        self.checker = self.make_checker()
         self.loop.thread_delay_s = self._thread_delay_s
         self.cluster = SimulatedCluster(
             self.loop,
@@ -145,6 +92,8 @@ class Simulation:
             conditions=self.swarm.conditions(),
         )
         self.seen: Counter[str] = self.checker.seen
+        self.performer = FaultPerformer(self.cluster, self.seen, self.events, self.may_lose_disk)
+        self.checker.troubled = self.performer.troubled
         self._is_healed = False
         self._clients: list[TopicClient | VoterOperator] = [
             TopicClient(number, self.cluster, self.checker, self.rng, self.swarm.client_pause_s)
@@ -155,8 +104,28 @@ class Simulation:
             self._clients.append(self._operator)
         self._thread_rng = random.Random(self.rng.getrandbits(64))
 
+    def draw_swarm(self, rng: random.Random) -> Swarm:
+        return Swarm.draw(rng)
+
+    def draw_schedule(self, drawer: FaultDrawer) -> tuple[Fault, ...]:
+        return drawer.draw()
+
+    def planned(self) -> tuple[Fault, ...]:
+        """The faults of this run; drawn for themselves, so that nothing else is drawn otherwise without one of them."""
+        if self.schedule is not None:
+            return self.schedule
+        return self.draw_schedule(FaultDrawer(random.Random(f"faults of {self.seed}"), self.swarm))
+
+    def discard(self) -> None:
+        """It is not run: only what it would be made of was of interest."""
+        self.loop.close()
+
     def make_checker(self) -> Checker:
-        return Checker()
+        return Checker(self.events)
+
+    def may_lose_disk(self, _node_id: int) -> bool:
+        """Whether a broker's disk may be wiped now."""
+        return False
 
     @property
     def trace(self) -> int:
@@ -168,6 +137,7 @@ class Simulation:
         Raises:
             Violation: with the seed and the command that repeats it.
         """
+        self.schedule = self.planned()
         try:
             self.loop.run(self._run())
             self.checker.check_unheard(self.loop.problems)
@@ -181,15 +151,24 @@ class Simulation:
         for node_id in self.cluster.nodes:
             self.cluster.start(node_id)
         clients = [asyncio.create_task(client.run(self._is_over)) for client in self._clients]
-        faults = asyncio.create_task(self._faults())
-        await self._watch(FAULTS_S)
-        self._is_healed = True
-        await faults  # a node may just be stopping
-        self._heal()
+        await self._suffer()
         await self._watch(CALM_S)  # sessions that were as good as lost expire
         await self._settle()
         await self._finish(clients)
         self.checker.check_images(self.cluster.running)
+
+    async def _suffer(self) -> None:
+        """All faults, then none."""
+        faults = asyncio.create_task(self.performer.perform(self.schedule or ()))
+        await self._watch(self.swarm.faults_s)
+        self._is_healed = True
+        await faults
+        await self.performer.heal()
+
+    @property
+    def is_healed(self) -> bool:
+        """No fault happens any more."""
+        return self._is_healed
 
     def _is_over(self) -> bool:
         return self._is_healed
@@ -200,64 +179,6 @@ class Simulation:
             await asyncio.sleep(0.05)
             self.checker.check()
 
-    # ---- faults ------------------------------------------------------------------------------------------------------
-
-    def chance(self, probability: float) -> bool:
-        return probability > 0 and self.rng.random() < probability
-
-    async def _faults(self) -> None:
-        """One after the other until everything heals."""
-        while not self._is_healed:
-            await asyncio.sleep(self.rng.uniform(0.02, 0.5))
-            if self._is_healed:
-                return
-            await self._fault(self.rng.choice(list(self.cluster.nodes)))
-
-    async def _fault(self, node_id: int) -> None:
-        swarm, rng, node = self.swarm, self.rng, self.cluster.nodes[node_id]
-        if not node.is_running:
-            self._start(node_id, "restart")
-        elif self.chance(swarm.crash):
-            is_cut = self.chance(swarm.power_cut)
-            self.seen["power cut" if is_cut else "kill"] += 1
-            node.crash(power_cut=is_cut)
-        elif self.chance(swarm.cut_in_write):
-            self.seen["power cut in a write"] += 1
-            node.fs.faults.cut_power_after(rng.randrange(12))
-        elif self.chance(swarm.mains):
-            self.seen["power cut of everything"] += 1
-            for other in self.cluster.nodes.values():
-                other.crash()
-        elif self.chance(swarm.pause) and node.process is not None and not node.process.is_paused:
-            self.seen["pause"] += 1
-            self.cluster.pause(node_id)
-            self.loop.call_later(rng.uniform(0.05, 2.0), node.process.resume)
-        elif self.chance(swarm.stop) and node.node is not None and node.process is not None:
-            node.process.resume()
-            self.seen["orderly stop"] += 1
-            await self.cluster.stop(node_id)
-        self._bend(node_id)
-
-    def _bend(self, node_id: int) -> None:
-        """What does not end a process: links and clocks."""
-        swarm, rng = self.swarm, self.rng
-        if self.chance(swarm.cut):
-            kind = rng.randrange(3)
-            self.seen["cut"] += 1
-            self.cluster.isolate(node_id, incoming=kind != 1, outgoing=kind != 2)
-        elif self.chance(0.4):
-            self.cluster.mend_all()
-        if self.chance(swarm.wall_jump):
-            self.seen["wall clock jump"] += 1
-            self.cluster.nodes[node_id].clock.jump_wall(rng.choice((-100_000, 100_000)))
-        if self.chance(swarm.stall):
-            self.seen["clock stall"] += 1
-            self.cluster.nodes[node_id].clock.stall(rng.randrange(50, 1_500))
-
-    def _start(self, node_id: int, name: str) -> None:
-        self.seen[name] += 1
-        self.cluster.start(node_id)
-
     def _thread_delay_s(self) -> float:
         """How long a thread, and so the disk, takes; on some disks much longer now and then."""
         is_slow = not self._is_healed and self._thread_rng.random() < self.swarm.slow_thread
@@ -265,19 +186,11 @@ class Simulation:
 
     # ---- after the faults --------------------------------------------------------------------------------------------
 
-    def _heal(self) -> None:
-        cluster = self.cluster
-        cluster.mend_all()
-        cluster.network.conditions = NetworkConditions()
-        for node_id, node in cluster.nodes.items():
-            cluster.resume(node_id)
-            node.fs.faults.clear()
-            if not node.is_running:
-                self._start(node_id, "restart to heal")
-
     async def _settle(self) -> None:
         until = self.loop.time() + HEALED_WITHIN_S
         while not self.cluster.is_settled():
+            if self._is_healed:
+                self.performer.start_all("restart to heal")  # a failed disk ends a process only when it notices
             if self.loop.time() > until:
                 raise Violation(f"stuck: not settled after {HEALED_WITHIN_S:g} s: {self._states()}")
             await self._watch(0.1)
@@ -309,40 +222,5 @@ class Simulation:
         )
 
 
-def run_seeds(seeds: Iterable[int], make: Callable[[int], Simulation] = Simulation) -> Counter[str]:
-    """Runs many seeds; returns how often what was seen."""
-    seen: Counter[str] = Counter()
-    for seed in seeds:
-        simulation = make(seed)
-        simulation.run()
-        seen.update(simulation.seen)
-        seen["steps"] += simulation.loop.steps
-        seen["virtual seconds"] += int(simulation.loop.time())
-        del simulation
-        gc.collect()
-    return seen
-
-
-def main(make: Callable[[int], Simulation] = Simulation) -> int:
-    """The command line of a campaign."""
-    parser = argparse.ArgumentParser(
-        description=sys.modules[make.__module__].__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=100, help="how many, from --first")
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seed", type=int, help="just this one")
-    parser.add_argument("--log", action="store_true", help="show what the nodes log")
-    options = parser.parse_args()
-    level = logging.INFO if options.log else logging.CRITICAL + 1
-    logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)-7s %(name)s: %(message)s")
-    seeds = range(options.first, options.first + options.seeds) if options.seed is None else (options.seed,)
-    started = time.monotonic()
-    seen = run_seeds(seeds, make)
-    for name, count in sorted(seen.items()):
-        print(f"{count:9d}  {name}")
-    print(f"{len(seeds)} seeds without a violation in {time.monotonic() - started:.1f} s")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Simulation))

@@ -10,10 +10,11 @@ Repeat or extend a campaign (from the root of the repository)::
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
-from tests.sim.data_cluster_simulation import NODES, DataSimulation
-from tests.sim.metadata_cluster_simulation import Swarm, main
+from tests.sim.campaign import main
+from tests.sim.cluster_swarm import Swarm
+from tests.sim.data_cluster_simulation import ONE_TOPIC, DataSimulation
+from tests.sim.fault_schedule import Fault, FaultDrawer
 
 
 class OneMachineSimulation(DataSimulation):
@@ -24,21 +25,15 @@ class OneMachineSimulation(DataSimulation):
     """
 
     settings = {**DataSimulation.settings, "flush.policy": "auto"}  # noqa: RUF012 -- as the base class says
+    fixed = {**ONE_TOPIC, "mains": 0.0, "wipe": 0.0, "min_isr": 2}  # noqa: RUF012 -- as the base class says
     command = "tests.sim.one_machine_simulation"
 
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
         super().__init__(seed, swarm)
-        self.swarm = replace(self.swarm, mains=0.0)
-        self.machine = self.rng.choice(NODES)
+        self.machine = self.rng.choice(self.swarm.nodes)
 
-    async def _fault(self, node_id: int) -> None:
-        drawn = self.swarm
-        if node_id != self.machine:
-            self.swarm = replace(drawn, power_cut=0.0, cut_in_write=0.0)
-        try:
-            await super()._fault(node_id)
-        finally:
-            self.swarm = drawn
+    def draw_schedule(self, drawer: FaultDrawer) -> tuple[Fault, ...]:
+        return drawer.draw(frail=(self.machine,))
 
 
 if __name__ == "__main__":

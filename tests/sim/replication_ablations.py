@@ -32,6 +32,7 @@ from replog.broker.replica import Replica
 from replog.controller import alter_partition as controller_alter_partition
 from replog.controller import replication_control
 from replog.controller.alter_partition import IsrControl
+from replog.controller.partition_change import Placement
 from replog.controller.replication_control import ReplicationControl
 from replog.errors import ErrorCode
 from replog.log import Log
@@ -45,12 +46,13 @@ from replog.replication.leader import Leader
 from replog.replication.remote_replicas import RemoteReplicas
 from replog_checkpoints import atomic_file
 from tests.sim.blackout_simulation import BlackoutSimulation
+from tests.sim.cluster_swarm import FAULTS_S, SEND_INTERVAL_S, Swarm
 from tests.sim.committed_partition import CommittedPartition
 from tests.sim.data_cluster_simulation import TOPIC, DataSimulation
 from tests.sim.fresh_ends_simulation import FreshEndsSimulation
 from tests.sim.metadata_cluster_checks import Violation
-from tests.sim.metadata_cluster_simulation import Swarm
 from tests.sim.one_machine_simulation import OneMachineSimulation
+from tests.sim.shrinking import Case
 
 SEEDS_MAX = 400
 PROPOSALS_LATE_S = 1.2
@@ -117,6 +119,7 @@ def any_partition_epoch(sender: int, change: Any, partition: Any) -> ErrorCode:
 _RECOVERED_CHANGE = replication_control.recovered_change
 _EPOCH_ERROR = controller_alter_partition._epoch_error
 _CHANGES_WITHOUT = ReplicationControl.changes_without
+_RULES = ReplicationControl.rules
 _MAYBE_EXPAND = Leader._maybe_expand
 _SEND = AlterPartitionSender._send
 _LEADER_INIT = Leader.__init__
@@ -130,6 +133,20 @@ _APPEND_AS_FOLLOWER = Log.append_as_follower
 
 def as_if_clean(self: ReplicationControl, broker_id: int, **_: Any) -> Any:
     return _CHANGES_WITHOUT(self, broker_id)
+
+
+def whatever_disk(self: ReplicationControl, broker_id: int, *, keeps_log_dirs: bool = True, **how: Any) -> Any:
+    return _CHANGES_WITHOUT(self, broker_id, **how)
+
+
+def with_unclean_elections(self: ReplicationControl, *arguments: Any, **how: Any) -> Any:
+    return replace(_RULES(self, *arguments, **how), unclean_allowed=True)
+
+
+def completed_at_once(self: Placement, isr: tuple[int, ...]) -> Placement:
+    """Those that go do not wait for those that come."""
+    staying = tuple(replica for replica in self.replicas if replica not in self.removing)
+    return Placement(staying) if self.removing else self
 
 
 def at_any_offset(self: Leader, replica: Any) -> Any:
@@ -274,6 +291,7 @@ class Ablation:
     unfound_because: str = ""
 
 
+FULL_LOAD = {"faults_s": FAULTS_S, "send_interval_s": SEND_INTERVAL_S}
 CUTS = {"cut": 0.5, "crash": 0.0, "pause": 0.0, "cut_in_write": 0.0, "mains": 0.0}
 CUTS_AND_CRASHES = {"cut": 0.6, "crash": 0.4, "power_cut": 1.0, "cut_in_write": 0.0, "mains": 0.0}
 CRASHES = {"crash": 0.8, "power_cut": 1.0, "cut": 0.0, "slow_thread": 0.0}
@@ -283,15 +301,9 @@ ABLATIONS = (
         "truncation by epoch (instead: to the high watermark)",
         "R[248]|stuck",
         ((Follower, "_start", cuts_to_high_watermark), (fetch_reader, "check_fetch", checks_no_epoch)),
-        seed=2,
+        seed=1,
     ),
-    Ablation(
-        "truncation",
-        "R[24]|stuck",
-        ((fetch_reader, "check_fetch", checks_no_epoch),),
-        swarm=CUTS,
-        seed=9,
-    ),
+    Ablation("truncation", "R[24]|stuck", ((fetch_reader, "check_fetch", checks_no_epoch),), swarm=CUTS, seed=1),
     Ablation(
         "a high watermark from a checkpoint is no higher than the log",
         "R2",
@@ -302,6 +314,7 @@ ABLATIONS = (
         ),
         OneMachineSimulation,
         CRASHES,
+        seed=3,
     ),
     Ablation("an acknowledgement waits for the high watermark", "R1", ((ProducePath, "_await", answers_at_once),)),
     Ablation(
@@ -309,12 +322,9 @@ ABLATIONS = (
         "R[45]",
         ((InSyncReplicas, "maximal_isr", property(lambda self: self.committed_isr)),),
     ),
-    Ablation("min ISR for the high watermark", "R6", ((high_watermark, "effective_min_isr", lambda *_: 1),)),
+    Ablation("min ISR for the high watermark", "R6", ((high_watermark, "effective_min_isr", lambda *_: 1),), seed=3),
     Ablation(
-        "joining the ISR at the high watermark only",
-        "R[45]",
-        ((Leader, "_maybe_expand", at_any_offset),),
-        seed=2,
+        "joining the ISR at the high watermark only", "R[45]", ((Leader, "_maybe_expand", at_any_offset),), seed=2
     ),
     Ablation(
         "broker epochs of new members, at the controller",
@@ -322,7 +332,7 @@ ABLATIONS = (
         ((IsrControl, "_is_eligible", any_active_member), (AlterPartitionSender, "_send", send_late)),
         OneMachineSimulation,
         CRASHES,
-        seed=22,
+        seed=40,
     ),
     Ablation(
         "the partition epoch of a proposal",
@@ -332,7 +342,6 @@ ABLATIONS = (
             (AlterPartitionSender, "_send", send_late),
         ),
         swarm=CUTS,
-        seed=10,
     ),
     Ablation(
         "an unclean restart ends eligibility",
@@ -346,37 +355,56 @@ ABLATIONS = (
         ((ReplicationControl, "changes_without", as_if_clean), (CommittedPartition, "_check_restarted", nothing)),
         OneMachineSimulation,
         CRASHES,
+        seed=7,
+    ),
+    Ablation(
+        "another disk ends eligibility",
+        "R10",
+        ((ReplicationControl, "changes_without", whatever_disk),),
+        swarm={"wipe": 0.3, "min_isr": 2, "controllers": (1, 2, 3), "brokers": (4, 5, 6), "is_reassigned": False},
+        seed=42,
+    ),
+    Ablation(
+        "elections are clean where nobody allows others",
+        "unclean_election",
+        ((ReplicationControl, "rules", with_unclean_elections),),
+    ),
+    Ablation(
+        "a reassignment waits for those that come",
+        "R13",
+        ((Placement, "completed", completed_at_once),),
+        swarm={"controllers": (1, 2, 3), "brokers": (1, 2, 3, 4, 5), "is_reassigned": True},
     ),
     Ablation(
         "a recovered election waits for all",
         "R[34]",
         ((ReplicationControl, "_recovered_or_none", first_who_reports),),
         BlackoutSimulation,
-        seed=2,
     ),
     Ablation(
         "a recovered election takes the longest log",
         "R[34]",
         ((replication_control, "recovered_change", first_in_order),),
         BlackoutSimulation,
-        seed=3,
+        seed=1,
     ),
     Ablation(
         "a broker is fenced early only if another of its ISR is there",
         "R[34]",
         ((ReplicationControl, "can_do_without", true),),
         BlackoutSimulation,
+        seed=2,
     ),
-    Ablation("the lease", "stale_end", ((BrokerLifecycle, "refuses_because", nothing),), FreshEndsSimulation, CUTS),
+    Ablation(
+        "the lease", "stale_end", ((BrokerLifecycle, "refuses_because", nothing),), FreshEndsSimulation, CUTS, seed=4
+    ),
     Ablation(
         "a follower's share counts when it is on disk",
-        "R6",
+        "R[46]",
         ((high_watermark, "follower_waits_for_flush", false), (Follower, "_waits_for_flush", false)),
     ),
-    Ablation(
-        "a leader's share counts when it is on disk", "R6", ((high_watermark, "leader_waits_for_flush", false),), seed=2
-    ),
-    Ablation("producers are known after a restart", ".*duplicate", ((LogLoader, "load", without_producers),)),
+    Ablation("a leader's share counts when it is on disk", "R6", ((high_watermark, "leader_waits_for_flush", false),)),
+    Ablation("producers are known after a restart", ".*duplicate", ((LogLoader, "load", without_producers),), seed=9),
     Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_sync_dir", nothing),)),
     Ablation(
         "broker epochs of fetches, at the leader",
@@ -448,9 +476,8 @@ def find(ablation: Ablation, first: int = 0, count: int = SEEDS_MAX) -> tuple[in
         for owner, name, substitute in ablation.patches:
             stack.enter_context(mock.patch.object(owner, name, substitute))
         for seed in range(first, first + count):
-            simulation = ablation.simulation(seed)
-            if ablation.swarm:
-                simulation = ablation.simulation(seed, replace(simulation.swarm, **ablation.swarm))
+            drawn = Case.of_seed(seed, ablation.simulation).swarm
+            simulation = ablation.simulation(seed, replace(drawn, **{**FULL_LOAD, **ablation.swarm}))
             try:
                 simulation.run()
             except Violation as violation:

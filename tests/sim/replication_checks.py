@@ -12,6 +12,7 @@ R7       one process appends in one leader epoch: one on the broker that was ele
 R8       no follower cuts below the high watermark that it knows
 R9       who joins the ISR is the incarnation whose fetches its leader has seen; more in `committed_partition`
 R10      see `committed_partition`
+R13      see `committed_partition`
 R14      at the end all replicas are equal byte for byte, all are in the ISR, nobody is in the ELR
 ======== ===============================================================================================================
 
@@ -133,12 +134,21 @@ class ReplicationChecks:
         del self._committed[max(kept, default=0) :]
         self._watched.clear()
 
+    def disk_is_lost(self, node_id: int) -> None:
+        """A machine is about to get an empty disk: it must prove everything anew.  What it said before may still arrive."""
+        self.metadata.lost_disks.add(node_id)
+
     def check_end(self) -> None:
         """After healing, once nothing is sent any more (R14)."""
         partition = self.metadata.partition
         if partition is None or set(partition.isr) != set(partition.replicas) or partition.elr:
             self._report(f"R14 not all replicas are in sync: {partition}")
-        contents = {watched.node_id: watched.mirror.content() for watched in self._watched.values()}
+        replicas = () if partition is None else partition.replicas
+        contents = {
+            node_id: watched.mirror.content() for node_id, watched in self._watched.items() if node_id in replicas
+        }
+        if len(contents) < len(replicas):
+            self._report(f"R14 replicas {replicas}, but {sorted(contents)} alone have ever held something")
         if len(set(contents.values())) > 1:
             lengths = {node_id: len(content) for node_id, content in contents.items()}
             self._report(f"R14 replicas differ: {lengths} bytes on node")

@@ -11,7 +11,8 @@ from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.simulated_network import NetworkConditions
 from replog.testing.virtual_loop import VirtualLoop
-from tests.sim.data_cluster_simulation import TOPIC, Load, newest_image
+from tests.sim.data_cluster_simulation import TOPIC
+from tests.sim.data_topics import Load, newest_image
 
 SETTINGS = {
     "controller.quorum.election.timeout.ms": 300,

@@ -20,8 +20,10 @@ from replog.controller.messages import Reply, ReplyError
 from replog.testing.simulated_node import SimulatedNode
 from replog_quorum import ElectionState
 from replog_timeline import SnapshotRegistry
+from tests.sim.campaign import run_seeds
+from tests.sim.cluster_swarm import Swarm
 from tests.sim.metadata_cluster_checks import Violation
-from tests.sim.metadata_cluster_simulation import Simulation, Swarm, run_seeds
+from tests.sim.metadata_cluster_simulation import Simulation
 
 SEEDS = int(os.environ.get("REPLOG_CLUSTER_SEEDS", "100"))
 ABLATION_SEEDS = 60
@@ -59,7 +61,7 @@ def _quiet() -> Iterator[None]:
 
 
 def test_whole_clusters_keep_their_promises_and_recover() -> None:
-    seen = run_seeds(range(SEEDS))
+    seen = run_seeds(range(SEEDS), Simulation)
     assert [name for name in MUST_BE_SEEN if seen[name] == 0] == []
 
 

@@ -1,0 +1,148 @@
+"""What one run of a cluster simulation is like: the cluster, which faults it has at all, and how often."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from replog.testing.simulated_network import NetworkConditions
+
+FAULTS_S = 6.0
+SEND_INTERVAL_S = 0.02
+
+COMBINED = ((1, 2, 3), (1, 2, 3))
+SHAPES = (
+    COMBINED,
+    COMBINED,
+    COMBINED,
+    ((1,), (2, 3, 4)),
+    ((1, 2, 3), (4, 5, 6)),
+    ((1, 2, 3), (2, 3, 4, 5)),
+    ((1, 2, 3), (1, 2, 3, 4, 5)),
+)
+"""(controllers, brokers) of clusters with data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swarm:
+    """Sizes and rates; several rates are exactly zero in most runs.
+
+    The last ones, from `client_cut` on, are for clusters with data.
+
+    Attributes:
+        faults_s: how long faults happen, in seconds of virtual time.
+        send_interval_s: between two records of one producer.
+        has_unclean_topic: there is a topic that may lose records to an unclean election.
+        has_recreated_topic: there is one that is deleted and created again all the time.
+        is_reassigned: the partition is moved to other brokers.
+    """
+
+    controllers: tuple[int, ...]
+    brokers: tuple[int, ...]
+    delay_max_ms: float
+    straggler: float
+    unary_loss: float
+    stream_break: float
+    slow_thread: float
+    crash: float
+    power_cut: float
+    cut_in_write: float
+    mains: float
+    stop: float
+    pause: float
+    cut: float
+    wall_jump: float
+    stall: float
+    client_pause_s: float
+    snapshot_bytes: int
+    segment_bytes: int
+    changes_voters: bool
+    faults_s: float = FAULTS_S
+    client_cut: float = 0.0
+    disk_error: float = 0.0
+    disk_full: float = 0.0
+    wipe: float = 0.0
+    send_interval_s: float = SEND_INTERVAL_S
+    min_isr: int = 2
+    has_unclean_topic: bool = False
+    has_recreated_topic: bool = False
+    is_reassigned: bool = False
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Swarm:
+        """For a cluster without data."""
+        controllers = rng.choice(((1,), (1, 2, 3), (1, 2, 3), (1, 2, 3), (1, 2, 3, 6, 7)))
+        return cls(
+            controllers=controllers,
+            brokers=rng.choice(((), (4,), (4, 5), controllers, (controllers[-1], 4))),
+            delay_max_ms=rng.choice((1.0, 3.0, 20.0)),
+            straggler=rng.choice((0.0, 0.01, 0.05)),
+            unary_loss=rng.choice((0.0, 0.0, 0.05)),
+            stream_break=rng.choice((0.0, 0.0, 0.003, 0.02)),
+            slow_thread=rng.choice((0.0, 0.0, 0.05, 0.2)),
+            crash=rng.choice((0.0, 0.2, 0.6)),
+            power_cut=rng.choice((0.0, 0.5, 1.0)),
+            cut_in_write=rng.choice((0.0, 0.0, 0.2, 0.5)),
+            mains=rng.choice((0.0, 0.0, 0.1)),
+            stop=rng.choice((0.0, 0.0, 0.1)),
+            pause=rng.choice((0.0, 0.0, 0.2)),
+            cut=rng.choice((0.0, 0.3, 0.6)),
+            wall_jump=rng.choice((0.0, 0.0, 0.2)),
+            stall=rng.choice((0.0, 0.0, 0.1)),
+            client_pause_s=rng.choice((0.02, 0.1, 0.3)),
+            snapshot_bytes=rng.choice((150, 1_000, 1_000_000)),
+            segment_bytes=rng.choice((16_000, 48_000, 1_000_000)),
+            changes_voters=len(controllers) > 1 and rng.random() < 0.4,
+        )
+
+    @classmethod
+    def draw_with_data(cls, rng: random.Random) -> Swarm:
+        """For a cluster with data: three replicas of everything."""
+        drawn = cls.draw(rng)
+        controllers, brokers = rng.choice(SHAPES)
+        return replace(
+            drawn,
+            controllers=controllers,
+            brokers=brokers,
+            changes_voters=False,
+            client_cut=rng.choice((0.0, 0.0, 0.2)),
+            disk_error=rng.choice((0.0, 0.0, 0.1)),
+            disk_full=rng.choice((0.0, 0.0, 0.1)),
+            wipe=rng.choice((0.0, 0.1)),
+            min_isr=rng.choice((1, 2, 2)),
+            has_unclean_topic=rng.random() < 0.25,
+            has_recreated_topic=rng.random() < 0.25,
+            is_reassigned=len(brokers) > 3 and rng.random() < 0.7,
+            faults_s=rng.choice((FAULTS_S / 2, FAULTS_S)),
+            send_interval_s=rng.choice((SEND_INTERVAL_S, 0.05, 0.1)),
+        )
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Swarm:
+        """What `as_json` gave.
+
+        Raises:
+            ValueError: a field is unknown or missing.
+        """
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        try:
+            return cls(**{**values, **lists})
+        except TypeError as error:
+            raise ValueError(f"this is no swarm: {error}") from None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.controllers, *self.brokers}))
+
+    def conditions(self) -> NetworkConditions:
+        return NetworkConditions(
+            delay_max_ms=self.delay_max_ms,
+            straggler=self.straggler,
+            unary_loss=self.unary_loss,
+            stream_break=self.stream_break,
+        )

@@ -1,0 +1,382 @@
+"""Who uses a simulated cluster with data: clients that send and read, topics that go through more than others, and what must
+come of them.
+
+================ =========================================================================================================
+`Load`           one idempotent producer that sends unique values all the time, and a consumer that tails them
+`UncleanTopic`   unclean elections are allowed: records may be lost, but only those that were sent before one, and what is
+                 there at the end was sent, and is there once
+`RecreatedTopic` deleted and created again all the time: what was acknowledged since it was created last is there, nothing of
+                 what was acknowledged before is
+`MovedPartition` its replicas are moved to other brokers all the time (R13), and the last move ends
+================ =========================================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replog.client import Consumer, Producer
+from replog.controller.messages import (
+    AlterPartitionReassignments,
+    CommittedRecords,
+    ConfigEntry,
+    CreateTopics,
+    DeleteTopics,
+    NewTopic,
+    Reassignment,
+)
+from replog.errors import InvalidRequestError, ReplogError
+from replog.metadata.image import MetadataImage
+from replog.metadata.records import ElectionType
+from replog.metadata.registrations import PartitionRegistration
+from replog.testing.history import History
+from replog.testing.simulated_cluster import SimulatedCluster
+from replog.testing.virtual_loop import VirtualLoop
+from tests.sim.committed_partition import CommittedPartition
+from tests.sim.event_log import EventLog
+from tests.sim.metadata_cluster_checks import Outcome
+from tests.sim.metadata_cluster_clients import outcome_of
+
+if TYPE_CHECKING:
+    from tests.sim.data_cluster_simulation import DataSimulation
+
+REPLICAS = 3
+SEND_INTERVAL_S = 0.02
+OTHER_INTERVAL_S = 0.06
+RETRY_S = 0.2
+LEASE_S = 1.0
+"""So long a leader that was replaced, or whose topic was deleted, may go on acknowledging: the session time-out of the
+simulations is 0.9 s."""
+
+
+class Load:
+    """One idempotent producer that sends unique values all the time, and a consumer that tails them.
+
+    Attributes:
+        is_stopping: nothing new is sent or read.
+    """
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        history: History,
+        on_acknowledged: Callable[[int], None] = lambda _: None,
+        *,
+        topic: str = "flights",
+        interval_s: float = SEND_INTERVAL_S,
+        events: EventLog | None = None,
+    ) -> None:
+        self._topic = topic
+        self._partition = (topic, 0)
+        self._interval_s = interval_s
+        self._events = events or EventLog(cluster.loop)
+        self._cluster = cluster
+        self._on_acknowledged = on_acknowledged
+        self._history = history
+        self.is_stopping = False
+        self._bootstrap = [node.address for node in cluster.nodes.values()]
+
+    async def produce(self) -> None:
+        transport = self._cluster.internet.host("producer")
+        async with Producer(self._bootstrap, transport=transport) as producer:
+            producer._view.rng.seed(1)  # the same run every time
+            waiting: list[asyncio.Task[None]] = []
+            while not self.is_stopping:
+                waiting.append(asyncio.create_task(self._send(producer, len(waiting))))
+                await asyncio.sleep(self._interval_s)
+            await asyncio.gather(*waiting)
+
+    async def _send(self, producer: Producer, number: int) -> None:
+        value = b"v%d" % number
+        send = self._history.send("p", value)
+        self._events.note("client", f"sends {number} to {self._topic}")
+        try:
+            acknowledged = await (await producer.send(self._topic, value, partition=0, timestamp_ms=number))
+        except InvalidRequestError as error:
+            self._events.note("client", f"is told that {number} failed: {error}")
+            send.failed()
+        except ReplogError as error:
+            self._events.note("client", f"does not know about {number}: {error}")
+        else:
+            self._events.note("client", f"is told that {number} is at {self._topic} offset {acknowledged.offset}")
+            self._on_acknowledged(acknowledged.offset)
+            send.acknowledged(self._partition, acknowledged.offset)
+
+    async def consume(self) -> None:
+        transport = self._cluster.internet.host("consumer")
+        async with Consumer(self._bootstrap, transport=transport) as consumer:
+            consumer._view.rng.seed(2)
+            await self._assign(consumer)
+            while not self.is_stopping:
+                records = await consumer.poll(timeout_ms=200)
+                if records:
+                    self._events.note(
+                        "client", f"polls [{records[0].offset}, {records[-1].offset + 1}) of {self._topic}"
+                    )
+                self._history.poll("c", self._partition, [(r.offset, r.value or b"") for r in records])
+
+    async def _assign(self, consumer: Consumer) -> None:
+        """A broker that is cut off may not have heard of the topic."""
+        while not self.is_stopping:
+            try:
+                await consumer.assign([self._partition])
+            except ReplogError:
+                await asyncio.sleep(SEND_INTERVAL_S)
+            else:
+                return
+
+    async def read_all(self) -> None:
+        found = await read_all(self._cluster, self._topic)
+        end = found[-1][0] + 1 if found else 0
+        self._history.final_read(self._partition, 0, end, found)
+
+    def stop(self) -> None:
+        self.is_stopping = True
+
+
+def newest_image(cluster: SimulatedCluster) -> MetadataImage:
+    """Of all running nodes."""
+    return max((node.image for node in cluster.running), key=lambda image: image.end_offset)
+
+
+def partition_of(cluster: SimulatedCluster, topic: str) -> PartitionRegistration | None:
+    """The only one of a topic, as the newest metadata says; None: there is no such topic."""
+    image = newest_image(cluster).topics_by_name.get(topic)
+    return None if image is None else image.partitions[0]
+
+
+async def read_all(cluster: SimulatedCluster, topic: str) -> list[tuple[int, bytes]]:
+    """(offset, value) of every record that is there now."""
+    partition = (topic, 0)
+    addresses = [node.address for node in cluster.nodes.values()]
+    async with Consumer(addresses, transport=cluster.internet.host("reader")) as consumer:
+        consumer._view.rng.seed(3)
+        await consumer.assign([partition])
+        end = (await consumer.end_offsets([partition]))[partition]
+        found: list[tuple[int, bytes]] = []
+        while consumer.position(partition) < end:
+            found += [(r.offset, r.value or b"") for r in await consumer.poll(timeout_ms=1_000)]
+    return found
+
+
+async def create_topic(simulation: DataSimulation, name: str, settings: Mapping[str, str]) -> None:
+    """Returns when it is known to exist."""
+    configs = tuple(ConfigEntry(*item) for item in settings.items())
+    await _ask_until_done(simulation, CreateTopics((NewTopic(name, 1, REPLICAS, configs=configs),)))
+
+
+async def _ask_until_done(simulation: DataSimulation, request: CreateTopics | DeleteTopics) -> None:
+    client, rng = simulation.cluster.client("admin"), simulation.rng
+    while await outcome_of(client, rng.choice(list(simulation.cluster.nodes)), request) is not Outcome.DONE:
+        await asyncio.sleep(RETRY_S)
+    simulation.events.note("client", f"is told that it is done: {request}")
+
+
+@dataclass(eq=False, slots=True)
+class Sent:
+    """One record of a topic that may lose some, or all.
+
+    Attributes:
+        begun_s: when it was handed to the producer, in virtual time.
+        acknowledged_s: None: its outcome is not known.
+        offset: where it was acknowledged.
+    """
+
+    value: bytes
+    begun_s: float
+    acknowledged_s: float | None = None
+    offset: int = -1
+
+
+class OtherTopic:
+    """A topic beside the one that is watched closely, with one producer of its own.
+
+    Attributes:
+        name: of the topic.
+        sent: every record so far.
+    """
+
+    name: str
+    settings: Mapping[str, str] = {}
+
+    def __init__(self, simulation: DataSimulation) -> None:
+        self.sent: list[Sent] = []
+        self.simulation = simulation
+        self.cluster = simulation.cluster
+        self.loop: VirtualLoop = simulation.loop
+        self.is_stopping = False
+
+    async def begin(self) -> None:
+        await create_topic(self.simulation, self.name, self.settings)
+
+    def work(self) -> list[Coroutine[None, None, None]]:
+        return [self._produce()]
+
+    def stop(self) -> None:
+        self.is_stopping = True
+
+    async def _produce(self) -> None:
+        addresses = [node.address for node in self.cluster.nodes.values()]
+        transport = self.cluster.internet.host("producer")
+        async with Producer(addresses, transport=transport, delivery_timeout_ms=20_000) as producer:
+            producer._view.rng.seed(4)
+            waiting: list[asyncio.Task[None]] = []
+            while not self.is_stopping:
+                waiting.append(asyncio.create_task(self._send(producer, len(waiting))))
+                await asyncio.sleep(OTHER_INTERVAL_S)
+            await asyncio.gather(*waiting)
+
+    async def _send(self, producer: Producer, number: int) -> None:
+        sent = Sent(b"%s %d" % (self.name.encode(), number), self.loop.time())
+        self.sent.append(sent)
+        try:
+            acknowledged = await (await producer.send(self.name, sent.value, partition=0, timestamp_ms=number))
+        except ReplogError:
+            return
+        sent.acknowledged_s, sent.offset = self.loop.time(), acknowledged.offset
+
+    def must_be_there(self, found: Mapping[int, bytes], since_s: float, report: Callable[[str], None]) -> None:
+        """Everything that was sent after `since_s` and acknowledged."""
+        for sent in self.sent:
+            if sent.acknowledged_s is not None and sent.begun_s > since_s and found.get(sent.offset) != sent.value:
+                report(
+                    f"lost_write: {sent.value!r} was sent to {self.name} at {sent.begun_s:.3f} s and acknowledged at offset"
+                    f" {sent.offset}, which holds {found.get(sent.offset)!r}; it may be lost if sent before {since_s:.3f} s"
+                )
+
+    def must_be_sent_once(self, found: Mapping[int, bytes], report: Callable[[str], None]) -> None:
+        """Whatever was lost, nothing is there twice, and nothing that nobody sent."""
+        values = list(found.values())
+        if len(set(values)) < len(values):
+            report(f"duplicate: a value stands twice in {self.name}")
+        if not set(values) <= {sent.value for sent in self.sent}:
+            report(f"inconsistent_offsets: {self.name} holds what nobody has sent")
+
+
+class UncleanTopic(OtherTopic):
+    """See the module.
+
+    Attributes:
+        elections: of its partition, as they commit.
+    """
+
+    name = "unclean"
+    settings = {"unclean.leader.election.enable": "true"}  # noqa: RUF012 -- as the base class says
+
+    def __init__(self, simulation: DataSimulation) -> None:
+        super().__init__(simulation)
+        self.elections = CommittedElections(self.name, self.loop)
+
+    async def check(self, report: Callable[[str], None]) -> None:
+        found = dict(await read_all(self.cluster, self.name))
+        lossy_s = self.elections.last_lossy_s
+        lost = sum(sent.acknowledged_s is not None and found.get(sent.offset) != sent.value for sent in self.sent)
+        if self.elections.unclean_count:
+            self.simulation.seen["unclean election"] += self.elections.unclean_count
+            self.simulation.seen["lost to an unclean election"] += lost
+        self.must_be_there(found, -1.0 if lossy_s is None else lossy_s + LEASE_S, report)
+        self.must_be_sent_once(found, report)
+
+
+class CommittedElections:
+    """When a partition was last given to somebody who may not have everything.
+
+    Attributes:
+        unclean_count: elections so far.
+        last_lossy_s: of the last of them in virtual time; None: there was none.
+    """
+
+    def __init__(self, topic: str, loop: VirtualLoop) -> None:
+        self.unclean_count = 0
+        self.last_lossy_s: float | None = None
+        self._loop = loop
+        self._partition = CommittedPartition(topic, self._ignore, lambda _: None, keeps_membership=False)
+
+    def take(self, batch: CommittedRecords) -> None:
+        self._partition.take(batch)
+        count = self._partition.elections[ElectionType.UNCLEAN]
+        if count > self.unclean_count:
+            self.unclean_count, self.last_lossy_s = count, self._loop.time()
+
+    def _ignore(self, _violation: str) -> None:
+        """What is checked of a partition is checked of the other one."""
+
+
+class RecreatedTopic(OtherTopic):
+    """See the module.
+
+    Attributes:
+        gone: what was acknowledged before a deletion was asked for.
+    """
+
+    name = "recreated"
+
+    def __init__(self, simulation: DataSimulation) -> None:
+        super().__init__(simulation)
+        self._rng = random.Random(f"recreated in {simulation.seed}")
+        self._created_s = 0.0
+        self.gone: set[bytes] = set()
+
+    def work(self) -> list[Coroutine[None, None, None]]:
+        return [self._produce(), self._recreate()]
+
+    async def begin(self) -> None:
+        await super().begin()
+        self._created_s = self.loop.time()
+
+    async def _recreate(self) -> None:
+        """Until everything heals; it always ends with a topic."""
+        while not self.simulation.is_healed:
+            await asyncio.sleep(self._rng.uniform(0.2, 2.0))
+            self.gone.update(sent.value for sent in self.sent if sent.acknowledged_s is not None)
+            await _ask_until_done(self.simulation, DeleteTopics((self.name,)))
+            self.simulation.seen["topic deleted under load"] += 1
+            await self.begin()
+
+    async def check(self, report: Callable[[str], None]) -> None:
+        found = dict(await read_all(self.cluster, self.name))
+        self.must_be_there(found, self._created_s + LEASE_S, report)
+        self.must_be_sent_once(found, report)
+        risen = sorted(self.gone & set(found.values()))
+        if risen:
+            report(f"risen: {risen[0]!r} was acknowledged before {self.name} was deleted, and is in the new one")
+
+
+class MovedPartition:
+    """See the module."""
+
+    def __init__(self, simulation: DataSimulation, topic: str) -> None:
+        self._simulation = simulation
+        self._topic = topic
+        self._rng = random.Random(f"moved in {simulation.seed}")
+
+    async def begin(self) -> None:
+        """There is nothing to prepare."""
+
+    def stop(self) -> None:
+        """It ends when everything heals."""
+
+    def work(self) -> list[Coroutine[None, None, None]]:
+        return [self._move()]
+
+    async def _move(self) -> None:
+        simulation, rng = self._simulation, self._rng
+        client = simulation.cluster.client("mover")
+        while not simulation.is_healed:
+            await asyncio.sleep(rng.uniform(0.1, 1.5))
+            replicas = tuple(rng.sample(simulation.swarm.brokers, REPLICAS))
+            request = AlterPartitionReassignments((Reassignment(self._topic, 0, replicas),))
+            node_id = rng.choice(list(simulation.cluster.nodes))
+            try:
+                await client.ask(node_id, request, timeout_ms=2_000)
+            except ReplogError:
+                continue
+            simulation.events.note("client", f"moves {self._topic} to {replicas}")
+            simulation.seen["reassignment"] += 1
+
+    async def check(self, report: Callable[[str], None]) -> None:
+        """That it ends is waited for before."""

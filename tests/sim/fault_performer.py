@@ -1,0 +1,192 @@
+"""Lets the faults of a schedule happen to a simulated cluster, and ends what they began."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from replog.testing.simulated_cluster import SimulatedCluster
+from replog.testing.simulated_faults import Operation
+from replog.testing.simulated_network import NetworkConditions
+from replog.testing.simulated_node import SimulatedNode
+from tests.sim.event_log import EventLog
+from tests.sim.fault_schedule import Fault, FaultKind
+
+
+class FaultPerformer:
+    """Performs one schedule.
+
+    Args:
+        cluster: that suffers.
+        seen: counts each fault that found something to do.
+        events: told about each.
+        may_lose_disk: whether a broker's disk may be wiped now without anything that was acknowledged being lost.
+
+    Attributes:
+        troubled: (node, life) of the processes whose disks have failed: they may end by themselves.
+    """
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        seen: Counter[str],
+        events: EventLog,
+        may_lose_disk: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        self.troubled: set[tuple[int, int]] = set()
+        self._cluster = cluster
+        self._seen = seen
+        self._events = events
+        self._may_lose_disk = may_lose_disk
+        self._cuts: list[Fault] = []
+        self._stopping: list[asyncio.Task[None]] = []
+        self._is_over = False
+
+    async def perform(self, schedule: Sequence[Fault]) -> None:
+        """All of it, each at its time from now on."""
+        loop = self._cluster.loop
+        began = loop.time()
+        for fault in sorted(schedule, key=lambda fault: fault.at_ms):
+            await asyncio.sleep(began + fault.at_ms / 1000 - loop.time())
+            if self._perform(fault):
+                self._seen[fault.kind.value] += 1
+                self._events.note("fault", str(fault))
+
+    async def heal(self) -> None:
+        """Everything runs, arrives, and has room; nothing more ends or begins here."""
+        self._is_over = True
+        if self._stopping:
+            await asyncio.wait(self._stopping)
+        cluster = self._cluster
+        self._events.note("fault", "everything heals")
+        cluster.mend_all()
+        cluster.network.conditions = NetworkConditions()
+        for node_id, node in cluster.nodes.items():
+            cluster.resume(node_id)
+            self._repair_disk(node)
+        self.start_all("restart to heal")
+
+    def start_all(self, name: str) -> None:
+        """Starts every node that is down."""
+        for node in self._cluster.nodes.values():
+            self._start(node, name)
+
+    # ---- one fault -------------------------------------------------------------------------------------------------------
+
+    def _perform(self, fault: Fault) -> bool:
+        """Whether there was something to do."""
+        node = self._cluster.nodes.get(fault.node)
+        if node is None:
+            return fault.kind is FaultKind.MAINS and self._cut_mains(fault)
+        match fault.kind:
+            case FaultKind.CUT | FaultKind.CLIENT_CUT:
+                self._cut(fault)
+            case FaultKind.WALL_JUMP:
+                node.clock.jump_wall(fault.amount)
+            case FaultKind.STALL:
+                node.clock.stall(fault.amount)
+            case FaultKind.WIPE:
+                return self._wipe(node, fault)
+            case _:
+                return node.is_running and self._disturb(node, fault)
+        return True
+
+    def _disturb(self, node: SimulatedNode, fault: Fault) -> bool:
+        """Something happens to a process that runs, or to the disk below it."""
+        match fault.kind:
+            case FaultKind.KILL | FaultKind.POWER_CUT:
+                node.crash(power_cut=fault.kind is FaultKind.POWER_CUT)
+            case FaultKind.CUT_IN_WRITE:
+                node.fs.faults.cut_power_after(fault.amount)
+            case FaultKind.PAUSE:
+                return self._pause(node, fault)
+            case FaultKind.STOP:
+                return self._stop(node, fault)
+            case FaultKind.DISK_ERROR:
+                node.fs.faults.fail_next(Operation(fault.detail), nth=fault.amount, error_number=errno.EIO)
+                self.troubled.add((node.node_id, node.lives))
+            case _:
+                node.fs.capacity_bytes = node.fs.used_bytes() + fault.amount
+                self.troubled.add((node.node_id, node.lives))
+        self._start_later(fault, node)
+        return True
+
+    def _start_later(self, fault: Fault, node: SimulatedNode) -> None:
+        """When the fault ends; other faults of its disk may last."""
+
+        def end() -> None:
+            if self._is_over:
+                return
+            if fault.kind in {FaultKind.CUT_IN_WRITE, FaultKind.DISK_ERROR, FaultKind.DISK_FULL}:
+                self._repair_disk(node)
+            self._start(node, "restart")
+
+        self._cluster.loop.call_later(fault.for_ms / 1000, end)
+
+    def _repair_disk(self, node: SimulatedNode) -> None:
+        node.fs.faults.clear()
+        node.fs.capacity_bytes = None
+
+    def _start(self, node: SimulatedNode, name: str) -> None:
+        if node.is_running:
+            return
+        self._seen[name] += 1
+        node.start()
+        self._events.note("node", f"{node.node_id} starts, life {node.lives}")
+        if node.fs.faults.is_failing or node.fs.capacity_bytes is not None:
+            self.troubled.add((node.node_id, node.lives))
+
+    def _cut_mains(self, fault: Fault) -> bool:
+        for node in self._cluster.nodes.values():
+            node.crash()
+            self._start_later(fault, node)
+        return True
+
+    def _pause(self, node: SimulatedNode, fault: Fault) -> bool:
+        process = node.process
+        if process is None or process.is_paused:
+            return False
+        process.pause()
+        self._cluster.loop.call_later(fault.for_ms / 1000, process.resume)
+        return True
+
+    def _stop(self, node: SimulatedNode, fault: Fault) -> bool:
+        if node.node is None or node.process is None:
+            return False
+        node.process.resume()
+        stopping = asyncio.create_task(node.stop())
+        stopping.add_done_callback(lambda _: self._start_later(fault, node))
+        self._stopping.append(stopping)
+        return True
+
+    def _wipe(self, node: SimulatedNode, fault: Fault) -> bool:
+        if not self._may_lose_disk(node.node_id):
+            return False
+        node.crash()
+        node.fs.wipe()
+        self._start_later(fault, node)
+        return True
+
+    # ---- links -----------------------------------------------------------------------------------------------------------
+
+    def _cut(self, fault: Fault) -> None:
+        self._cuts.append(fault)
+        self._apply(fault)
+        self._cluster.loop.call_later(fault.for_ms / 1000, self._mend, fault)
+
+    def _mend(self, fault: Fault) -> None:
+        """The others stay, also where they cut the same links."""
+        if self._is_over:
+            return
+        self._cuts.remove(fault)
+        self._cluster.mend_all()
+        for other in self._cuts:
+            self._apply(other)
+
+    def _apply(self, fault: Fault) -> None:
+        if fault.kind is FaultKind.CUT:
+            self._cluster.isolate(fault.node, incoming=fault.detail != "out", outgoing=fault.detail != "in")
+            return
+        self._cluster.cut_client(fault.detail, fault.node)

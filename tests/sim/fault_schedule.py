@@ -1,0 +1,159 @@
+"""The faults of one run as data: drawn from the seed before it begins, kept in a file, taken out one by one.
+
+A fault says when it happens, where, and for how long; what it began ends by itself, so that any part of a schedule is a
+schedule.  One that finds nothing to do, such as a kill of a node that is down, does nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from replog.testing.simulated_faults import Operation
+from tests.sim.cluster_swarm import Swarm
+
+INTERVAL_S = (0.02, 0.5)
+DISK_OPERATIONS = (
+    Operation.SYNC,
+    Operation.SYNC,
+    Operation.WRITE,
+    Operation.READ,
+    Operation.RENAME,
+    Operation.SYNC_DIR,
+)
+CLIENTS = ("producer", "consumer")
+
+
+class FaultKind(StrEnum):
+    """What goes wrong; `Fault` says how each uses its fields."""
+
+    KILL = "kill"
+    POWER_CUT = "power cut"
+    CUT_IN_WRITE = "power cut in a write"
+    MAINS = "power cut of everything"
+    PAUSE = "pause"
+    STOP = "orderly stop"
+    CUT = "cut"
+    CLIENT_CUT = "client cut off"
+    WALL_JUMP = "wall clock jump"
+    STALL = "clock stall"
+    DISK_ERROR = "disk error"
+    DISK_FULL = "full disk"
+    WIPE = "wiped disk"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        at_ms: after the faults begin.
+        kind: what happens.
+        node: to which node; 0: to all.
+        for_ms: until what it began ends: the node starts again, wakes up, the links are mended, there is room.
+        amount: changing operations until the cut, operations until the error, milliseconds of a clock, bytes of room.
+        detail: a cut: "in", "out" or "both"; a client: its name; a disk error: the operation.
+    """
+
+    at_ms: int
+    kind: FaultKind
+    node: int = 0
+    for_ms: int = 0
+    amount: int = 0
+    detail: str = ""
+
+    def __str__(self) -> str:
+        where = f" node {self.node}" if self.node else ""
+        facts = [f"{name} {value}" for name in ("detail", "amount", "for_ms") if (value := getattr(self, name))]
+        return f"{self.kind}{where}{': ' if facts else ''}{', '.join(facts)}"
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Fault:
+        """What `as_json` gave.
+
+        Raises:
+            ValueError: a field or a kind is unknown.
+        """
+        try:
+            return cls(**{**values, "kind": FaultKind(values["kind"])})
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"this is no fault: {dict(values)}: {error}") from None
+
+
+class FaultDrawer:
+    """Draws schedules.
+
+    Args:
+        rng: seeded; nobody else uses it.
+        swarm: how often what happens; `for_node` may see it otherwise.
+    """
+
+    def __init__(self, rng: random.Random, swarm: Swarm) -> None:
+        self._rng = rng
+        self._swarm = swarm
+
+    def draw(self, frail: Sequence[int] | None = None) -> tuple[Fault, ...]:
+        """One schedule, in order of time.
+
+        Args:
+            frail: the machines that may lose what was not flushed: their power, or a write; None: all.
+        """
+        rng, swarm = self._rng, self._swarm
+        faults: list[Fault] = []
+        at_s = rng.uniform(*INTERVAL_S)
+        while at_s < swarm.faults_s:
+            node, at_ms = rng.choice(swarm.nodes), int(at_s * 1000)
+            faults += self._of_process(at_ms, node, is_frail=frail is None or node in frail)
+            faults += self._around(at_ms, node)
+            at_s += rng.uniform(*INTERVAL_S)
+        return tuple(faults)
+
+    def _of_process(self, at_ms: int, node: int, *, is_frail: bool) -> list[Fault]:
+        """At most one that ends or stops a process."""
+        rng, swarm = self._rng, self._swarm
+        down_ms = rng.randrange(20, rng.choice((400, 1_000, 2_500)))
+        if self._chance(swarm.crash):
+            is_cut = self._chance(swarm.power_cut) and is_frail
+            return [Fault(at_ms, FaultKind.POWER_CUT if is_cut else FaultKind.KILL, node, down_ms)]
+        if self._chance(swarm.cut_in_write) and is_frail:
+            return [Fault(at_ms, FaultKind.CUT_IN_WRITE, node, down_ms, amount=rng.randrange(12))]
+        if self._chance(swarm.mains):
+            return [Fault(at_ms, FaultKind.MAINS, for_ms=down_ms)]
+        if self._chance(swarm.pause):
+            return [Fault(at_ms, FaultKind.PAUSE, node, rng.randrange(50, 2_000))]
+        if self._chance(swarm.stop):
+            return [Fault(at_ms, FaultKind.STOP, node, down_ms)]
+        if self._chance(swarm.disk_error) and is_frail:
+            operation = rng.choice(DISK_OPERATIONS).value
+            return [Fault(at_ms, FaultKind.DISK_ERROR, node, down_ms, rng.randrange(1, 12), operation)]
+        if self._chance(swarm.disk_full):
+            return [Fault(at_ms, FaultKind.DISK_FULL, node, down_ms, rng.choice((0, 100, 2_000)))]
+        if self._chance(swarm.wipe) and node not in swarm.controllers:
+            return [Fault(at_ms, FaultKind.WIPE, node, down_ms)]
+        return []
+
+    def _around(self, at_ms: int, node: int) -> list[Fault]:
+        """What does not end a process: links and clocks."""
+        rng, swarm = self._rng, self._swarm
+        faults = []
+        if self._chance(swarm.cut):
+            direction = ("both", "out", "in")[rng.randrange(3)]
+            faults.append(Fault(at_ms, FaultKind.CUT, node, rng.randrange(100, 2_000), detail=direction))
+        if self._chance(swarm.client_cut):
+            faults.append(
+                Fault(at_ms, FaultKind.CLIENT_CUT, node, rng.randrange(100, 2_000), detail=rng.choice(CLIENTS))
+            )
+        if self._chance(swarm.wall_jump):
+            faults.append(Fault(at_ms, FaultKind.WALL_JUMP, node, amount=rng.choice((-100_000, 100_000))))
+        if self._chance(swarm.stall):
+            faults.append(Fault(at_ms, FaultKind.STALL, node, amount=rng.randrange(50, 1_500)))
+        return faults
+
+    def _chance(self, probability: float) -> bool:
+        return probability > 0 and self._rng.random() < probability

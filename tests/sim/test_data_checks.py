@@ -1,0 +1,131 @@
+"""What the data simulation checks beside the replicas of one partition: each check can fail."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from replog.controller.messages import CommittedRecords
+from replog.metadata.records import (
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from tests.sim.committed_partition import CommittedPartition
+from tests.sim.data_cluster_simulation import DataSimulation
+from tests.sim.data_topics import OtherTopic, RecreatedTopic, Sent, UncleanTopic
+
+TOPIC_ID = UUID(int=7)
+
+
+def broker(broker_id: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(broker_id, UUID(int=broker_id), 1, "127.0.0.1", 9_000, (UUID(int=99),), fenced=False)
+
+
+def partition(**values: object) -> PartitionRecord:
+    state = {"replicas": (1, 2, 3), "isr": (1, 2, 3), "leader": 1, "leader_epoch": 0, "partition_epoch": 0, **values}
+    return PartitionRecord(0, TOPIC_ID, **state)  # type: ignore[arg-type]  # by name
+
+
+def reported(*records: MetadataRecord, lost_disk: int | None = None) -> list[str]:
+    """What is found while these commit, each for itself."""
+    found: list[str] = []
+    watched = CommittedPartition("flights", found.append, lambda _: None, keeps_membership=True)
+    if lost_disk is not None:
+        watched.lost_disks.add(lost_disk)
+    for offset, record in enumerate((*map(broker, range(1, 6)), TopicRecord("flights", TOPIC_ID), *records)):
+        watched.take(CommittedRecords(offset, offset + 1, 1, (record,)))
+    return found
+
+
+MOVING = partition(replicas=(4, 2, 3, 1), adding_replicas=(4,), removing_replicas=(1,))
+
+
+def moved(replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionChangeRecord:
+    return PartitionChangeRecord(
+        0, TOPIC_ID, leader=isr[0], isr=isr, replicas=replicas, adding_replicas=(), removing_replicas=()
+    )
+
+
+def test_a_replica_makes_place_for_one_in_the_isr() -> None:
+    assert reported(MOVING, moved((4, 2, 3), (4, 2, 3))) == []
+    (violation,) = reported(MOVING, moved((4, 2, 3), (2, 3)))
+    assert violation.startswith("R13 [1] of the replicas [4, 2, 3, 1] make place for [4, 2, 3], of which [4] are not")
+
+
+def test_a_reassignment_may_be_cancelled() -> None:
+    """What is being added goes at any time."""
+    assert reported(MOVING, moved((1, 2, 3), (1, 2, 3))) == []
+    assert reported(MOVING, moved((1, 2, 3), (2, 3))) == []
+
+
+def test_a_reassignment_to_members_of_the_isr_is_one_record() -> None:
+    assert reported(MOVING, moved((4, 3), (4, 3))) == []
+    assert reported(partition(), moved((2, 3), (2,)))[0].startswith("R13 [1] of the replicas [1, 2, 3]")
+
+
+def test_another_disk_is_not_eligible() -> None:
+    kept = partition(isr=(2,), elr=(1,), leader=2)
+    assert reported(kept, broker(1)) == []
+    assert reported(kept, broker(1), lost_disk=1) == ["R10 broker 1 has another disk, and is in the ELR [1]"]
+
+
+# ---- topics that may lose records --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def simulation() -> DataSimulation:
+    made = DataSimulation(0)
+    made.discard()
+    return made
+
+
+def topic(simulation: DataSimulation, kind: type[OtherTopic] = UncleanTopic) -> OtherTopic:
+    """Three records, of which the last was sent at 9 s and acknowledged at offset 2."""
+    made = kind(simulation)
+    made.sent = [Sent(b"a", 1.0, 1.1, 0), Sent(b"b", 2.0), Sent(b"c", 9.0, 9.1, 2)]
+    return made
+
+
+def test_only_what_was_sent_before_may_be_lost(simulation: DataSimulation) -> None:
+    violations: list[str] = []
+    topic(simulation).must_be_there({0: b"b", 1: b"x", 2: b"c"}, 5.0, violations.append)
+    assert violations == []
+    topic(simulation).must_be_there({0: b"a", 1: b"c"}, 5.0, violations.append)
+    assert len(violations) == 1
+    assert violations[0].startswith("lost_write: b'c'")
+
+
+def test_without_a_reason_nothing_may_be_lost(simulation: DataSimulation) -> None:
+    violations: list[str] = []
+    topic(simulation).must_be_there({0: b"b", 2: b"c"}, -1.0, violations.append)
+    assert [violation[:16] for violation in violations] == ["lost_write: b'a'"]
+
+
+def test_nothing_is_there_twice_or_from_nobody(simulation: DataSimulation) -> None:
+    violations: list[str] = []
+    topic(simulation).must_be_sent_once({0: b"a", 1: b"b"}, violations.append)
+    assert violations == []
+    topic(simulation).must_be_sent_once({0: b"a", 1: b"a"}, violations.append)
+    topic(simulation).must_be_sent_once({0: b"nobody's"}, violations.append)
+    assert [violation.split(":")[0] for violation in violations] == ["duplicate", "inconsistent_offsets"]
+
+
+async def test_nothing_of_a_deleted_topic_is_in_the_next(
+    simulation: DataSimulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_all(*_: object) -> list[tuple[int, bytes]]:
+        return [(0, b"a"), (2, b"c")]
+
+    monkeypatch.setattr("tests.sim.data_topics.read_all", read_all)
+    violations: list[str] = []
+    recreated = topic(simulation, RecreatedTopic)
+    assert isinstance(recreated, RecreatedTopic)
+    await recreated.check(violations.append)
+    assert violations == []
+    recreated.gone.add(b"a")
+    await recreated.check(violations.append)
+    assert [violation[:10] for violation in violations] == ["risen: b'a"]
