@@ -115,7 +115,7 @@ class Swarm:
             has_unclean_topic=rng.random() < 0.25,
             has_recreated_topic=rng.random() < 0.25,
             is_reassigned=len(brokers) > 3 and rng.random() < 0.7,
-            faults_s=rng.choice((FAULTS_S / 2, FAULTS_S)),
+            faults_s=rng.choice((FAULTS_S / 3, FAULTS_S / 2, FAULTS_S)),
             send_interval_s=rng.choice((SEND_INTERVAL_S, 0.05, 0.1)),
         )
 

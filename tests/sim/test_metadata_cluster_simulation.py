@@ -20,7 +20,7 @@ from replog.controller.messages import Reply, ReplyError
 from replog.testing.simulated_node import SimulatedNode
 from replog_quorum import ElectionState
 from replog_timeline import SnapshotRegistry
-from tests.sim.campaign import run_seeds
+from tests.sim.campaign import kept_by
 from tests.sim.cluster_swarm import Swarm
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.metadata_cluster_simulation import Simulation
@@ -61,7 +61,7 @@ def _quiet() -> Iterator[None]:
 
 
 def test_whole_clusters_keep_their_promises_and_recover() -> None:
-    seen = run_seeds(range(SEEDS), Simulation)
+    seen = kept_by(range(SEEDS), Simulation)
     assert [name for name in MUST_BE_SEEN if seen[name] == 0] == []
 
 
