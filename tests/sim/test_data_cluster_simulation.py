@@ -21,9 +21,9 @@ from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.one_machine_simulation import OneMachineSimulation
 
 SEEDS = int(os.environ.get("REPLOG_DATA_CLUSTER_SEEDS", "200"))
-ONE_MACHINE_SEEDS = SEEDS // 20
-BLACKOUT_SEEDS = SEEDS // 20
-FRESH_SEEDS = SEEDS // 40
+ONE_MACHINE_SEEDS = max(1, SEEDS // 20)
+BLACKOUT_SEEDS = max(1, SEEDS // 20)
+FRESH_SEEDS = max(1, SEEDS // 40)
 ABLATION_SEEDS = 20
 LOGGED_SEED = 1
 
