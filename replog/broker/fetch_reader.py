@@ -238,7 +238,7 @@ class FetchReader:
         if check.diverging is None and is_follower and is_fresh:
             self._count_progress(request, partition, replica)
         data: bytes | None = b""
-        is_throttled = request.replica_id in replica.registration.adding_replicas
+        is_throttled = is_follower and _is_being_filled(request.replica_id, replica, role)
         if is_throttled and found is None:
             max_bytes = min(max_bytes, self._manager.throttle.room_bytes())
         if check.diverging is None and max_bytes > 0:
@@ -359,6 +359,12 @@ def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:
     """Whether what was found is enough for an answer before the request's time is over."""
     size_bytes = sum(len(slot.data or b"") for slot in slots)
     return size_bytes >= max(1, request.min_bytes) or any(slot.is_news for slot in slots)
+
+
+def _is_being_filled(follower_id: int, replica: Replica, role: Leader | Follower) -> bool:
+    """Whether a reassignment adds the follower, and no acknowledgement waits for it yet."""
+    is_added = follower_id in replica.registration.adding_replicas
+    return is_added and isinstance(role, Leader) and follower_id not in role.maximal_isr
 
 
 def _ceiling(request: FetchRequest, replica: Replica) -> int:

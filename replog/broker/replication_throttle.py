@@ -1,7 +1,7 @@
 """How fast new replicas may be filled (`leader.replication.throttled.rate`), so that moving partitions does not starve clients.
 
-Counted are records for replicas that a reassignment is adding, and for nobody else: a replica that is in sync, or was
-and comes back, is never held up.  A leader that has given too much gives nothing until the time for it has passed.
+Counted are records for replicas that a reassignment is adding, until they are in sync, and for nobody else: a replica for
+which acknowledgements wait, or that was in sync and comes back, is never held up.  A leader that has given too much gives nothing until the time for it has passed.
 """
 
 from __future__ import annotations

@@ -114,6 +114,11 @@ class Leader:
     def leader_epoch(self) -> int:
         return self._metadata.leader_epoch
 
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """What the high watermark waits for: the ISR, and whom the controller may just have added to it."""
+        return self._isr.maximal_isr
+
     def latest_offset_available(self) -> bool:
         """Whether the high watermark may be told to clients as the end of the partition (KIP-207).
 

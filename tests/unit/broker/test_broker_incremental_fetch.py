@@ -255,10 +255,14 @@ def throttled(broker: str = "") -> ConfigRecord:
     return ConfigRecord(ResourceType.BROKER, broker, "leader.replication.throttled.rate", str(RATE))
 
 
+def adding(*isr: int) -> PartitionChangeRecord:
+    return PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2, 3), isr=isr, adding_replicas=(2, 3))
+
+
 async def test_a_replica_that_is_being_added_is_given_no_more_than_the_rate() -> None:
     async with rig() as it:
         await two_topics(it)
-        await it.apply(throttled(), PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2, 3), adding_replicas=(2,)))
+        await it.apply(throttled(), adding(1))
         for _ in range(300):
             await append(it, KEY)
         stream = Stream(it)
@@ -288,10 +292,21 @@ async def test_replicas_that_are_not_being_added_are_not_throttled() -> None:
         assert len(data_of(stream.take())[TOPIC_ID]) == 100
 
 
+async def test_a_replica_that_is_in_sync_before_the_others_that_are_added_is_not_throttled() -> None:
+    async with rig() as it:
+        await two_topics(it)
+        await it.apply(throttled(), adding(1, 2))
+        for _ in range(100):
+            await append(it, KEY)
+        stream = Stream(it)
+        await stream.ask(at(0))
+        assert len(data_of(stream.take())[TOPIC_ID]) == 100, "acknowledgements wait for it"
+
+
 async def test_a_throttle_that_is_lifted_holds_nobody_up() -> None:
     async with rig() as it:
         await two_topics(it)
-        await it.apply(throttled(), PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2, 3), adding_replicas=(2,)))
+        await it.apply(throttled(), adding(1))
         for _ in range(100):
             await append(it, KEY)
         stream = Stream(it)
