@@ -240,7 +240,7 @@ class FetchReader:
         data: bytes | None = b""
         is_throttled = is_follower and _is_being_filled(request.replica_id, replica, role)
         if is_throttled and found is None:
-            max_bytes = min(max_bytes, self._manager.throttle.room_bytes())
+            max_bytes = min(max_bytes, self._manager.leader_throttle.room_bytes())
         if check.diverging is None and max_bytes > 0:
             data = found
         if data is None:
@@ -250,7 +250,7 @@ class FetchReader:
                 self._manager.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
                 return self.not_leader(partition), b""
         if is_throttled and data:
-            self._manager.throttle.give(len(data))
+            self._manager.leader_throttle.count(len(data))
         diverging = check.diverging
         result = FetchResult(
             topic_id=partition.topic_id,

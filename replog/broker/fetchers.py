@@ -16,6 +16,7 @@ from replog.broker.clock import Clock
 from replog.broker.config import ServerConfig
 from replog.broker.driver import Driver
 from replog.broker.replica import Replica, ReplicaKey
+from replog.broker.replication_throttle import ReplicationThrottle
 from replog.broker.streams import read_and_write
 from replog.broker.tasks import watched_task
 from replog.errors import BrokerClosedError, ErrorCode, ReplogError
@@ -33,6 +34,9 @@ from replog.rpc.messages import (
 from replog.rpc.transport import ConnectionLostError, Stream, Transport
 
 RECONNECT_DELAY_S = 0.1
+THROTTLED_DELAY_S = 0.1
+"""How long a replica that is being filled waits before it asks again whether the throttle has room."""
+
 ANSWER_GRACE_S = 5.0
 """How long beyond its own waiting time an answer may take before the leader counts as gone."""
 
@@ -44,7 +48,7 @@ StepFollower = Callable[[Replica, FollowerMessage, "memoryview | bytes"], None]
 class _Said(NamedTuple):
     """A position, and the request that carried it: answers to earlier ones are about another."""
 
-    position: FetchPartition
+    position: FetchPosition
     asked_id: int
 
 
@@ -65,6 +69,8 @@ class LeaderFetcher:
         self._answer_due_s = 0.0
         self._changed: dict[ReplicaKey, None] = {}
         self._forgotten: list[ReplicaKey] = []
+        self._held_back: dict[ReplicaKey, None] = {}
+        self._release_timer: asyncio.TimerHandle | None = None
         self._said: dict[ReplicaKey, _Said] = {}
         self._asked_id = 0
         self._is_answered = True
@@ -79,6 +85,7 @@ class LeaderFetcher:
     def remove(self, replica: Replica) -> None:
         self.replicas.pop(replica.key, None)
         self._changed.pop(replica.key, None)
+        self._held_back.pop(replica.key, None)
         if self._said.pop(replica.key, None) is not None:
             self._forgotten.append(replica.key)
             self._wakeup.set()
@@ -89,6 +96,8 @@ class LeaderFetcher:
         self._wakeup.set()
 
     async def stop(self) -> None:
+        if self._release_timer is not None:
+            self._release_timer.cancel()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -199,7 +208,9 @@ class LeaderFetcher:
             return
         self._repeated_ms = now_ms
         for key, replica in self.replicas.items():
-            if config.node_id not in replica.registration.isr and self._said.pop(key, None) is not None:
+            if config.node_id in replica.registration.isr or self._fetch_max_bytes(replica) == 0:
+                continue
+            if self._said.pop(key, None) is not None:
                 self._changed[key] = None
 
     def _new_position(self, key: ReplicaKey, now_ms: int) -> FetchPartition | None:
@@ -210,12 +221,37 @@ class LeaderFetcher:
         position = replica.role.fetch_position(now_ms)
         if position is None:
             return None
-        partition = _fetch_partition(replica, position, self._owner.config.replica_fetch_max_bytes)
         said = self._said.get(key)
-        if said is not None and said.position == partition:
+        if said is not None and said.position == position:
             return None
-        self._said[key] = _Said(partition, self._asked_id + 1)
-        return partition
+        max_bytes = self._fetch_max_bytes(replica)
+        if max_bytes == 0:
+            self._hold_back(key)
+            return None
+        self._said[key] = _Said(position, self._asked_id + 1)
+        return _fetch_partition(replica, position, max_bytes)
+
+    def _fetch_max_bytes(self, replica: Replica) -> int:
+        """How much to ask for; 0: the throttle has no room."""
+        max_bytes = self._owner.config.replica_fetch_max_bytes
+        return min(max_bytes, self._owner.throttle.room_bytes()) if self._is_being_filled(replica) else max_bytes
+
+    def _is_being_filled(self, replica: Replica) -> bool:
+        """Whether a reassignment adds this replica, and it is not in sync yet."""
+        node_id, registration = self._owner.config.node_id, replica.registration
+        return node_id in registration.adding_replicas and node_id not in registration.isr
+
+    def _hold_back(self, key: ReplicaKey) -> None:
+        """Its position is said when the throttle has room again."""
+        self._held_back[key] = None
+        if self._release_timer is None:
+            self._release_timer = asyncio.get_running_loop().call_later(THROTTLED_DELAY_S, self._release)
+
+    def _release(self) -> None:
+        self._release_timer = None
+        held_back, self._held_back = self._held_back, {}
+        self._changed.update(held_back)
+        self._wakeup.set()
 
     def _handle(self, response: FetchResponse) -> None:
         if response.correlation_id == self._asked_id:
@@ -223,6 +259,8 @@ class LeaderFetcher:
         for result, batches in zip(response.results, response.batches, strict=True):
             key = (result.topic_id, result.partition_id)
             replica, said = self.replicas.get(key), self._said.get(key)
+            if replica is not None and self._is_being_filled(replica):
+                self._owner.throttle.count(len(batches))
             if replica is None or said is None or response.correlation_id < said.asked_id:
                 continue  # about a position that we have left, perhaps in an earlier leader epoch
             if batches or result.error is not ErrorCode.NONE or result.diverging is not None:
@@ -255,6 +293,7 @@ class Fetchers:
         broker_epoch: Callable[[], int],
         address_of: Callable[[int], str | None],
         step: StepFollower,
+        throttle: ReplicationThrottle,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.config = config
@@ -264,6 +303,7 @@ class Fetchers:
         self.hello = hello
         self.broker_epoch = broker_epoch
         self.step = step
+        self.throttle = throttle
         self.on_failure = on_failure
         self._address_of = address_of
         self._by_leader: dict[int, LeaderFetcher] = {}
@@ -306,7 +346,7 @@ def _fetch_partition(replica: Replica, position: FetchPosition, max_bytes: int) 
     )
 
 
-def _answer(position: FetchPartition, result: FetchResult, batches: Buffer) -> FetchAnswered:
+def _answer(position: FetchPosition, result: FetchResult, batches: Buffer) -> FetchAnswered:
     diverging = result.diverging
     return FetchAnswered(
         fetch_offset=position.fetch_offset,

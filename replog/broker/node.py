@@ -187,6 +187,7 @@ class Node:
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             address_of=self._address_of,
             step=self._manager.step_follower,
+            throttle=self._manager.follower_throttle,
             on_failure=self._fail,
         )
         self._produce_path = ProducePath(self._manager, self._lifecycle.refuses_because)

@@ -30,6 +30,7 @@ from replog.broker.write_backs import WriteBacks
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
 from replog.errors import CorruptRecordError, DiskFullError, ErrorCode, StorageError
 from replog.log import LogManager
+from replog.metadata.config_keys import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
 from replog.metadata.delta import LocalChanges, LocalPartition
 from replog.metadata.image import MetadataImage
 from replog.replication.follower import Follower
@@ -74,7 +75,8 @@ class ReplicaManager:
         on_failure: told about a bug, or a failed disk without which the node cannot go on; the node stops.
 
     Attributes:
-        throttle: of what replicas are given that are being added.
+        leader_throttle: of what this broker gives replicas that are being added.
+        follower_throttle: of what its own replicas take that are being added.
         trouble: replicas that cannot be used now.
         local_logs: the logs of the replicas on disk.
         isr_changes: counts them.
@@ -94,7 +96,8 @@ class ReplicaManager:
         self.config = config
         self.clock = clock
         self.replicas: dict[ReplicaKey, Replica] = {}
-        self.throttle = ReplicationThrottle(clock)
+        self.leader_throttle = ReplicationThrottle(LEADER_REPLICATION_THROTTLED_RATE, clock)
+        self.follower_throttle = ReplicationThrottle(FOLLOWER_REPLICATION_THROTTLED_RATE, clock)
         self.trouble = DiskTrouble(self, logs)
         self.local_logs = ReplicaLogs(logs, config, clock)
         self.image = MetadataImage()
@@ -147,7 +150,8 @@ class ReplicaManager:
         if changed_brokers:
             self._tell_leaders(set(changed_brokers), {(c.topic_id, c.partition_id) for c in changes.leaders})
         if configs_changed:
-            self.throttle.configure(image, self._broker_id)
+            self.leader_throttle.configure(image, self._broker_id)
+            self.follower_throttle.configure(image, self._broker_id)
             self._refresh_settings()
         self.trouble.begin_anew()
 

@@ -1,13 +1,17 @@
-"""How fast new replicas may be filled (`leader.replication.throttled.rate`), so that moving partitions does not starve clients.
+"""How fast new replicas may be filled, so that moving partitions does not starve clients.
+
+`leader.replication.throttled.rate` is what a broker gives, to all followers together; `follower.replication.throttled.rate`
+what it takes, from all leaders together.
 
 Counted are records for replicas that a reassignment is adding, until they are in sync, and for nobody else: a replica for
-which acknowledgements wait, or that was in sync and comes back, is never held up.  A leader that has given too much gives nothing until the time for it has passed.
+which acknowledgements wait, or that was in sync and comes back, is never held up.  Whoever has given or taken too much
+stops until the time for it has passed.
 """
 
 from __future__ import annotations
 
 from replog.broker.clock import Clock
-from replog.metadata.config_keys import LEADER_REPLICATION_THROTTLED_RATE
+from replog.metadata.config_keys import ConfigKey
 from replog.metadata.image import CLUSTER_DEFAULTS, MetadataImage
 from replog.metadata.records import ResourceType
 
@@ -18,10 +22,12 @@ class ReplicationThrottle:
     """A bucket of bytes that fills at the configured rate, up to a second's worth.
 
     Args:
+        key: the configuration that says the rate.
         clock: of the node.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, key: ConfigKey, clock: Clock) -> None:
+        self._name = key.cluster_name
         self._clock = clock
         self._rate_per_s = UNLIMITED
         self._room_bytes = 0.0
@@ -29,9 +35,8 @@ class ReplicationThrottle:
 
     def configure(self, image: MetadataImage, broker_id: int) -> None:
         """Puts the rate in force that is set for the broker, else for the cluster."""
-        name = LEADER_REPLICATION_THROTTLED_RATE.cluster_name
         of_broker = image.configs.get((ResourceType.BROKER, str(broker_id)), {})
-        text = of_broker.get(name) or image.configs.get(CLUSTER_DEFAULTS, {}).get(name)
+        text = of_broker.get(self._name) or image.configs.get(CLUSTER_DEFAULTS, {}).get(self._name)
         rate_per_s = UNLIMITED if text is None else int(text)
         if rate_per_s != self._rate_per_s:
             self._rate_per_s = rate_per_s
@@ -39,7 +44,7 @@ class ReplicationThrottle:
             self._filled_ms = self._clock.now_ms()
 
     def room_bytes(self) -> int:
-        """What may be given now; 0 when too much has been."""
+        """What may be moved now; 0 when too much has been."""
         if self._rate_per_s == UNLIMITED:
             return UNLIMITED
         now_ms = self._clock.now_ms()
@@ -48,6 +53,6 @@ class ReplicationThrottle:
         self._filled_ms = now_ms
         return max(0, int(self._room_bytes))
 
-    def give(self, size_bytes: int) -> None:
-        """So much was given; it may be more than there was room for."""
+    def count(self, size_bytes: int) -> None:
+        """So much was moved; it may be more than there was room for."""
         self._room_bytes -= size_bytes

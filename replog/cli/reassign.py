@@ -64,7 +64,10 @@ def reassign(
     throttle: Annotated[
         int,
         typer.Option(
-            "--throttle", metavar="BYTES/S", min=0, help="For --execute: what each leader gives the new replicas."
+            "--throttle",
+            metavar="BYTES/S",
+            min=0,
+            help="For --execute: what each broker gives new replicas, and takes for its own.",
         ),
     ] = 0,
     cancel: Annotated[bool, typer.Option("--cancel", help="Stop it: the partitions stay where they were.")] = False,
@@ -226,17 +229,17 @@ async def _reassign(
 
 async def _set_throttle(admin: Admin, bytes_per_s: int | None) -> None:
     from replog.client.operations import CLUSTER
-    from replog.metadata.config_keys import LEADER_REPLICATION_THROTTLED_RATE
+    from replog.metadata.config_keys import REPLICATION_THROTTLES
 
-    await admin.alter_configs(CLUSTER, {LEADER_REPLICATION_THROTTLED_RATE.name: bytes_per_s})
+    await admin.alter_configs(CLUSTER, {key.name: bytes_per_s for key in REPLICATION_THROTTLES})
 
 
 async def _is_throttled(admin: Admin) -> bool:
     from replog.client.operations import CLUSTER
-    from replog.metadata.config_keys import LEADER_REPLICATION_THROTTLED_RATE
+    from replog.metadata.config_keys import REPLICATION_THROTTLES
 
-    configs = await admin.describe_configs(CLUSTER)
-    return any(one.name == LEADER_REPLICATION_THROTTLED_RATE.name and one.source == "cluster" for one in configs)
+    names = {key.name for key in REPLICATION_THROTTLES}
+    return any(one.name in names and one.source == "cluster" for one in await admin.describe_configs(CLUSTER))
 
 
 def _report(results: tuple[PartitionResult, ...], word: str) -> int:

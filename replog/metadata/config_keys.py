@@ -256,7 +256,13 @@ METADATA_MAX_IDLE_INTERVAL_MS = ConfigKey(
 LEADER_REPLICATION_THROTTLED_RATE = ConfigKey(
     "leader.replication.throttled.rate", "leader.replication.throttled.rate", IntegerType(1, _INT64_MAX), _INT64_MAX
 )
-BROKER_KEYS: tuple[ConfigKey, ...] = (LEADER_REPLICATION_THROTTLED_RATE,)
+FOLLOWER_REPLICATION_THROTTLED_RATE = ConfigKey(
+    "follower.replication.throttled.rate", "follower.replication.throttled.rate", IntegerType(1, _INT64_MAX), _INT64_MAX
+)
+REPLICATION_THROTTLES: tuple[ConfigKey, ...] = (LEADER_REPLICATION_THROTTLED_RATE, FOLLOWER_REPLICATION_THROTTLED_RATE)
+"""What bounds how fast a reassignment fills new replicas: what a broker gives, and what it takes."""
+
+BROKER_KEYS: tuple[ConfigKey, ...] = REPLICATION_THROTTLES
 """What brokers go by; not of topics."""
 
 CONTROLLER_KEYS: tuple[ConfigKey, ...] = (

@@ -128,9 +128,9 @@ def test_partitions_are_added_moved_and_led_by_their_first_replica(run: Run, tmp
     wanted = {entry["partition"]: entry["replicas"] for entry in json.loads(plan.read_text())["partitions"]}
     assert all(sorted(replicas) == [1, 3] for replicas in wanted.values())
     assert good(run, "topics", "reassign", "--execute", plan, "--throttle", 1_000_000).count("moves") == 4
-    assert "leader.replication.throttled.rate=1000000" in good(run, "configs", "get")
+    assert good(run, "configs", "get").count("replication.throttled.rate=1000000  (cluster)") == 2, "given and taken"
     until(lambda: run("topics", "reassign", "--verify", plan).status == 0)
-    assert "leader.replication.throttled.rate=1000000" not in good(run, "configs", "get"), "removed with the last move"
+    assert "throttled.rate=1000000" not in good(run, "configs", "get"), "both removed with the last move"
     good(run, "topics", "elect-leaders", "--topic", "moving")
     described = good(run, "topics", "describe", "moving").splitlines()[2:]
     for line in described:

@@ -15,7 +15,7 @@ from broker_kit import TOPIC_ID, Rig, registered, rig, topic, wait_until
 from replog.broker import fetchers as fetchers_module
 from replog.broker.fetchers import Fetchers
 from replog.errors import ErrorCode
-from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
 from replog.records import encode_batch
 from replog.rpc.messages import FetchRequest, FetchResponse, FetchResult, Hello
 from replog.rpc.transport import ConnectionLostError
@@ -37,6 +37,7 @@ class Following:
             broker_epoch=lambda: 101,
             address_of=lambda broker_id: f"broker:{broker_id}" if broker_id in it.image.brokers else None,
             step=it.manager.step_follower,
+            throttle=it.manager.follower_throttle,
             on_failure=self.failures.append,
         )
 
@@ -53,6 +54,7 @@ class Following:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetchers_module, "RECONNECT_DELAY_S", 0.001)
+    monkeypatch.setattr(fetchers_module, "THROTTLED_DELAY_S", 0.001)
 
 
 @contextlib.asynccontextmanager
@@ -252,3 +254,75 @@ async def test_an_unregistered_leader_is_waited_for() -> None:
         await it.rig.apply(registered(2))
         await it.rig.advance(10_000)
         await it.request()
+
+
+# ---- the throttle of replicas that are being added --------------------------------------------------------------------
+
+RATE = 1_000
+OTHER_ID = UUID(int=101)
+
+
+def throttled(rate: int | None = RATE, broker: str = "") -> ConfigRecord:
+    text = None if rate is None else str(rate)
+    return ConfigRecord(ResourceType.BROKER, broker, "follower.replication.throttled.rate", text)
+
+
+def adding(topic_id: UUID, leader: int) -> PartitionChangeRecord:
+    return PartitionChangeRecord(0, topic_id, isr=(leader,), adding_replicas=(1,))
+
+
+async def test_replicas_that_are_being_added_take_no_more_than_the_rate_from_all_leaders_together() -> None:
+    async with following() as it:
+        await it.rig.apply(throttled(), *BROKERS)
+        for leader, topic_id in ((2, TOPIC_ID), (3, OTHER_ID)):
+            created = topic((1, leader), leader=leader, name=f"t{leader}", topic_id=topic_id)
+            await it.rig.apply(*created, adding(topic_id, leader))
+        logs = [replica.log for replica in it.rig.manager.replicas.values()]
+        answered: set[tuple[int, int]] = set()
+
+        def waiting() -> list[tuple[FakeStream, FetchRequest]]:
+            asked = [(stream, request) for stream in it.network.streams for request in stream.sent]
+            return [one for one in asked if (id(one[0]), one[1].correlation_id) not in answered]
+
+        taken: list[int] = []
+        for _ in range(100):
+            await it.rig.advance(100)
+            if it.rig.manager.follower_throttle.room_bytes() > 0:
+                await wait_until(waiting)
+            for stream, request in waiting():
+                answered.add((id(stream), request.correlation_id))
+                for position in request.partitions:
+                    assert position.max_bytes <= RATE
+                    stream.incoming.put_nowait(answer(request, stored(position.fetch_offset)))
+                    taken.append(position.fetch_offset)
+                await wait_until(lambda: sum(log.log_end_offset for log in logs) == len(taken))
+        size = len(stored(0))
+        assert RATE * 9 <= len(taken) * size <= RATE * 10 + 2 * size
+        assert all(log.log_end_offset for log in logs)
+
+
+@pytest.mark.parametrize("change", [{"isr": (1, 2), "adding_replicas": (1,)}, {"isr": (2,)}], ids=["in sync", "back"])
+async def test_replicas_that_are_in_sync_or_come_back_are_not_throttled(change: dict[str, tuple[int, ...]]) -> None:
+    async with following() as it:
+        await it.rig.apply(throttled(1), *BROKERS)
+        await it.rig.apply(*topic((1, 2), leader=2), PartitionChangeRecord(0, TOPIC_ID, **change))
+        (position,) = (await it.request()).partitions
+        assert position.max_bytes == it.rig.config.replica_fetch_max_bytes
+
+
+async def test_a_throttled_replica_goes_on_when_the_throttle_is_lifted_and_one_in_sync_does_not_wait_with_it() -> None:
+    async with following() as it:
+        await it.rig.apply(throttled(broker="1"), *BROKERS)
+        first, second = topic((1, 2), leader=2, topic_id=OTHER_ID, name="u")
+        await it.rig.apply(*topic((1, 2), leader=2), first, second, adding(OTHER_ID, 2))
+        assert [p.topic_id for p in (await it.request()).partitions] == [TOPIC_ID]
+        await it.rig.apply(throttled(None, broker="1"))
+        assert [p.topic_id for p in (await it.request(1)).partitions] == [OTHER_ID]
+
+
+async def test_a_throttled_replica_goes_on_when_it_is_taken_into_the_isr() -> None:
+    async with following() as it:
+        await it.rig.apply(throttled(1), *BROKERS)
+        await it.rig.apply(*topic((1, 2), leader=2), adding(TOPIC_ID, 2))
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1, 2)))
+        assert len((await it.request()).partitions) == 1
