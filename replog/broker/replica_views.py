@@ -10,6 +10,7 @@ from replog.broker.disk_trouble import OfflineReplica
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.topic_settings import TopicSettings
 from replog.controller.messages import ReplicaEnd
+from replog.log import Log
 from replog.metadata.image import MetadataImage, awaiting_report
 from replog.metadata.records import LeaderRecoveryState
 from replog.replication.leader import Leader
@@ -70,15 +71,18 @@ def replica_statuses(
     Args:
         replicas: those that can be used.
         offline: those that cannot.
-        names: (topic, partition) of the replicas wanted, which then come with what their leader knows; None: all.
+        names: (topic, partition) of the replicas wanted, which then come with their size and what their leader knows;
+            None: all.
         now_ms: monotonic.
     """
     found = [replica.status() for replica in offline if _is_wanted(replica, names)]
     for replica in replicas:
         if _is_wanted(replica, names):
             status = replica.status()
-            if names is not None and isinstance(replica.role, Leader):
-                status = replace(status, leader=leader_view(replica.role, now_ms))
+            if names is not None:
+                size_bytes = replica.log.size_from(replica.log.log_start_offset)
+                leader = leader_view(replica.role, replica.log, now_ms) if isinstance(replica.role, Leader) else None
+                status = replace(status, leader=leader, size_bytes=size_bytes)
             found.append(status)
     return tuple(sorted(found, key=lambda status: f"{status.topic}-{status.partition_id}"))
 
@@ -87,7 +91,7 @@ def _is_wanted(replica: Replica | OfflineReplica, names: Collection[tuple[str, i
     return names is None or (replica.topic, replica.partition_id) in names
 
 
-def leader_view(leader: Leader, now_ms: int) -> LeaderView:
+def leader_view(leader: Leader, log: Log, now_ms: int) -> LeaderView:
     """What a leader knows of its partition and of the other replicas."""
     status = leader.status()
     return LeaderView(
@@ -106,6 +110,7 @@ def leader_view(leader: Leader, now_ms: int) -> LeaderView:
                 lag_records=replica.lag,
                 lag_ms=_or_unknown(replica.lag_ms(now_ms)),
                 broker_epoch=_or_unknown(replica.broker_epoch),
+                lag_bytes=log.size_from(max(replica.log_end_offset, log.log_start_offset)),
             )
             for replica in status.replicas
         ),

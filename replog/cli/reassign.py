@@ -7,25 +7,36 @@ A plan is a JSON file, the one of Kafka's tool::
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+from collections import deque
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replog.cli import common
+from replog.cli import common, reassign_view
+from replog.cli.reassign_view import target, verified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from replog.client import Admin
+    from replog.cli.reassign_view import Verified
+    from replog.client import Admin, Reassignments
     from replog.controller.requests import PartitionResult
-    from replog.rpc.messages import ClusterMetadata, PartitionInfo
+    from replog.rpc.messages import ClusterMetadata
 
 PLAN_VERSION = 1
 MANUAL_SEED = 0
 """Of the placer: the same wish gives the same plan."""
+
+INTERVAL_S = 1.0
+"""Between two looks at what is being copied."""
+
+LOOKS_KEPT = 10
+"""A rate is what arrived since the oldest of the looks that are kept."""
 
 Key = tuple[str, int]
 
@@ -61,6 +72,8 @@ def reassign(
     verify: Annotated[
         bool, typer.Option("--verify", help="Show how far it is; status 1 while it is not done.")
     ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="With --verify: look again until it is done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --verify: one JSON object for each look.")] = False,
     throttle: Annotated[
         int,
         typer.Option(
@@ -87,7 +100,7 @@ def reassign(
         raise UsageError("PLAN", "", "name the file with the plan; `--generate` prints one")
     wanted = read_plan(plan)
     if verify:
-        if not common.run(_verify(bootstrap_servers, wanted)):
+        if not common.run(_verify(bootstrap_servers, wanted, watch=watch, as_json=as_json)):
             raise typer.Exit(1)
         return
     moves: Mapping[Key, tuple[int, ...] | None] = wanted if execute else dict.fromkeys(wanted)
@@ -148,27 +161,10 @@ def proposed_plan(
         if name not in by_name:
             raise UnknownTopicOrPartitionError(f'there is no topic "{name}"')
         partitions = by_name[name].partitions
-        placed = placer.place(len(partitions), len(_target(partitions[0]))) if partitions else ()
+        placed = placer.place(len(partitions), len(target(partitions[0]))) if partitions else ()
         for partition, replicas in zip(partitions, placed, strict=True):
             plan[name, partition.partition_id] = tuple(replicas)
     return plan
-
-
-def _target(partition: PartitionInfo) -> tuple[int, ...]:
-    """The replicas once what is under way has ended."""
-    return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
-
-
-def progress(partition: PartitionInfo | None, wanted: tuple[int, ...]) -> tuple[bool, str]:
-    """(done, in words)."""
-    if partition is None:
-        return False, "there is no such partition"
-    if partition.adding_replicas or partition.removing_replicas:
-        missing = [replica for replica in _target(partition) if replica not in partition.isr]
-        return False, f"under way; not in sync yet: {', '.join(map(str, missing)) or 'nobody, about to end'}"
-    if partition.replicas == wanted:
-        return True, "done"
-    return False, f"not under way; its replicas are {', '.join(map(str, partition.replicas))}"
 
 
 async def _alter(bootstrap_servers: str, name: str, partitions: int) -> None:
@@ -201,20 +197,45 @@ async def _generate(bootstrap_servers: str, topics: tuple[str, ...], brokers: tu
         return plan_text(proposed_plan(await admin.describe_cluster(), topics, brokers))
 
 
-async def _verify(bootstrap_servers: str, wanted: Mapping[Key, tuple[int, ...]]) -> bool:
+async def _verify(bootstrap_servers: str, wanted: Mapping[Key, tuple[int, ...]], *, watch: bool, as_json: bool) -> bool:
+    """Looks twice where something is being copied, for a rate; with `watch` until nothing of the plan is under way."""
     async with await common.admin_of(bootstrap_servers) as admin:
-        metadata = await admin.describe_cluster()
-        moving = any(p.adding_replicas for topic in metadata.topics for p in topic.partitions)
-        if not moving and await _is_throttled(admin):
+        looks: deque[Reassignments] = deque(maxlen=LOOKS_KEPT)
+        with _shown(watch=watch, as_json=as_json) as show:
+            while True:
+                metadata = await admin.describe_cluster()
+                moves = await admin.describe_reassignments(looks[0] if looks else None)
+                is_first = not looks
+                looks.append(moves)
+                found = verified(metadata, moves, wanted)
+                goes_on = watch and any(one.is_under_way for one in found)
+                if not (is_first and any(one.copies for one in found)):
+                    show(found, moves)
+                    if not goes_on:
+                        break
+                await asyncio.sleep(INTERVAL_S)
+        if not any(p.adding_replicas for topic in metadata.topics for p in topic.partitions) and await _is_throttled(
+            admin
+        ):
             await _set_throttle(admin, None)
-            typer.echo("nothing moves any more: the throttle is removed")
-    found = {(topic.name, p.partition_id): p for topic in metadata.topics for p in topic.partitions}
-    is_done = True
-    for (topic, partition_id), replicas in wanted.items():
-        done, words = progress(found.get((topic, partition_id)), replicas)
-        is_done = is_done and done
-        typer.echo(f"{topic}-{partition_id}: {words}")
-    return is_done
+            typer.echo("nothing moves any more: the throttle is removed", err=as_json)
+    return all(one.is_done for one in found)
+
+
+@contextmanager
+def _shown(*, watch: bool, as_json: bool) -> Iterator[Callable[[Sequence[Verified], Reassignments], None]]:
+    """Shows looks: one after the other, or on a terminal with `watch` each in the place of the one before."""
+    from rich.live import Live
+    from rich.text import Text
+
+    console = common.out_console()
+    if as_json:
+        yield lambda found, moves: typer.echo(reassign_view.as_json(found, moves))
+    elif watch and console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda found, moves: live.update(Text("\n".join(reassign_view.lines(found, moves))), refresh=True)
+    else:
+        yield lambda found, moves: typer.echo("\n".join(reassign_view.lines(found, moves)))
 
 
 async def _reassign(

@@ -10,6 +10,7 @@ from replog.client.consumer import Consumer
 from replog.client.partition_description import PartitionDescription, ReplicaDescription
 from replog.client.partitioner import DefaultPartitioner, Partitioner, murmur2
 from replog.client.producer import Producer
+from replog.client.reassignments import CopyProgress, PartitionReassignment, Reassignments
 from replog.client.sync import LoopThread, SyncAdmin, SyncBulkDelivery, SyncConsumer, SyncDelivery, SyncProducer
 from replog.client.types import (
     ConsumerRecord,
@@ -27,6 +28,7 @@ __all__ = [
     "ClusterView",
     "Consumer",
     "ConsumerRecord",
+    "CopyProgress",
     "DefaultPartitioner",
     "DeliveredRange",
     "Delivery",
@@ -35,8 +37,10 @@ __all__ = [
     "NewTopic",
     "OffsetAndTimestamp",
     "PartitionDescription",
+    "PartitionReassignment",
     "Partitioner",
     "Producer",
+    "Reassignments",
     "RecordMetadata",
     "ReplicaDescription",
     "SyncAdmin",

@@ -12,6 +12,7 @@ from replog.client.cluster_image import has_leaders, is_in_sync, is_ready
 from replog.client.offsets import delete_records, epoch_ends, list_offsets
 from replog.client.operations import Operations, config_text
 from replog.client.partition_description import PartitionDescription, describe_partition
+from replog.client.reassignments import Reassignments, compared, describe_reassignments
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.controller.messages import (
     ConfigEntry,
@@ -228,6 +229,18 @@ class Admin(Operations):
         return await describe_partition(
             self._view, topic, partition, timeout_ms=limit_ms, visible_within_ms=visible_within_ms
         )
+
+    async def describe_reassignments(
+        self, since: Reassignments | None = None, *, timeout_ms: int | None = None
+    ) -> Reassignments:
+        """How far the reassignments under way are: bytes there and needed, and what keeps a replica from going on.
+
+        Args:
+            since: an earlier look; rates, times left and stalls are reckoned from it.
+            timeout_ms: of each question; what a broker would have said that does not answer by then is None.
+        """
+        found = await describe_reassignments(self._view, timeout_ms=timeout_ms or ATTEMPT_TIMEOUT_MS)
+        return found if since is None else compared(since, found)
 
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None

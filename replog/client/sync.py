@@ -18,6 +18,7 @@ from replog.client.batch import BulkDelivery, Delivery
 from replog.client.consumer import Consumer, Partitions, Start
 from replog.client.partition_description import PartitionDescription
 from replog.client.producer import Producer
+from replog.client.reassignments import Reassignments
 from replog.client.types import (
     ConsumerRecord,
     DeliveredRange,
@@ -190,6 +191,9 @@ class SyncAdmin(_SyncClient[Admin]):
 
     def describe_partition(self, topic: str, partition: int, **options: Any) -> PartitionDescription:
         return self._run(self._client.describe_partition(topic, partition, **options))
+
+    def describe_reassignments(self, since: Reassignments | None = None, **options: Any) -> Reassignments:
+        return self._run(self._client.describe_reassignments(since, **options))
 
     def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], **options: Any

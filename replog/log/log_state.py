@@ -157,6 +157,10 @@ class LogState:
         """Of all segments, without indexes."""
         return self._segments.size_bytes
 
+    def size_from(self, offset: int) -> int:
+        """Bytes of the batches from `offset` on, reckoned without looking at the disk: see `SegmentList.size_from`."""
+        return self._segments.size_from(offset, self._log_end_offset)
+
     @property
     def needs_log_start_checkpoint(self) -> bool:
         """The name of the oldest segment does not say where the log starts (or will be gone before another says it)."""

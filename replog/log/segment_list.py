@@ -53,6 +53,14 @@ class SegmentList:
         """Of all `.log` files."""
         return sum(segment.size_bytes for segment in self._segments)
 
+    def size_from(self, offset: int, log_end_offset: int) -> int:
+        """Bytes of the batches from `offset` on: whole segments exactly, a part of one in proportion to its offsets."""
+        number = self.number_for(offset)
+        first, end = self._segments[number], self.end_offset(number, log_end_offset)
+        span = max(1, end - first.base_offset)
+        part = first.size_bytes * min(span, max(0, end - offset)) // span
+        return part + sum(segment.size_bytes for segment in self._segments[number + 1 :])
+
     def number_for(self, offset: int) -> int:
         """Number of the segment that may hold `offset`; 0 for offsets before all of them."""
         return max(0, bisect_right(self._bases, offset) - 1)

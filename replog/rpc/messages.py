@@ -385,6 +385,7 @@ class ReplicaProgress:
         lag_records: offsets it is behind the leader's log end.
         lag_ms: since it is known to have had everything; -1: it is not known to have had it under this leader.
         broker_epoch: of its last fetch; -1: none, or it did not say.
+        lag_bytes: what it does not have of the leader's log, about; None: an older broker does not say.
     """
 
     replica_id: int
@@ -393,6 +394,7 @@ class ReplicaProgress:
     lag_records: int
     lag_ms: int
     broker_epoch: int
+    lag_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +422,8 @@ class LeaderView:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
+    """What a broker says of one of its replicas; `size_bytes`, from the log start on, only where it was asked for by name."""
+
     topic: str
     partition_id: int
     is_leader: bool
@@ -433,6 +437,7 @@ class ReplicaStatus:
     reason: str = ""
     truncated_to: int = -1
     leader: LeaderView | None = None
+    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,8 @@ def test_partitions_are_added_moved_and_led_by_their_first_replica(run: Run, tmp
     assert all(sorted(replicas) == [1, 3] for replicas in wanted.values())
     assert good(run, "topics", "reassign", "--execute", plan, "--throttle", 1_000_000).count("moves") == 4
     assert good(run, "configs", "get").count("replication.throttled.rate=1000000  (cluster)") == 2, "given and taken"
-    until(lambda: run("topics", "reassign", "--verify", plan).status == 0)
+    assert "moving-0: done\n" in good(run, "topics", "reassign", "--verify", "--watch", plan)
+    assert json.loads(good(run, "topics", "reassign", "--verify", "--json", plan))["is_done"] is True
     assert "throttled.rate=1000000" not in good(run, "configs", "get"), "both removed with the last move"
     good(run, "topics", "elect-leaders", "--topic", "moving")
     described = good(run, "topics", "describe", "moving").splitlines()[2:]

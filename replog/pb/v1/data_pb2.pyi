@@ -443,20 +443,22 @@ class DescribeNodeRequest(_message.Message):
     def __init__(self, partitions: _Optional[_Union[_controller_pb2.TopicPartitions, _Mapping]] = ...) -> None: ...
 
 class ReplicaProgress(_message.Message):
-    __slots__ = ("replica_id", "log_end_offset", "flushed_offset", "lag_records", "lag_ms", "broker_epoch")
+    __slots__ = ("replica_id", "log_end_offset", "flushed_offset", "lag_records", "lag_ms", "broker_epoch", "lag_bytes")
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     FLUSHED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAG_RECORDS_FIELD_NUMBER: _ClassVar[int]
     LAG_MS_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
     replica_id: int
     log_end_offset: int
     flushed_offset: int
     lag_records: int
     lag_ms: int
     broker_epoch: int
-    def __init__(self, replica_id: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., lag_records: _Optional[int] = ..., lag_ms: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+    lag_bytes: int
+    def __init__(self, replica_id: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., lag_records: _Optional[int] = ..., lag_ms: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., lag_bytes: _Optional[int] = ...) -> None: ...
 
 class LeaderView(_message.Message):
     __slots__ = ("partition_epoch", "epoch_start_offset", "maximal_isr", "elr", "min_insync_replicas", "recovering", "waiting_produces", "replicas")
@@ -479,7 +481,7 @@ class LeaderView(_message.Message):
     def __init__(self, partition_epoch: _Optional[int] = ..., epoch_start_offset: _Optional[int] = ..., maximal_isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., min_insync_replicas: _Optional[int] = ..., recovering: bool = ..., waiting_produces: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaProgress, _Mapping]]] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("topic", "partition_id", "is_leader", "leader_epoch", "log_start_offset", "log_end_offset", "flushed_offset", "high_watermark", "isr", "state", "reason", "truncated_to", "leader")
+    __slots__ = ("topic", "partition_id", "is_leader", "leader_epoch", "log_start_offset", "log_end_offset", "flushed_offset", "high_watermark", "isr", "state", "reason", "truncated_to", "leader", "size_bytes")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     IS_LEADER_FIELD_NUMBER: _ClassVar[int]
@@ -493,6 +495,7 @@ class ReplicaStatus(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_TO_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition_id: int
     is_leader: bool
@@ -506,7 +509,8 @@ class ReplicaStatus(_message.Message):
     reason: str
     truncated_to: int
     leader: LeaderView
-    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., is_leader: bool = ..., leader_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., truncated_to: _Optional[int] = ..., leader: _Optional[_Union[LeaderView, _Mapping]] = ...) -> None: ...
+    size_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., is_leader: bool = ..., leader_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., truncated_to: _Optional[int] = ..., leader: _Optional[_Union[LeaderView, _Mapping]] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class QuorumReplica(_message.Message):
     __slots__ = ("node_id", "end_offset")

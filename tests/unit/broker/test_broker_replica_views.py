@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_kit import TOPIC, registered, rig, topic
+from broker_kit import TOPIC, batch, registered, rig, topic
 
 from replog.metadata.records import PartitionChangeRecord
 from replog.rpc.messages import ReplicaProgress
@@ -16,14 +16,16 @@ async def test_a_named_leader_comes_with_what_it_knows_of_the_others() -> None:
         it.produce()
         it.fetch(0, replica_id=2)
         await it.advance(700)
+        size = len(batch())
         (status,) = it.manager.statuses({(TOPIC, 0)})
         view = status.leader
         assert view is not None
+        assert status.size_bytes == size
         assert (view.maximal_isr, view.min_insync_replicas, view.waiting_produces) == ((1, 2), 2, 1)
         assert view.replicas == (
-            ReplicaProgress(1, 1, 0, lag_records=0, lag_ms=0, broker_epoch=-1),
-            ReplicaProgress(2, 0, 0, lag_records=1, lag_ms=700, broker_epoch=102),
-            ReplicaProgress(3, -1, -1, lag_records=1, lag_ms=-1, broker_epoch=-1),
+            ReplicaProgress(1, 1, 0, lag_records=0, lag_ms=0, broker_epoch=-1, lag_bytes=0),
+            ReplicaProgress(2, 0, 0, lag_records=1, lag_ms=700, broker_epoch=102, lag_bytes=size),
+            ReplicaProgress(3, -1, -1, lag_records=1, lag_ms=-1, broker_epoch=-1, lag_bytes=size),
         )
 
 
@@ -32,6 +34,7 @@ async def test_without_names_all_replicas_are_told_shortly() -> None:
         await it.apply(*BROKERS, *topic((1, 2)))
         (status,) = it.manager.statuses()
         assert (status.topic, status.state, status.leader) == (TOPIC, "leader", None)
+        assert status.size_bytes is None, "not asked for"
         assert it.manager.statuses({("elsewhere", 0)}) == ()
         assert it.manager.statuses(set()) == ()
 

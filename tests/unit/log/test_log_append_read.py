@@ -184,3 +184,15 @@ def test_sealed_segments_do_not_keep_descriptors() -> None:
     assert len(log.segment_base_offsets) > 20
     assert len(content(log)) == 200
     assert len(fs._files) <= 8
+
+
+def test_the_size_from_an_offset_on_is_exact_for_whole_segments_and_in_proportion_within_one() -> None:
+    _, log = filled(30)  # batches of about one size
+    bases = [*log.segment_base_offsets, 30]
+    assert len(bases) > 4
+    assert log.size_from(0) == log.size_bytes
+    assert log.size_from(30) == 0
+    assert open_log(SimulatedFileSystem()).size_from(0) == 0
+    for offset in range(31):
+        exact = sum(len(data) for data in content(log) if parse_header(data).base_offset >= offset)
+        assert abs(log.size_from(offset) - exact) <= (0 if offset in bases else 2)
