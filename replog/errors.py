@@ -60,6 +60,7 @@ class ErrorCode(IntEnum):
     INVALID_PRODUCER_EPOCH = 47
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
     UNKNOWN_PRODUCER_ID = 59
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
@@ -261,6 +262,12 @@ class LogTruncatedError(OffsetOutOfRangeError):
 
 class ReadOnlyLogError(InvalidRequestError):
     """The log was opened for reading only."""
+
+
+class LogDirNotFoundError(InvalidRequestError):
+    """The broker has no log directory of that path."""
+
+    code = ErrorCode.LOG_DIR_NOT_FOUND
 
 
 class UnknownTopicOrPartitionError(InvalidRequestError):

@@ -24,9 +24,12 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 
 DELETE_DIR_SUFFIX: Final = "-delete"
 STRAY_DIR_SUFFIX: Final = "-stray"
+FUTURE_DIR_SUFFIX: Final = "-future"
+MOVED_DIR_SUFFIX: Final = "-moved"
 _NAME_BYTES_MAX: Final = 255
 _OFFSET_NAME: Final = re.compile(r"(\d{20})(\.[a-z]+)")
 _PARTITION_DIR: Final = re.compile(r"(.+)-(\d+)")
+_MOVING_DIR: Final = re.compile(r"(.+)\.[0-9a-f]{32}(-future|-moved)")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -58,6 +61,19 @@ def deleted_dir_name(name: str, unique_id: UUID) -> str:
     """`<topic>-<partition>.<32 hex>-delete`, cut so that it stays within 255 bytes."""
     tail = f".{unique_id.hex}{DELETE_DIR_SUFFIX}"
     return name[: _NAME_BYTES_MAX - len(tail)] + tail
+
+
+def future_dir_name(name: str, unique_id: UUID) -> str | None:
+    """`<topic>-<partition>.<32 hex>-future`, never cut; None: longer than a name may be."""
+    found = f"{name}.{unique_id.hex}{FUTURE_DIR_SUFFIX}"
+    return found if len(found) <= _NAME_BYTES_MAX else None
+
+
+def parse_moving_dir_name(name: str) -> tuple[tuple[str, int], str] | None:
+    """((topic, partition), suffix) of a `-future` or `-moved` directory; None for anything else."""
+    match = _MOVING_DIR.fullmatch(name)
+    key = None if match is None else parse_partition_dir_name(match[1])
+    return None if match is None or key is None else (key, match[2])
 
 
 def stray_dir_name(name: str, unique_id: UUID) -> str:

@@ -56,6 +56,7 @@ from replog.log.file_names import DELETE_DIR_SUFFIX, parse_partition_dir_name, p
 from replog.log.log import Log
 from replog.log.offset_checkpoints import OffsetCheckpoint
 from replog.log.replica_creation import NewReplica, create_logs
+from replog.log.segment_list import LogFiles
 from replog_checkpoints import FileSystem, Lock, MetaProperties, PartitionMetadata, TopicPartition
 
 __all__ = ["FORMAT", "FORMAT_KEY", "LoadedReplica", "LogDirectory"]
@@ -89,6 +90,27 @@ class LoadedReplica:
     topic_id: UUID | None
     log: Log | None
     error: ReplogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedReplica:
+    """What a replica was when it was closed, to be opened again.
+
+    Attributes:
+        files: it consisted of.
+        recovery_point: everything below is on stable storage.
+        high_watermark: exclusive.
+    """
+
+    key: TopicPartition
+    topic_id: UUID | None
+    config: LogConfig
+    files: LogFiles
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    first_dirty_offset: int
+    high_watermark: int
 
 
 class LogDirectory(DirectoryCheckpoints):
@@ -423,6 +445,48 @@ class LogDirectory(DirectoryCheckpoints):
         log.fail(error)
         log.close(0)
         self.offline[key] = error
+
+    def reopen(self, replica: ClosedReplica, now_ms: int, *, recovery_point: int) -> LoadedReplica:
+        """Opens a replica that was closed a moment ago, here or in another directory.  In any thread; give it to `add`.
+
+        Args:
+            replica: as it was.
+            now_ms: wall time.
+            recovery_point: everything below is on stable storage here.
+        """
+        try:
+            with storage_errors(self.path):
+                log = Log.open(
+                    self._fs,
+                    self.path_of(replica.key),
+                    replica.config,
+                    topic_partition=partition_dir_name(*replica.key),
+                    recovery_point=recovery_point,
+                    log_start_offset=replica.log_start_offset,
+                    clean=False,
+                    now_ms=now_ms,
+                    checkpoint=self.checkpoint_recovery_points,
+                    admission=self._admission(replica.key),
+                )
+        except ReplogError as error:
+            return LoadedReplica(replica.key, replica.topic_id, None, error)
+        return LoadedReplica(replica.key, replica.topic_id, log, None)
+
+    def replace(self, loaded: LoadedReplica, replica: ClosedReplica) -> None:
+        """Takes a replica that was reopened; what is known of it besides its files goes with it."""
+        self._drop(loaded.key)
+        self.add(loaded)
+        self.high_watermarks[loaded.key] = replica.high_watermark
+        if loaded.log is not None:
+            loaded.log.restore_first_dirty_offset(replica.first_dirty_offset)
+            if self.failure is not None:
+                loaded.log.fail(self.failure)
+
+    def drop(self, key: TopicPartition) -> None:
+        """A replica is in another directory now."""
+        self._drop(key)
+        with contextlib.suppress(DiskFullError):  # a replica that comes back forgets first
+            self.forget([key])
 
     def fail(self, error: StorageError) -> None:
         """The disk failed: every log refuses appends from now on.  They stay open until `close`."""

@@ -31,11 +31,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from replog.errors import (
     DiskFullError,
+    InvalidRequestError,
+    LogDirNotFoundError,
     ReplogError,
     StorageError,
     UnknownTopicOrPartitionError,
@@ -46,12 +49,13 @@ from replog.log.directory_identity import storage_errors
 from replog.log.directory_loader import Loader
 from replog.log.directory_survey import REFUSED, Survey
 from replog.log.disk_space import DiskLimits, DiskState
-from replog.log.file_names import partition_dir_name
+from replog.log.file_names import future_dir_name, partition_dir_name
 from replog.log.log import Log
-from replog.log.log_directory import METADATA_TOPIC, LoadedReplica, LogDirectory
+from replog.log.log_directory import METADATA_TOPIC, ClosedReplica, LoadedReplica, LogDirectory
 from replog.log.offset_checkpoints import CheckpointJob
 from replog.log.recovery_progress import RecoveryProgress
 from replog.log.replica_creation import NewReplica
+from replog.log.replica_move import FolderCopy, finish_moves, swap_folders
 from replog_checkpoints import FileSystem, TopicPartition
 
 RECOVERY_THREADS: Final = 2
@@ -64,7 +68,10 @@ class LogManager:
     Attributes:
         directories: path -> directory, all that were opened, in configured order; one with a `failure` is offline.
         unopened: path -> why; directories that could not be opened at the start.
+        finished_moves: what became of moves that a crash had interrupted, in words.
     """
+
+    finished_moves: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -141,13 +148,21 @@ class LogManager:
                 undo.callback(directory.release)
                 directories.append(directory)
             survey.require_one()
+            told = finish_moves(
+                fs,
+                [found.path for found in directories],
+                all_are_here=not survey.unopened,
+                unique_id=new_directory_id(),
+            )
             loader = Loader(
                 fs, config_for or (lambda _: config), now_ms, lambda: threads(recovery_threads, "replog-recovery"),
                 on_progress, monotonic_ms,
             )  # fmt: skip
             opened = loader.load(directories, survey)
             undo.pop_all()
-        return cls(fs, opened, survey.unopened, threads)
+        manager = cls(fs, opened, survey.unopened, threads)
+        manager.finished_moves = tuple(told)
+        return manager
 
     # What there is
 
@@ -330,6 +345,68 @@ class LogManager:
         del self._home[topic, partition]
         return path
 
+    # Moves between directories
+
+    def prepare_move(self, topic: str, partition: int, path: str) -> ReplicaMove:
+        """The move of an open replica to another directory; see `replica_move`.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such replica.
+            LogDirNotFoundError: no log directory has this path.
+            InvalidRequestError: it is there already, is the metadata log, or its name is too long.
+            StorageError: the replica, its directory or the other one is offline.
+            DiskFullError: the other one has no room.
+        """
+        key = (topic, partition)
+        source, target = self._home_or_raise(key), self._directory_or_raise(path)
+        if topic == METADATA_TOPIC:
+            raise InvalidRequestError("the metadata log stays in the first log directory")
+        if target is source:
+            raise InvalidRequestError(f"{partition_dir_name(*key)} is in {path} already")
+        for error in (source.failure, source.offline.get(key), target.failure):
+            if error is not None:
+                raise error
+        if target.space.state is DiskState.READ_ONLY:
+            raise DiskFullError(f"{path} has no room: {target.space.describe()}")
+        name = future_dir_name(partition_dir_name(*key), uuid.uuid4())
+        if name is None:
+            raise InvalidRequestError(f"{topic}: its name is too long for the folder of a copy")
+        return ReplicaMove(key, source, target, FolderCopy(self._fs, source.path_of(key), f"{target.path}/{name}"))
+
+    def begin_swap(self, move: ReplicaMove, high_watermark: int) -> SwapJob:
+        """Closes the replica, so that its copy can take its place; the job must be given to `complete_swap`."""
+        log, source = move.source.logs[move.key], move.source
+        replica = ClosedReplica(
+            key=move.key,
+            topic_id=source.topic_id(*move.key),
+            config=log.config,
+            files=log.files(),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            recovery_point=log.recovery_point,
+            first_dirty_offset=log.first_dirty_offset,
+            high_watermark=high_watermark,
+        )
+        source.quarantine(move.key, StorageError(f"{log.topic_partition} is about to be opened in {move.target.path}"))
+        return SwapJob(self._fs, move, replica)
+
+    def complete_swap(self, job: SwapJob) -> LogDirectory:
+        """Takes the result: the replica is open again, in the new directory, or in the old one where that failed."""
+        if job.home is not job.move.source:
+            job.move.source.drop(job.move.key)
+        job.home.replace(job.loaded, job.replica)
+        self._home[job.move.key] = job.home
+        return job.home
+
+    def _directory_or_raise(self, path: str) -> LogDirectory:
+        if path in self.unopened:
+            raise self.unopened[path]
+        found = self.directories.get(path)
+        if found is None:
+            known = ", ".join((*self.directories, *self.unopened))
+            raise LogDirNotFoundError(f"this broker has no log directory {path}; it has {known}")
+        return found
+
     # What fails
 
     def quarantine(self, topic: str, partition: int, error: ReplogError) -> None:
@@ -462,6 +539,63 @@ class LogManager:
 
     def _replica_count(self, directory: LogDirectory) -> int:
         return len(directory.logs) + len(directory.offline) + self._creating[directory.path]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMove:
+    """A replica on its way to another directory.
+
+    Attributes:
+        copy: of its folder.
+    """
+
+    key: TopicPartition
+    source: LogDirectory
+    target: LogDirectory
+    copy: FolderCopy
+
+
+class SwapJob:
+    """Puts the copy of a closed replica in its place and opens it; see `LogManager.begin_swap`.  Run once, in any thread.
+
+    Attributes:
+        home: where the replica is afterwards.
+        loaded: it, opened or not.
+        retired: removes what was the replica; None: the move failed.
+        error: why.
+    """
+
+    def __init__(self, fs: FileSystem, move: ReplicaMove, replica: ClosedReplica) -> None:
+        self.move = move
+        self.replica = replica
+        self.home = move.source
+        self.loaded = LoadedReplica(replica.key, replica.topic_id, None, StorageError("the swap was not run"))
+        self.retired: DirectoryDeletionJob | None = None
+        self.error: ReplogError | None = None
+        self._fs = fs
+
+    def run(self, now_ms: int, unique_id: UUID) -> None:
+        """Does it; an error is kept for the owner."""
+        replica, move = self.replica, self.move
+        try:
+            move.copy.finish(replica.files)
+            self.retired = swap_folders(self._fs, move.copy.source, move.copy.target, unique_id)
+        except OSError as error:  # the replica is as it was
+            self.error = StorageError(f"{move.target.path} cannot take {move.copy.source}: {error}. Check the disk")
+            move.copy.abandon()
+            self.loaded = move.source.reopen(replica, now_ms, recovery_point=replica.recovery_point)
+        except StorageError as error:  # halfway: what is written to the replica now would be lost at the next start
+            self.error = error
+            self.loaded = LoadedReplica(replica.key, replica.topic_id, None, error)
+        else:
+            self.home = move.target
+            self.loaded = self.home.reopen(replica, now_ms, recovery_point=replica.log_end_offset)
+
+    def give_up(self) -> None:
+        """The node ends before the owner took the result: its files are closed, and the next start finds them."""
+        if self.loaded.log is not None:
+            self.loaded.log.fail(StorageError("the node is stopping"))
+            self.loaded.log.close(0)
 
 
 class CreateJob:

@@ -19,6 +19,7 @@ from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.log_reader import LogReader
 from replog.log.producer_files import aborted_in_segment
 from replog.log.producer_state import ProducerStateManager
+from replog.log.segment_list import LogFiles
 from replog.log.transaction_index import AbortedTransaction
 from replog.log.write_back import DirtyWindow
 from replog_checkpoints import File, FileSystem
@@ -160,6 +161,10 @@ class LogState:
     def size_from(self, offset: int) -> int:
         """Bytes of the batches from `offset` on, reckoned without looking at the disk: see `SegmentList.size_from`."""
         return self._segments.size_from(offset, self._log_end_offset)
+
+    def files(self) -> LogFiles:
+        """What it consists of now."""
+        return LogFiles(self._generation, tuple((segment, segment.size_bytes) for segment in self._segments))
 
     @property
     def needs_log_start_checkpoint(self) -> bool:

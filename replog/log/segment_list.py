@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from replog.errors import InvariantViolationError
@@ -15,6 +16,19 @@ from replog.log.flush import FileCloser
 from replog.log.segment import LogSegment
 
 SEALED_OPEN_MAX: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """What a log consists of at one moment.
+
+    Attributes:
+        generation: another one after a truncation.
+        segments: each with its size then; the last one is the active one.
+    """
+
+    generation: int
+    segments: tuple[tuple[LogSegment, int], ...]
 
 
 class SegmentList:
