@@ -39,6 +39,7 @@ from replog.broker.quorum_requests import QuorumRequests
 from replog.broker.quorum_state_file import QuorumStateFile
 from replog.broker.replica_logs import METADATA_TOPIC_ID
 from replog.broker.replica_manager import ReplicaManager
+from replog.broker.replica_moves import ReplicaMoves
 from replog.broker.request_handlers import NodeParts, RequestHandlers
 from replog.broker.sessions import ByteCredits, Fetches, Produces
 from replog.controller.config import ControllerConfig
@@ -189,6 +190,9 @@ class Node:
             step=self._manager.step_follower,
             throttle=self._manager.follower_throttle,
             on_failure=self._fail,
+        )
+        self._manager.moves = ReplicaMoves(
+            self._manager, self._logs, self._executor, self._environment.new_uuid, self._fail
         )
         self._produce_path = ProducePath(self._manager, self._lifecycle.refuses_because)
         self._fetch_path = FetchPath(self._manager, self._lifecycle.refuses_because)
@@ -482,6 +486,8 @@ class Node:
             await self._metrics.stop()
         if not hasattr(self, "_publisher"):
             return
+        if self._manager.moves is not None:
+            await self._manager.moves.stop()
         await self._keeper.stop()
         await self._cleaner.stop()
         if self._manager.fetchers is not None:
@@ -605,6 +611,8 @@ def _open_logs(
         monotonic_ms=environment.clock.now_ms,
         threads=environment.threads,
     )
+    for told in logs.finished_moves:
+        _log.warning("%s", told)
     for path, error in logs.unopened.items():
         _log.critical("log directory %s is offline: %s", path, error)
     for (topic, partition_id), problem in logs.offline.items():

@@ -23,7 +23,8 @@ from replog.broker.flusher import LogFlusher
 from replog.broker.isr_changes import IsrChanges
 from replog.broker.replica import Replica, ReplicaKey, ReplicaLog
 from replog.broker.replica_logs import ReplicaLogs, is_new_replica
-from replog.broker.replica_views import awaited_ends, partition_state, replica_statuses
+from replog.broker.replica_moves import ReplicaMoves
+from replog.broker.replica_views import awaited_ends, log_dirs, partition_state, replica_statuses
 from replog.broker.replication_throttle import ReplicationThrottle
 from replog.broker.topic_settings import TopicSettings
 from replog.broker.write_backs import WriteBacks
@@ -59,7 +60,7 @@ from replog.replication.messages import (
     TruncateFullyAndStartAt,
     TruncateTo,
 )
-from replog.rpc.messages import ReplicaStatus
+from replog.rpc.messages import LogDir, ReplicaStatus
 
 FLUSH_CHECK_MAX_MS = 1_000
 _log = logging.getLogger(__name__)
@@ -102,6 +103,7 @@ class ReplicaManager:
         self.local_logs = ReplicaLogs(logs, config, clock)
         self.image = MetadataImage()
         self.fetchers: Fetchers | None = None
+        self.moves: ReplicaMoves | None = None
         self.isr_changes = IsrChanges()
         self.on_produce_completed: Callable[[int, ErrorCode], None] = _nobody_waits
         self.on_written_back: Callable[[Replica], None] = _nobody_is_held_back
@@ -152,6 +154,8 @@ class ReplicaManager:
         if configs_changed:
             self.leader_throttle.configure(image, self._broker_id)
             self.follower_throttle.configure(image, self._broker_id)
+            if self.moves is not None:
+                self.moves.throttle.configure(image, self._broker_id)
             self._refresh_settings()
         self.trouble.begin_anew()
 
@@ -172,6 +176,8 @@ class ReplicaManager:
         """Logs of deleted topics go, their checkpoint lines with them, once for all."""
         gone: list[tuple[str, int]] = []
         for local in deleted:
+            if self.moves is not None and self.moves.holds_deletion(local):
+                continue
             key, place = (local.topic_id, local.partition_id), (local.topic_name, local.partition_id)
             was_offline = self.trouble.forget(key)
             replica = self.replicas.pop(key, None)
@@ -191,6 +197,8 @@ class ReplicaManager:
             local: the replica.
             is_new: no disk can hold it yet.
         """
+        if self.moves is not None and self.moves.holds(local, is_new=is_new):
+            return
         take = self._lead if local.registration.leader == self._broker_id else self._follow
         self.trouble.guard_role(local, lambda: take(local, is_new))
 
@@ -520,6 +528,10 @@ class ReplicaManager:
     def statuses(self, names: Collection[tuple[str, int]] | None = None) -> tuple[ReplicaStatus, ...]:
         """All replicas, or the named ones with what their leader knows; see `replica_statuses`."""
         return replica_statuses(self.replicas.values(), self.trouble.offline.values(), names, self.clock.now_ms())
+
+    def describe_log_dirs(self) -> tuple[LogDir, ...]:
+        """Every log directory, with what is in it and what moves to it."""
+        return log_dirs(self._logs, () if self.moves is None else self.moves.statuses())
 
     def awaited_ends(self) -> tuple[ReplicaEnd, ...]:
         """How far the replicas reach for which a `recovered` election waits for this broker."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from replog.broker.config import ServerConfig
@@ -10,12 +10,12 @@ from replog.broker.disk_trouble import OfflineReplica
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.topic_settings import TopicSettings
 from replog.controller.messages import ReplicaEnd
-from replog.log import Log
+from replog.log import Log, LogDirectory, LogManager
 from replog.metadata.image import MetadataImage, awaiting_report
 from replog.metadata.records import LeaderRecoveryState
 from replog.replication.leader import Leader
 from replog.replication.messages import PartitionState
-from replog.rpc.messages import LeaderView, ReplicaProgress, ReplicaStatus
+from replog.rpc.messages import LeaderView, LogDir, LogDirReplica, ReplicaMoveStatus, ReplicaProgress, ReplicaStatus
 
 
 def partition_state(replica: Replica, image: MetadataImage, config: ServerConfig) -> PartitionState:
@@ -114,6 +114,23 @@ def leader_view(leader: Leader, log: Log, now_ms: int) -> LeaderView:
             )
             for replica in status.replicas
         ),
+    )
+
+
+def log_dirs(logs: LogManager, moves: Sequence[ReplicaMoveStatus]) -> tuple[LogDir, ...]:
+    """Every log directory of a broker."""
+    found = [_log_dir(directory, moves) for directory in logs.directories.values()]
+    return (*found, *(LogDir(path, str(error), -1, (), ()) for path, error in logs.unopened.items()))
+
+
+def _log_dir(directory: LogDirectory, moves: Sequence[ReplicaMoveStatus]) -> LogDir:
+    sizes = dict.fromkeys(directory.offline, -1) | {key: log.size_bytes for key, log in directory.logs.items()}
+    return LogDir(
+        path=directory.path,
+        error="" if directory.failure is None else str(directory.failure),
+        free_bytes=directory.space.free_bytes,
+        replicas=tuple(LogDirReplica(*key, size_bytes) for key, size_bytes in sorted(sizes.items())),
+        moves=tuple(move for move in moves if move.path == directory.path),
     )
 
 

@@ -63,6 +63,8 @@ from replog.rpc.messages import (
     DeleteRecordsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
     DescribeNodeRequest,
     DescribeNodeResponse,
     DescribeQuorumRequest,
@@ -77,6 +79,8 @@ from replog.rpc.messages import (
     ListOffsetsResponse,
     MetadataRequest,
     MetadataUpdate,
+    MoveReplicaRequest,
+    MoveReplicaResponse,
     ProduceRequest,
     ProduceResponse,
     QuorumReplica,
@@ -183,6 +187,8 @@ class RequestHandlers:
                 )
             case DescribeConfigsRequest():
                 return self._describe_configs(call.request)
+            case MoveReplicaRequest() | DescribeLogDirsRequest():
+                return await self._log_dirs(call.request)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -284,6 +290,17 @@ class RequestHandlers:
             self._parts.publisher.image, self._parts.config, request.resource_type, request.resource_name
         )
         return DescribeConfigsResponse(configs)
+
+    async def _log_dirs(
+        self, request: MoveReplicaRequest | DescribeLogDirsRequest
+    ) -> MoveReplicaResponse | DescribeLogDirsResponse:
+        manager = self._parts.manager
+        if isinstance(request, DescribeLogDirsRequest):
+            return DescribeLogDirsResponse(await manager.driver.call(manager.describe_log_dirs))
+        if manager.moves is None:
+            raise BrokerNotAvailableError("the broker is starting")
+        await manager.moves.request(request.topic, request.partition_id, request.path)
+        return MoveReplicaResponse()
 
     async def _describe(self, request: DescribeNodeRequest) -> DescribeNodeResponse:
         quorum = self._parts.quorum.status()

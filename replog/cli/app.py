@@ -18,6 +18,7 @@ from replog.cli import (
     consume,
     demo_command,
     log,
+    log_dirs,
     metadata,
     partition,
     produce,
@@ -45,6 +46,7 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
 app.add_typer(partition.app, name="partition")
 app.add_typer(brokers.app, name="brokers")
+app.add_typer(log_dirs.app, name="log-dirs")
 app.add_typer(configs.app, name="configs")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(log.app, name="log")

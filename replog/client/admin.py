@@ -34,8 +34,13 @@ from replog.metadata.records import ResourceType
 from replog.rpc.error_codes import error_from_code
 from replog.rpc.messages import (
     ClusterMetadata,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
     DescribeNodeRequest,
     DescribeNodeResponse,
+    LogDir,
+    MoveReplicaRequest,
+    MoveReplicaResponse,
     TopicInfo,
 )
 from replog.rpc.transport import ConnectionLostError, Transport
@@ -210,6 +215,46 @@ class Admin(Operations):
         named = None if partitions is None else tuple(ControllerTopicPartition(*one) for one in partitions)
         response = await self._view.call(address, DescribeNodeRequest(named), timeout_ms=limit_ms)
         return expect(response, DescribeNodeResponse)
+
+    async def describe_log_dirs(self, broker: int | str, *, timeout_ms: int | None = None) -> tuple[LogDir, ...]:
+        """The log directories of one broker, with their replicas, and the replicas that move to them.
+
+        Args:
+            broker: its id, or its "host:port".
+            timeout_ms: of the one attempt.
+
+        Raises:
+            BrokerNotAvailableError: no broker of this id is registered.
+            ConnectionLostError: it does not answer.
+        """
+        address = broker if isinstance(broker, str) else await self._address(broker)
+        request = DescribeLogDirsRequest()
+        response = await self._view.call(address, request, timeout_ms=timeout_ms or ATTEMPT_TIMEOUT_MS)
+        return expect(response, DescribeLogDirsResponse).directories
+
+    async def move_replica(
+        self, topic: str, partition: int, *, broker: int | str, path: str, timeout_ms: int | None = None
+    ) -> None:
+        """Has a broker move one of its replicas to another of its log directories; `describe_log_dirs` says how far it is.
+
+        Args:
+            topic: its name.
+            partition: of the topic.
+            broker: its id, or its "host:port".
+            path: of the log directory, as the broker's `log.dirs` names it.
+            timeout_ms: of the one attempt.
+
+        Raises:
+            UnknownTopicOrPartitionError: the broker has no such replica that can be used.
+            LogDirNotFoundError: the broker has no such log directory.
+            InvalidRequestError: the replica is there already, or moves already, or is the metadata log.
+            StorageError: the log directory is offline.
+            DiskFullError: it has no room.
+        """
+        address = broker if isinstance(broker, str) else await self._address(broker)
+        request = MoveReplicaRequest(topic, partition, path)
+        response = await self._view.call(address, request, timeout_ms=timeout_ms or ATTEMPT_TIMEOUT_MS)
+        expect(response, MoveReplicaResponse)
 
     async def describe_partition(
         self, topic: str, partition: int, *, timeout_ms: int | None = None, visible_within_ms: int = VISIBLE_WITHIN_MS

@@ -31,7 +31,7 @@ from replog.client.types import (
 from replog.controller.messages import NewTopic, TopicResult
 from replog.errors import BrokerClosedError
 from replog.records import Header
-from replog.rpc.messages import ClusterMetadata, DescribeNodeResponse, TopicInfo
+from replog.rpc.messages import ClusterMetadata, DescribeNodeResponse, LogDir, TopicInfo
 
 T = TypeVar("T")
 Client = TypeVar("Client", bound=Admin | Producer | Consumer)
@@ -188,6 +188,12 @@ class SyncAdmin(_SyncClient[Admin]):
 
     def describe_node(self, broker: int | str, **options: Any) -> DescribeNodeResponse:
         return self._run(self._client.describe_node(broker, **options))
+
+    def describe_log_dirs(self, broker: int | str, **options: Any) -> tuple[LogDir, ...]:
+        return self._run(self._client.describe_log_dirs(broker, **options))
+
+    def move_replica(self, topic: str, partition: int, **options: Any) -> None:
+        self._run(self._client.move_replica(topic, partition, **options))
 
     def describe_partition(self, topic: str, partition: int, **options: Any) -> PartitionDescription:
         return self._run(self._client.describe_partition(topic, partition, **options))

@@ -262,7 +262,13 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = ConfigKey(
 REPLICATION_THROTTLES: tuple[ConfigKey, ...] = (LEADER_REPLICATION_THROTTLED_RATE, FOLLOWER_REPLICATION_THROTTLED_RATE)
 """What bounds how fast a reassignment fills new replicas: what a broker gives, and what it takes."""
 
-BROKER_KEYS: tuple[ConfigKey, ...] = REPLICATION_THROTTLES
+REPLICA_ALTER_LOG_DIRS_RATE = ConfigKey(
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    IntegerType(1, _INT64_MAX),
+    _INT64_MAX,
+)
+BROKER_KEYS: tuple[ConfigKey, ...] = (*REPLICATION_THROTTLES, REPLICA_ALTER_LOG_DIRS_RATE)
 """What brokers go by; not of topics."""
 
 CONTROLLER_KEYS: tuple[ConfigKey, ...] = (

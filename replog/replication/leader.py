@@ -119,6 +119,11 @@ class Leader:
         """What the high watermark waits for: the ISR, and whom the controller may just have added to it."""
         return self._isr.maximal_isr
 
+    @property
+    def isr_change_pending(self) -> bool:
+        """Whether a change of the ISR is proposed and not answered."""
+        return self._isr.change_pending
+
     def latest_offset_available(self) -> bool:
         """Whether the high watermark may be told to clients as the end of the partition (KIP-207).
 

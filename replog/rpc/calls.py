@@ -50,6 +50,8 @@ _CLIENT_KINDS = {
     "describe_configs": (messages.DescribeConfigsRequest, messages.DescribeConfigsResponse),
     "delete_records": (messages.DeleteRecordsRequest, messages.DeleteRecordsResponse),
     "epoch_ends": (messages.EpochEndsRequest, messages.EpochEndsResponse),
+    "move_replica": (messages.MoveReplicaRequest, messages.MoveReplicaResponse),
+    "describe_log_dirs": (messages.DescribeLogDirsRequest, messages.DescribeLogDirsResponse),
 }
 
 

@@ -41,7 +41,9 @@ T = TypeVar("T")
 class StartCluster(Protocol):
     """The fixture `start_cluster`."""
 
-    async def __call__(self, nodes: int = 3, *, wait: bool = True, **config: ConfigValue) -> Cluster: ...
+    async def __call__(
+        self, nodes: int = 3, *, wait: bool = True, disks: int = 1, **config: ConfigValue
+    ) -> Cluster: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,11 @@ class Cluster:
 
     def data_directory(self, node_id: int) -> Path:
         return self.local.nodes[node_id].directory / "data"
+
+    def replica_directory(self, node_id: int, name: str) -> Path:
+        """Of a replica such as "flights-0", on whichever disk it is."""
+        (found,) = self.local.nodes[node_id].directory.glob(f"data*/{name}")
+        return found
 
 
 def say(text: str) -> None:
@@ -231,7 +238,7 @@ async def check_replicas_identical(cluster: Cluster, topic: str) -> None:
         name = f"{topic}-{partition.partition_id}"
         statuses = [await cluster.replica(n, topic, partition.partition_id) for n in partition.replicas]
         end_offset = min(status.high_watermark for status in statuses)
-        contents = {n: stored_batches(cluster.data_directory(n) / name, end_offset) for n in partition.replicas}
+        contents = {n: stored_batches(cluster.replica_directory(n, name), end_offset) for n in partition.replicas}
         first, *others = contents.items()
         for node_id, batches in others:
             assert batches == first[1], f"{name} below {end_offset}: {_difference(first, (node_id, batches))}"

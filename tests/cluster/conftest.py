@@ -39,7 +39,12 @@ async def start_cluster(tmp_path: Path) -> AsyncIterator[StartCluster]:
     clusters: list[Cluster] = []
 
     async def start(
-        nodes: int = 3, *, wait: bool = True, racks: Mapping[int, str] | None = None, **config: ConfigValue
+        nodes: int = 3,
+        *,
+        wait: bool = True,
+        racks: Mapping[int, str] | None = None,
+        disks: int = 1,
+        **config: ConfigValue,
     ) -> Cluster:
         keys = {name.replace("_", "."): value for name, value in config.items()}
         directory = tmp_path / f"cluster-{len(clusters)}"
@@ -47,6 +52,11 @@ async def start_cluster(tmp_path: Path) -> AsyncIterator[StartCluster]:
         own: dict[int, dict[str, ConfigValue]] = {
             node_id: {"broker.rack": rack} for node_id, rack in (racks or {}).items()
         }
+        if disks > 1:
+            names = ["data", *(f"data-{number}" for number in range(2, disks + 1))]
+            for node_id in range(1, nodes + 1):
+                paths = [str(directory / f"node-{node_id}" / name) for name in names]
+                own.setdefault(node_id, {})["log.dirs"] = paths
         local = await LocalCluster.start(directory, nodes=nodes, config={**QUICK, **keys}, node_config=own, wait=wait)
         say(f"{nodes} nodes up after {time.monotonic() - started_s:.2f} s in {directory}")
         admin = Admin(local.bootstrap_servers)

@@ -191,3 +191,16 @@ def test_records_are_deleted(run: Run) -> None:
     assert good(run, "topics", "delete-records", "short-0=end") == "short-0 starts at 3\n"
     assert "high watermark is 3" in run("topics", "delete-records", "short-0=9").err
     assert "is not TOPIC-PARTITION=OFFSET" in run("topics", "delete-records", "short=9").err
+
+
+def test_log_directories_are_described_and_a_move_to_none_of_them_is_refused(run: Run, directory: Path) -> None:
+    good(run, "topics", "create", "placed", "--partitions", 1, "--replication-factor", 3)
+    path = str(directory / "node-2" / "data")
+    (one,) = [json.loads(line) for line in good(run, "log-dirs", "describe", "--broker", 2, "--json").splitlines()]
+    assert (one["broker_id"], one["path"], one["error"], one["moves"]) == (2, path, "", [])
+    assert "placed" in [replica["topic"] for replica in one["replicas"]]
+    assert f"broker 2: {path}: " in good(run, "log-dirs", "describe")
+    for to, words in ((path, "is in"), ("/nowhere", "has no log directory /nowhere")):
+        done = run("log-dirs", "move", "placed", 0, "--broker", 2, "--to", to)
+        assert done.status in {1, 2}
+        assert words in done.err

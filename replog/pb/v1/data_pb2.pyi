@@ -646,8 +646,70 @@ class DescribeConfigsResponse(_message.Message):
     configs: _containers.RepeatedCompositeFieldContainer[ConfigDescription]
     def __init__(self, configs: _Optional[_Iterable[_Union[ConfigDescription, _Mapping]]] = ...) -> None: ...
 
+class MoveReplicaRequest(_message.Message):
+    __slots__ = ("topic", "partition_id", "path")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_id: int
+    path: str
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
+
+class MoveReplicaResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeLogDirsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LogDirReplica(_message.Message):
+    __slots__ = ("topic", "partition_id", "size_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_id: int
+    size_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class ReplicaMoveStatus(_message.Message):
+    __slots__ = ("topic", "partition_id", "path", "copied_bytes", "missing_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    COPIED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MISSING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_id: int
+    path: str
+    copied_bytes: int
+    missing_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., path: _Optional[str] = ..., copied_bytes: _Optional[int] = ..., missing_bytes: _Optional[int] = ...) -> None: ...
+
+class LogDir(_message.Message):
+    __slots__ = ("path", "error", "free_bytes", "replicas", "moves")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    error: str
+    free_bytes: int
+    replicas: _containers.RepeatedCompositeFieldContainer[LogDirReplica]
+    moves: _containers.RepeatedCompositeFieldContainer[ReplicaMoveStatus]
+    def __init__(self, path: _Optional[str] = ..., error: _Optional[str] = ..., free_bytes: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[LogDirReplica, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[ReplicaMoveStatus, _Mapping]]] = ...) -> None: ...
+
+class DescribeLogDirsResponse(_message.Message):
+    __slots__ = ("directories",)
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    directories: _containers.RepeatedCompositeFieldContainer[LogDir]
+    def __init__(self, directories: _Optional[_Iterable[_Union[LogDir, _Mapping]]] = ...) -> None: ...
+
 class ClientRequest(_message.Message):
-    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends")
+    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs")
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
@@ -661,6 +723,8 @@ class ClientRequest(_message.Message):
     DESCRIBE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     DELETE_RECORDS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_ENDS_FIELD_NUMBER: _ClassVar[int]
+    MOVE_REPLICA_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     timeout_ms: int
     cluster_id: str
     forwarded: bool
@@ -674,10 +738,12 @@ class ClientRequest(_message.Message):
     describe_configs: DescribeConfigsRequest
     delete_records: DeleteRecordsRequest
     epoch_ends: EpochEndsRequest
-    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsRequest, _Mapping]] = ...) -> None: ...
+    move_replica: MoveReplicaRequest
+    describe_log_dirs: DescribeLogDirsRequest
+    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsRequest, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ...) -> None: ...
 
 class ClientResponse(_message.Message):
-    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends")
+    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
@@ -689,6 +755,8 @@ class ClientResponse(_message.Message):
     DESCRIBE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     DELETE_RECORDS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_ENDS_FIELD_NUMBER: _ClassVar[int]
+    MOVE_REPLICA_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     error: _controller_pb2.ErrorDetail
     metadata: ClusterMetadata
     list_offsets: ListOffsetsResponse
@@ -700,4 +768,6 @@ class ClientResponse(_message.Message):
     describe_configs: DescribeConfigsResponse
     delete_records: DeleteRecordsResponse
     epoch_ends: EpochEndsResponse
-    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsResponse, _Mapping]] = ...) -> None: ...
+    move_replica: MoveReplicaResponse
+    describe_log_dirs: DescribeLogDirsResponse
+    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsResponse, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ...) -> None: ...

@@ -37,6 +37,9 @@ COMMANDS = [
     "consume",
     "log",
     "log dump",
+    "log-dirs",
+    "log-dirs describe",
+    "log-dirs move",
     "demo",
 ]
 

@@ -1,0 +1,206 @@
+"""Moving replicas between the log directories of a broker: what happens to it meanwhile, and afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from uuid import UUID, uuid4
+
+import pytest
+from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
+
+from replog.broker import replica_moves as moves_module
+from replog.broker.replica_moves import ReplicaMoves
+from replog.errors import ErrorCode, InvalidRequestError, LogDirNotFoundError, UnknownTopicOrPartitionError
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
+from replog.replication.follower import Follower
+from replog.replication.leader import Leader
+from replog.testing.simulated_faults import Operation
+
+OTHER = "/other"
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def throttled(rate: int | None) -> ConfigRecord:
+    return ConfigRecord(ResourceType.BROKER, "", RATE, None if rate is None else str(rate))
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves_module, "RETRY_S", 0.001)
+
+
+@contextlib.asynccontextmanager
+async def moving() -> AsyncIterator[tuple[Rig, ReplicaMoves]]:
+    """A leader in the first of two directories."""
+    async with rig(log_dirs=[DIRECTORY, OTHER]) as it:
+        moves = it.manager.moves = ReplicaMoves(it.manager, it.directory, it.executor, uuid4, it.failures.append)
+        try:
+            await it.apply(registered(1), registered(2), *topic((1,)))
+            yield it, moves
+        finally:
+            await moves.stop()
+
+
+def home(it: Rig) -> str:
+    found = it.directory.home_of(TOPIC, 0)
+    return "" if found is None else found.path
+
+
+async def ended(it: Rig, moves: ReplicaMoves) -> None:
+    await wait_until(lambda: not moves.statuses())
+    await it.settle()
+
+
+def folders(it: Rig) -> list[str]:
+    return [f"{path}/{name}" for path in (DIRECTORY, OTHER) for name in it.fs.list_dir(path) if name.startswith(TOPIC)]
+
+
+async def test_a_leader_leads_on_in_the_other_directory() -> None:
+    async with moving() as (it, moves):
+        await it.committed(20)
+        epoch = it.replica.role.leader_epoch if isinstance(it.replica.role, Leader) else -1
+        to = OTHER if home(it) == DIRECTORY else DIRECTORY
+        await moves.request(TOPIC, 0, to)
+        await ended(it, moves)
+        assert (home(it), folders(it)) == (to, [f"{to}/{TOPIC}-0"])
+        role = it.replica.role
+        assert isinstance(role, Leader)
+        assert (role.leader_epoch, role.high_watermark, it.replica.log.log_end_offset) == (epoch, 20, 20)
+        await it.committed(1)
+        assert (await it.produce()).base_offset == 21
+
+
+async def test_a_follower_follows_on() -> None:
+    async with moving() as (it, moves):
+        await it.committed(3)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2), isr=(1, 2), leader=2))
+        to = OTHER if home(it) == DIRECTORY else DIRECTORY
+        await moves.request(TOPIC, 0, to)
+        await ended(it, moves)
+        assert home(it) == to
+        assert isinstance(it.replica.role, Follower)
+        assert it.replica.role.fetch_position(it.clock.now_ms()) is not None
+
+
+async def test_what_is_produced_meanwhile_is_there() -> None:
+    async with moving() as (it, moves):
+        to = OTHER if home(it) == DIRECTORY else DIRECTORY
+        await moves.request(TOPIC, 0, to)
+        acknowledged = 0
+        while moves.statuses() or acknowledged < 50:
+            result = await asyncio.wait_for(it.produce(), 5)
+            assert result.error in {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+            acknowledged += result.error is ErrorCode.NONE
+        await it.settle()
+        assert home(it) == to
+        assert it.replica.log.log_end_offset >= acknowledged
+
+
+async def test_what_cannot_be_is_refused_with_the_reason() -> None:
+    async with moving() as (it, moves):
+        here = home(it)
+        await it.apply(throttled(1))
+        for error, name, path in (
+            (UnknownTopicOrPartitionError, "nowhere", OTHER),
+            (LogDirNotFoundError, TOPIC, "/nowhere"),
+            (InvalidRequestError, TOPIC, here),
+        ):
+            with pytest.raises(error):
+                await moves.request(name, 0, path)
+        to = OTHER if here == DIRECTORY else DIRECTORY
+        await moves.request(TOPIC, 0, to)
+        with pytest.raises(InvalidRequestError, match="already"):
+            await moves.request(TOPIC, 0, to)
+
+
+async def test_a_topic_that_is_deleted_ends_the_copy() -> None:
+    async with moving() as (it, moves):
+        await it.committed(5)
+        await it.apply(throttled(40))
+        await moves.request(TOPIC, 0, OTHER if home(it) == DIRECTORY else DIRECTORY)
+        await it.advance(1_000)
+        await wait_until(lambda: any(name.endswith("-future") for name in folders(it)))
+        await it.apply(RemoveTopicRecord(TOPIC_ID))
+        await it.apply(throttled(None))
+        await ended(it, moves)
+        await wait_until(lambda: not folders(it))
+
+
+@pytest.mark.parametrize("change", ["follows", "recreated", "deleted", "recreated and deleted"])
+async def test_metadata_that_come_during_the_swap_are_heeded_after_it(
+    monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    async with moving() as (it, moves):
+        await it.committed(5)
+        gate = asyncio.Event()
+        in_thread = moves._in_thread
+
+        async def held(run):  # type: ignore[no-untyped-def]
+            if moves._swapping is not None:
+                await gate.wait()
+            return await in_thread(run)
+
+        monkeypatch.setattr(moves, "_in_thread", held)
+        to = OTHER if home(it) == DIRECTORY else DIRECTORY
+        await moves.request(TOPIC, 0, to)
+        await wait_until(lambda: moves._swapping is not None)
+        assert KEY not in it.manager.replicas
+        new_id = UUID(int=77)
+        if change == "follows":
+            await it.apply(PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2), isr=(1, 2), leader=2))
+        else:
+            await it.apply(RemoveTopicRecord(TOPIC_ID))
+        if "recreated" in change:
+            await it.apply(*topic((1,), topic_id=new_id))
+        if change == "recreated and deleted":
+            await it.apply(RemoveTopicRecord(new_id))
+        assert not it.manager.replicas
+        gate.set()
+        await ended(it, moves)
+        if change == "follows":
+            assert isinstance(it.replica.role, Follower)
+            assert (home(it), it.replica.log.log_end_offset) == (to, 5)
+        elif change == "recreated":
+            assert list(it.manager.replicas) == [(new_id, 0)]
+            assert it.manager.replicas[new_id, 0].log.log_end_offset == 0
+        else:
+            assert not it.manager.replicas
+            await wait_until(lambda: not folders(it))
+
+
+async def test_a_leader_waits_for_the_answer_about_its_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new role would take the answer to the old one for its own, or not know whom the controller counts."""
+    async with moving() as (it, moves):
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2), isr=(1, 2)))
+        await it.advance(it.config.replica_lag_time_max_ms * 2)
+        await wait_until(lambda: it.proposals)
+        tries: list[object] = []
+        begin_swap = moves._begin_swap
+
+        def counted(move, work):  # type: ignore[no-untyped-def]
+            tries.append(begin_swap(move, work))
+            return tries[-1]
+
+        monkeypatch.setattr(moves, "_begin_swap", counted)
+        to = OTHER if home(it) == DIRECTORY else DIRECTORY
+        await moves.request(TOPIC, 0, to)
+        await wait_until(lambda: len(tries) > 3)
+        assert not any(tries)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1,)))
+        await ended(it, moves)
+        assert home(it) == to
+
+
+async def test_a_disk_that_fails_under_the_copy_leaves_the_replica_where_it_is() -> None:
+    async with moving() as (it, moves):
+        await it.committed(5)
+        here = home(it)
+        to = OTHER if here == DIRECTORY else DIRECTORY
+        it.fs.faults.fail_always(Operation.WRITE, path_part="-future")
+        await moves.request(TOPIC, 0, to)
+        await ended(it, moves)
+        it.fs.faults.clear()
+        assert (home(it), folders(it)) == (here, [f"{here}/{TOPIC}-0"])
+        await it.committed(2)
