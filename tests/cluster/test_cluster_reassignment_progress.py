@@ -37,7 +37,12 @@ async def test_bytes_rate_and_what_is_in_the_way(start_cluster: StartCluster) ->
     controller_id = await cluster.controller_id()
     new_id = next(node_id for node_id in cluster.node_ids if node_id not in {1, controller_id})
     await cluster.admin.reassign_partitions({(TOPIC, 0): (1, new_id)})
-    first, _ = await look(cluster)
+
+    async def begun() -> Reassignments | None:
+        found, copy = await look(cluster)
+        return found if copy is not None and copy.copied_bytes is not None else None
+
+    first = await until(begun, "the leader tells how much is there")
 
     async def progresses() -> CopyProgress | None:
         _, copy = await look(cluster, first)
