@@ -111,6 +111,7 @@ def partition_change(
     target_isr: tuple[int, ...] | None = None,
     placement: Placement | None = None,
     restarted_uncleanly: Collection[int] = (),
+    lost_disks: Collection[int] = (),
     isr_is_proven: bool = False,
     leader_recovery_state: LeaderRecoveryState | None = None,
     election: Election = Election.KEEP,
@@ -125,6 +126,7 @@ def partition_change(
         target_isr: the ISR wanted; None keeps it.
         placement: where the partition shall live; None keeps it, or completes what is under way.
         restarted_uncleanly: brokers that cannot prove what they hold; they leave the ELR and go to `last_known_elr`.
+        lost_disks: those of them that have another disk: they hold nothing, and are not waited for.
         isr_is_proven: the leader itself proposed the ISR (AlterPartition).
         leader_recovery_state: what the leader says about it; None keeps it.
         election: what is wanted of the leader.
@@ -144,7 +146,7 @@ def partition_change(
         outcome = _Outcome(outcome.leader, outcome.isr, (), outcome.election_type)
     if outcome.election_type is ElectionType.UNCLEAN:
         leader_recovery_state = LeaderRecoveryState.RECOVERING
-    last_known_elr = _last_known(partition, placed, outcome, restarted_uncleanly)
+    last_known_elr = _last_known(partition, placed, outcome, min_isr, restarted_uncleanly, lost_disks)
     if isr_is_proven and len(outcome.isr) >= min_isr:
         last_known_elr = ()
     return _difference(topic_id, partition_id, partition, placed, outcome, last_known_elr, leader_recovery_state)
@@ -227,14 +229,27 @@ def _choose(leader: int, preferred: int, may_lead: list[int], rules: ElectionRul
 
 
 def _last_known(
-    partition: PartitionRegistration, placed: Placement, outcome: _Outcome, restarted_uncleanly: Collection[int]
+    partition: PartitionRegistration,
+    placed: Placement,
+    outcome: _Outcome,
+    min_isr: int,
+    restarted_uncleanly: Collection[int],
+    lost_disks: Collection[int],
 ) -> tuple[int, ...]:
+    """Who together hold everything committed, when they have told how far they reach.
+
+    Where one replica alone could commit and its disk is gone, nobody is known to: the others may have fallen behind before,
+    an election would give records up, and that is an operator's decision.
+    """
     if outcome.election_type is ElectionType.UNCLEAN:
         return ()  # what the others held has been given up
     lost = [replica for replica in (*partition.isr, *partition.elr) if replica in restarted_uncleanly]
     if not lost and not partition.last_known_elr:
         return ()
-    known = tuple(replica for replica in dict.fromkeys((*partition.last_known_elr, *lost)) if replica in placed)
+    if lost and set(lost) <= set(lost_disks) and min_isr == 1:
+        return ()
+    candidates = dict.fromkeys((*partition.last_known_elr, *lost))
+    known = tuple(replica for replica in candidates if replica in placed and replica not in lost_disks)
     return _without(known, (*outcome.isr, *outcome.elr))
 
 

@@ -96,12 +96,13 @@ class ReplicationControl:
             broker_id: who leaves.
             restarted_uncleanly: it cannot prove what it holds, so it leaves the ELRs too, except where its acknowledgements
                 were on its disk (`flush.policy=always`).
-            keeps_log_dirs: it still has every disk that made those acknowledgements.
+            keeps_log_dirs: it still has every disk that made those acknowledgements; if not, nobody waits for it either.
         """
         is_acceptable = (self._brokers.active() - {broker_id}).__contains__
         for key in in_order(self._state.hosted(broker_id)):
             partition = self._state.partitions[key]
-            if not _is_member(broker_id, partition):
+            is_waited_for = not keeps_log_dirs and broker_id in partition.last_known_elr
+            if not _is_member(broker_id, partition) and not is_waited_for:
                 continue
             settings = self._configs.election_settings(self._state.topics[key[0]])
             keeps_membership = keeps_log_dirs and settings.always_flushes
@@ -111,6 +112,7 @@ class ReplicationControl:
                 self.rules(key, is_acceptable),
                 target_isr=_without(partition.isr, broker_id),
                 restarted_uncleanly=(broker_id,) if restarted_uncleanly and not keeps_membership else (),
+                lost_disks=() if keeps_log_dirs else (broker_id,),
             )
             if change is not None:
                 yield change
