@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import multiprocessing
 import re
 import sys
 from collections.abc import Mapping
@@ -278,8 +279,8 @@ class Ablation:
         patches: (owner, attribute, substitute).
         simulation: that finds it.
         swarm: rates that make the bad case likely; the rest is drawn.
-        seed: the first that shows it.
         unfound_because: why a search found nothing; empty: it is found.
+        seed: one at which the simulation gets to its end, of one that is not found.
     """
 
     safeguard: str
@@ -287,8 +288,8 @@ class Ablation:
     patches: tuple[tuple[Any, str, Any], ...]
     simulation: type[DataSimulation] = DataSimulation
     swarm: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
     unfound_because: str = ""
+    seed: int = 0
 
 
 FULL_LOAD = {"faults_s": FAULTS_S, "send_interval_s": SEND_INTERVAL_S}
@@ -301,9 +302,8 @@ ABLATIONS = (
         "truncation by epoch (instead: to the high watermark)",
         "R[248]|stuck",
         ((Follower, "_start", cuts_to_high_watermark), (fetch_reader, "check_fetch", checks_no_epoch)),
-        seed=1,
     ),
-    Ablation("truncation", "R[24]|stuck", ((fetch_reader, "check_fetch", checks_no_epoch),), swarm=CUTS, seed=1),
+    Ablation("truncation", "R[24]|stuck", ((fetch_reader, "check_fetch", checks_no_epoch),), swarm=CUTS),
     Ablation(
         "a high watermark from a checkpoint is no higher than the log",
         "R2",
@@ -314,7 +314,6 @@ ABLATIONS = (
         ),
         OneMachineSimulation,
         CRASHES,
-        seed=3,
     ),
     Ablation("an acknowledgement waits for the high watermark", "R1", ((ProducePath, "_await", answers_at_once),)),
     Ablation(
@@ -322,17 +321,14 @@ ABLATIONS = (
         "R[45]",
         ((InSyncReplicas, "maximal_isr", property(lambda self: self.committed_isr)),),
     ),
-    Ablation("min ISR for the high watermark", "R6", ((high_watermark, "effective_min_isr", lambda *_: 1),), seed=3),
-    Ablation(
-        "joining the ISR at the high watermark only", "R[45]", ((Leader, "_maybe_expand", at_any_offset),), seed=2
-    ),
+    Ablation("min ISR for the high watermark", "R6", ((high_watermark, "effective_min_isr", lambda *_: 1),)),
+    Ablation("joining the ISR at the high watermark only", "R[45]", ((Leader, "_maybe_expand", at_any_offset),)),
     Ablation(
         "broker epochs of new members, at the controller",
         "R[49]",
         ((IsrControl, "_is_eligible", any_active_member), (AlterPartitionSender, "_send", send_late)),
         OneMachineSimulation,
         CRASHES,
-        seed=40,
     ),
     Ablation(
         "the partition epoch of a proposal",
@@ -355,14 +351,12 @@ ABLATIONS = (
         ((ReplicationControl, "changes_without", as_if_clean), (CommittedPartition, "_check_restarted", nothing)),
         OneMachineSimulation,
         CRASHES,
-        seed=7,
     ),
     Ablation(
         "another disk ends eligibility",
         "R10",
         ((ReplicationControl, "changes_without", whatever_disk),),
         swarm={"wipe": 0.3, "min_isr": 2, "controllers": (1, 2, 3), "brokers": (4, 5, 6), "is_reassigned": False},
-        seed=42,
     ),
     Ablation(
         "elections are clean where nobody allows others",
@@ -386,25 +380,21 @@ ABLATIONS = (
         "R[34]",
         ((replication_control, "recovered_change", first_in_order),),
         BlackoutSimulation,
-        seed=1,
     ),
     Ablation(
         "a broker is fenced early only if another of its ISR is there",
         "R[34]",
         ((ReplicationControl, "can_do_without", true),),
         BlackoutSimulation,
-        seed=2,
     ),
-    Ablation(
-        "the lease", "stale_end", ((BrokerLifecycle, "refuses_because", nothing),), FreshEndsSimulation, CUTS, seed=4
-    ),
+    Ablation("the lease", "stale_end", ((BrokerLifecycle, "refuses_because", nothing),), FreshEndsSimulation, CUTS),
     Ablation(
         "a follower's share counts when it is on disk",
         "R[46]",
         ((high_watermark, "follower_waits_for_flush", false), (Follower, "_waits_for_flush", false)),
     ),
     Ablation("a leader's share counts when it is on disk", "R6", ((high_watermark, "leader_waits_for_flush", false),)),
-    Ablation("producers are known after a restart", ".*duplicate", ((LogLoader, "load", without_producers),), seed=9),
+    Ablation("producers are known after a restart", ".*duplicate", ((LogLoader, "load", without_producers),)),
     Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_sync_dir", nothing),)),
     Ablation(
         "broker epochs of fetches, at the leader",
@@ -418,6 +408,7 @@ ABLATIONS = (
         CRASHES,
         unfound_because="a fetch must arrive when who sent it is dead and back, and its end must still be the high"
         " watermark; shown by `worked_leader_wrong_incarnation_cannot_join.txt`",
+        seed=1,  # at the first one the quorum has not settled in time, for messages go on being late
     ),
     Ablation(
         "leader epochs of produces and fetches",
@@ -471,7 +462,7 @@ ABLATIONS = (
 
 
 def find(ablation: Ablation, first: int = 0, count: int = SEEDS_MAX) -> tuple[int, str] | None:
-    """The first seed that shows the missing safeguard, and what it says; None if none does."""
+    """The first seed that shows the missing safeguard as it is expected to, and what it says; None if none does."""
     with ExitStack() as stack:
         for owner, name, substitute in ablation.patches:
             stack.enter_context(mock.patch.object(owner, name, substitute))
@@ -481,29 +472,42 @@ def find(ablation: Ablation, first: int = 0, count: int = SEEDS_MAX) -> tuple[in
             try:
                 simulation.run()
             except Violation as violation:
-                return seed, str(violation)
+                if ablation.unfound_because or re.match(ablation.finding, str(violation), re.DOTALL):
+                    return seed, str(violation)
             finally:
                 del simulation
                 gc.collect()
     return None
 
 
-def table() -> str:
+def table(processes: int) -> str:
     """One row per safeguard."""
     rows = ["| without | seeds to find | found as |", "|---|---|---|"]
-    for ablation in ABLATIONS:
-        found = None if ablation.unfound_because else find(ablation)
-        print(ablation.safeguard, found, file=sys.stderr, flush=True)
-        seeds, says = "not found", ablation.unfound_because or "-"
-        if found is not None:
-            seeds, says = str(found[0] + 1), re.sub(r"\s+", " ", re.split(r",? \[seed", found[1])[0])[:100]
-        rows.append(f"| {ablation.safeguard} | {seeds} | {says} |")
+    with multiprocessing.Pool(processes, initializer=logging.disable, initargs=(logging.CRITICAL,)) as pool:
+        for ablation, found in zip(ABLATIONS, pool.imap(_find_numbered, range(len(ABLATIONS))), strict=True):
+            print(ablation.safeguard, found, file=sys.stderr, flush=True)
+            seeds, says = "not found", ablation.unfound_because or "-"
+            if found is not None:
+                seeds, says = str(found[0] + 1), re.sub(r"\s+", " ", re.split(r",? \[seed", found[1])[0])[:100]
+            rows.append(f"| {ablation.safeguard} | {seeds} | {says} |")
     return "\n".join(rows) + "\n"
+
+
+def _find_numbered(number: int) -> tuple[int, str] | None:
+    return None if ABLATIONS[number].unfound_because else find(ABLATIONS[number])
+
+
+def known_seeds() -> dict[str, int]:
+    """By safeguard, the seed that is known to show that it is missing: as the table has it."""
+    text = TESTING.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
+    rows = [line.split(" | ") for line in text.splitlines()[2:]]
+    return {row[0].removeprefix("| "): int(row[1]) - 1 for row in rows if row[1].isdigit()}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the table into docs/TESTING.md")
+    parser.add_argument("--processes", type=int, default=2, help="for the table")
     parser.add_argument("--only", help="just the safeguards whose name contains this")
     parser.add_argument("--first", type=int, default=0, help="seed to begin with")
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="how many, with --only")
@@ -514,7 +518,7 @@ def main() -> int:
             if options.only in ablation.safeguard:
                 print(ablation.safeguard, find(ablation, options.first, options.seeds), flush=True)
         return 0
-    text = table()
+    text = table(options.processes)
     if not options.write:
         print(text)
         return 0
