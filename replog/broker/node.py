@@ -611,7 +611,7 @@ def _open_logs(
         monotonic_ms=environment.clock.now_ms,
         threads=environment.threads,
     )
-    for told in logs.finished_moves:
+    for told in logs.finished_moves.told:
         _log.warning("%s", told)
     for path, error in logs.unopened.items():
         _log.critical("log directory %s is offline: %s", path, error)

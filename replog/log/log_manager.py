@@ -55,7 +55,7 @@ from replog.log.log_directory import METADATA_TOPIC, ClosedReplica, LoadedReplic
 from replog.log.offset_checkpoints import CheckpointJob
 from replog.log.recovery_progress import RecoveryProgress
 from replog.log.replica_creation import NewReplica
-from replog.log.replica_move import FolderCopy, finish_moves, swap_folders
+from replog.log.replica_move import FinishedMoves, FolderCopy, finish_moves, swap_folders
 from replog_checkpoints import FileSystem, TopicPartition
 
 RECOVERY_THREADS: Final = 2
@@ -68,10 +68,10 @@ class LogManager:
     Attributes:
         directories: path -> directory, all that were opened, in configured order; one with a `failure` is offline.
         unopened: path -> why; directories that could not be opened at the start.
-        finished_moves: what became of moves that a crash had interrupted, in words.
+        finished_moves: what became of moves that a crash had interrupted.
     """
 
-    finished_moves: tuple[str, ...] = ()
+    finished_moves: FinishedMoves = FinishedMoves((), {})
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class LogManager:
                 undo.callback(directory.release)
                 directories.append(directory)
             survey.require_one()
-            told = finish_moves(
+            finished = finish_moves(
                 fs,
                 [found.path for found in directories],
                 all_are_here=not survey.unopened,
@@ -161,7 +161,7 @@ class LogManager:
             opened = loader.load(directories, survey)
             undo.pop_all()
         manager = cls(fs, opened, survey.unopened, threads)
-        manager.finished_moves = tuple(told)
+        manager.finished_moves = finished
         return manager
 
     # What there is
@@ -521,6 +521,10 @@ class LogManager:
         home = self._home.get((topic, partition))
         if home is not None:
             return home
+        if (whole := self.finished_moves.waiting.get((topic, partition))) is not None:
+            raise StorageError(
+                f"{topic}-{partition} is whole in {whole}, and is used there when all log directories can be opened again"
+            )
         if directory is not None:
             if directory in self.unopened:
                 raise self.unopened[directory]

@@ -17,13 +17,15 @@ Each rename is durable before the next.  `-moved` says that the copy has everyth
 | between 2 and 3      | `-moved` only, which takes its place                                            |
 | after 3              | the replica in the new directory; before its first checkpoint there it is checked whole, and starts where its first segment does |
 
-While a log directory is missing nobody knows whether the replica is in it: then `-moved` stays as it is.
+While a log directory is missing nobody knows whether the replica is in it: then `-moved` stays as it is, and the replica is
+not made anew, which would be newer than what takes its place later.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
 
@@ -232,7 +234,20 @@ def _take_place(fs: FileSystem, moved: str, name: str) -> None:
     fs.sync_dir(parent)
 
 
-def finish_moves(fs: FileSystem, paths: Sequence[str], *, all_are_here: bool, unique_id: UUID) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class FinishedMoves:
+    """What became of moves that a crash had interrupted.
+
+    Attributes:
+        told: a sentence for the log about each.
+        waiting: replicas that nobody may make anew, for they are whole in these folders.
+    """
+
+    told: tuple[str, ...]
+    waiting: Mapping[tuple[str, int], str]
+
+
+def finish_moves(fs: FileSystem, paths: Sequence[str], *, all_are_here: bool, unique_id: UUID) -> FinishedMoves:
     """What a start does with moves that a crash interrupted, before it opens a replica.
 
     Args:
@@ -241,13 +256,11 @@ def finish_moves(fs: FileSystem, paths: Sequence[str], *, all_are_here: bool, un
         all_are_here: no other may hold the replica.
         unique_id: in the names of replicas that are deleted.
 
-    Returns:
-        A sentence for the log about each.
-
     Raises:
         StorageError: a disk failed.
     """
     told: list[str] = []
+    waiting: dict[tuple[str, int], str] = {}
     for path in paths:
         with storage_errors(path):
             for name in fs.list_dir(path):
@@ -260,6 +273,7 @@ def finish_moves(fs: FileSystem, paths: Sequence[str], *, all_are_here: bool, un
                     fs.remove_tree(f"{path}/{name}")
                     told.append(f"{replica}: its move to {path} was interrupted; it stays where it is")
                 elif not all_are_here:
+                    waiting[key] = f"{path}/{name}"
                     told.append(f"{replica}: {path}/{name} is complete, and is used when all log directories are back")
                 else:
                     for other in paths:
@@ -267,4 +281,4 @@ def finish_moves(fs: FileSystem, paths: Sequence[str], *, all_are_here: bool, un
                             retire_directory(fs, f"{other}/{replica}", unique_id)
                     _take_place(fs, f"{path}/{name}", replica)
                     told.append(f"{replica}: its move to {path} was interrupted at the end, and is completed")
-    return told
+    return FinishedMoves(tuple(told), waiting)

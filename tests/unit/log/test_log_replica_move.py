@@ -281,7 +281,7 @@ def test_a_crash_at_any_step_loses_nothing() -> None:
                 error.add_note(f"stopped before change {step}, crash {seed}")
                 raise
             homes.update(restarted.homes)
-            told.update(restarted.logs.finished_moves)
+            told.update(restarted.logs.finished_moves.told)
     assert homes == {OLD, NEW}
     assert len(told) == 2, "an interrupted copy, and an interrupted swap"
 
@@ -314,9 +314,12 @@ def test_a_finished_copy_waits_for_a_directory_that_cannot_be_opened() -> None:
         disk.faults.fail_always(Operation.OPEN, path_part=f"{OLD}/meta.properties")
         alone = Broker(disk).open().logs
         assert (list(alone.unopened), alone.logs) == ([OLD], {})
-        assert "when all log directories are back" in alone.finished_moves[0]
-        with pytest.raises(StorageError, match="It is not created elsewhere"):
-            alone.open_log(*KEY, TOPIC_ID, CONFIG, now_ms=T0, is_new=False)
+        assert "when all log directories are back" in alone.finished_moves.told[0]
+        for topic_id in (TOPIC_ID, OTHER_ID):  # also one that was deleted and made anew meanwhile
+            with pytest.raises(StorageError, match=r"t-0 is whole in /new/t-0.*-moved, and is used there when"):
+                alone.open_log(*KEY, topic_id, CONFIG, now_ms=T0)
+            with pytest.raises(StorageError, match="t-0 is whole in"):
+                alone.prepare_create(*KEY, topic_id, CONFIG, now_ms=T0)
         disk.kill()
         disk.faults.clear()
         again = Broker(disk).open()
