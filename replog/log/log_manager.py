@@ -71,17 +71,17 @@ class LogManager:
         finished_moves: what became of moves that a crash had interrupted.
     """
 
-    finished_moves: FinishedMoves = FinishedMoves((), {})
-
     def __init__(
         self,
         fs: FileSystem,
         directories: Sequence[LogDirectory],
         unopened: Mapping[str, StorageError],
+        finished_moves: FinishedMoves,
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self.directories = {directory.path: directory for directory in directories}
         self.unopened = dict(unopened)
+        self.finished_moves = finished_moves
         self._fs = fs
         self._threads = threads
         self._home: dict[TopicPartition, LogDirectory] = {}
@@ -160,9 +160,7 @@ class LogManager:
             )  # fmt: skip
             opened = loader.load(directories, survey)
             undo.pop_all()
-        manager = cls(fs, opened, survey.unopened, threads)
-        manager.finished_moves = finished
-        return manager
+        return cls(fs, opened, survey.unopened, finished, threads)
 
     # What there is
 
