@@ -52,6 +52,7 @@ MAX_STATUS_CHARACTERS = 1000
 """Of the message that ends a stream: it travels in HTTP/2 headers, which have a limit of 8 KiB."""
 
 HELLO_TIMEOUT_S = 5.0
+CLOSE_GRACE_S = 5.0
 SERVICE = "replog.v1.Node"
 _ERROR_CODE_KEY = "replog-error-code"
 
@@ -175,12 +176,21 @@ def _error_of(code: str, message: str) -> ReplogError:
         return ReplogError(f"error {code}: {message}")
 
 
+def _channel_to(address: str) -> Any:
+    return grpc.aio.insecure_channel(address, options=_CLIENT_OPTIONS)
+
+
 class GrpcConnection:
-    """Connection to one address; see `replog.rpc.transport.Connection`."""
+    """Connection to one address; see `replog.rpc.transport.Connection`.
+
+    Invariants:
+        - a call that fails has tried to connect after it began: it never repeats what an earlier one met.
+    """
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._channel = grpc.aio.insecure_channel(address, options=_CLIENT_OPTIONS)
+        self._channel = _channel_to(address)
+        self._closing: set[asyncio.Task[None]] = set()
         self._controller_calls = ControllerCalls(address, self._open_controller)
 
     @property
@@ -232,17 +242,27 @@ class GrpcConnection:
     async def close(self) -> None:
         await self._controller_calls.close()
         await self._channel.close()
+        await asyncio.gather(*self._closing)
 
     async def _open_controller(self) -> ItemStream:
         return await self._open("Controller", encode_items, decode_items, client_hello("", "controller-calls"))
 
     async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
+        if self._channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            self._leave_failed_channel()
         call = self._channel.unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
         try:
             answer: bytes = await call(_within_limit(data, self._address), timeout=timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
             raise _reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
         return answer
+
+    def _leave_failed_channel(self) -> None:
+        """A channel that could not connect fails every call at once with that old reason, until its backoff is over."""
+        failed, self._channel = self._channel, _channel_to(self._address)
+        task = asyncio.create_task(failed.close(CLOSE_GRACE_S), name=f"close-channel-{self._address}")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def _open(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello

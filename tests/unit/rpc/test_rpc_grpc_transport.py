@@ -197,6 +197,22 @@ async def test_nobody_there_is_refused() -> None:
     await connection.close()
 
 
+async def test_a_call_tries_anew_whatever_the_last_one_met() -> None:
+    """gRPC answers calls from memory while its reconnect backoff runs; a restarted node would look dead."""
+    port = await closed_port()
+    connection = GrpcTransport().connect(f"127.0.0.1:{port}", purpose="data")
+    for _ in range(3):  # the backoff grows
+        refused = [connection.call(MetadataRequest(), timeout_ms=5000) for _ in range(10)]
+        errors = await asyncio.gather(*refused, return_exceptions=True)
+        assert all(isinstance(error, ConnectionLostError) and error.refused for error in errors), errors
+    server = await serve(Handlers(), "127.0.0.1", port)
+    try:
+        assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+    finally:
+        await connection.close()
+        await server.stop(0)
+
+
 async def test_a_port_is_taken_once() -> None:
     server = await serve(Handlers(), "127.0.0.1", 0)
     with pytest.raises(ConfigError, match="another process may use the port") as caught:
