@@ -5,10 +5,11 @@ A base class of `Admin`; every method retries what is worth retrying, for its ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from replog.client.cluster import ClusterView, expect
+from replog.client.cluster import VISIBLE_WITHIN_MS, ClusterView, expect
 from replog.client.types import TopicPartition
 from replog.controller.requests import (
     AlterableConfig,
@@ -34,7 +35,7 @@ from replog.controller.requests import (
     UpdateFeaturesResponse,
 )
 from replog.controller.requests import TopicPartition as ControllerTopicPartition
-from replog.errors import ErrorCode
+from replog.errors import ErrorCode, RequestTimedOutError
 from replog.metadata.records import ElectionType, ResourceType
 from replog.rpc.error_codes import error_from_code
 from replog.rpc.messages import (
@@ -45,6 +46,7 @@ from replog.rpc.messages import (
     DescribeConfigsResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    PartitionInfo,
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
@@ -145,6 +147,8 @@ class Operations:
     ) -> tuple[PartitionResult, ...]:
         """Lets partitions be led by their first replica, or, unclean, by any that is alive; look at each `error`.
 
+        It is done once the elections are committed; it waits a little longer, until this client has heard of them.
+
         Args:
             partitions: None: all that need it.
             election_type: PREFERRED, or UNCLEAN where nobody leads: acknowledged records may be lost.
@@ -154,7 +158,24 @@ class Operations:
         response = await self._view.controller_call(
             ElectLeaders(election_type, chosen), timeout_ms=timeout_ms or self._timeout_ms, what="elect leaders"
         )
-        return expect(response, ElectLeadersResponse).partitions
+        results = expect(response, ElectLeadersResponse).partitions
+        elected = {(result.topic, result.partition_id) for result in results if result.error is ErrorCode.NONE}
+        await self._until_led(elected, by_first=election_type is ElectionType.PREFERRED)
+        return results
+
+    async def _until_led(self, partitions: Collection[tuple[str, int]], *, by_first: bool) -> None:
+        """Another election may be faster than the news of this one, so that the wait has an end."""
+
+        def is_led(partition: PartitionInfo | None) -> bool:
+            if partition is None:
+                return False
+            return partition.leader in (partition.replicas[:1] if by_first else partition.replicas)
+
+        def all_led() -> bool | None:
+            return all(is_led(self._view.image.partition(*one)) for one in partitions) or None
+
+        with contextlib.suppress(RequestTimedOutError):
+            await self._view.wait_for(all_led, timeout_ms=VISIBLE_WITHIN_MS, what="hear of elected leaders")
 
     async def reassign_partitions(
         self,

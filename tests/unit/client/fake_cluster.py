@@ -21,6 +21,9 @@ from replog.controller.messages import (
     CreateTopicsResponse,
     DeleteTopics,
     DeleteTopicsResponse,
+    ElectLeaders,
+    ElectLeadersResponse,
+    PartitionResult,
     TopicResult,
 )
 from replog.errors import BrokerNotAvailableError, ErrorCode, InconsistentClusterIdError, ReplogError
@@ -58,6 +61,8 @@ from replog.rpc.messages import (
     WatchRequest,
 )
 from replog.rpc.transport import ConnectionLostError, RequestContext
+
+ELECTION_HEARD_AFTER_S = 0.05
 
 CLUSTER_ID = "fake-cluster"
 Script = Callable[[ProducePartition, bytes], ErrorCode | str]
@@ -265,6 +270,13 @@ class FakeNode:
                 return CreateTopicsResponse(tuple(self._create(topic) for topic in request.topics))
             case DeleteTopics():
                 return DeleteTopicsResponse(tuple(self._delete(name) for name in request.names))
+            case ElectLeaders(_, places) if places:
+                for place in places:  # brokers hear of it after the answer
+                    move = self.cluster.move_leader, place.topic, place.partition_id, min(self.cluster.nodes)
+                    asyncio.get_running_loop().call_later(ELECTION_HEARD_AFTER_S, *move)
+                return ElectLeadersResponse(
+                    tuple(PartitionResult(p.topic, p.partition_id, ErrorCode.NONE) for p in places)
+                )
             case _:
                 raise BrokerNotAvailableError(f"not scripted: {request}")
 

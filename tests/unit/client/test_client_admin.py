@@ -10,6 +10,7 @@ from fake_cluster import FakeCluster
 from replog.client import Admin
 from replog.errors import (
     BrokerNotAvailableError,
+    ErrorCode,
     NotControllerError,
     RequestTimedOutError,
     TopicExistsError,
@@ -44,6 +45,15 @@ async def test_a_controller_that_moves_is_found() -> None:
     cluster.controller_script.extend([NotControllerError("moved"), BrokerNotAvailableError("starting")])
     async with make(cluster) as admin:
         await admin.create_topic("t", 1, 1)
+
+
+async def test_who_had_leaders_elected_finds_them() -> None:
+    cluster = FakeCluster(3)
+    cluster.create_topic("t", 3)
+    async with make(cluster) as admin:
+        (result,) = await admin.elect_leaders([("t", 1)])
+        assert result.error is ErrorCode.NONE
+        assert cluster.logs["t", 1].leader == 1, "the brokers had not heard of it yet when the call returned"
 
 
 async def test_a_lost_answer_to_create_and_delete_is_not_an_error() -> None:
