@@ -85,6 +85,7 @@ class Replica:
     def leave_role(self) -> None:
         """Keeps the high watermark for the next role."""
         self.checkpointed_high_watermark = self.high_watermark
+        self.log.keep_tail(None)
         self.role = None
 
     def status(self) -> ReplicaStatus:

@@ -30,7 +30,7 @@ from replog.broker.topic_settings import TopicSettings
 from replog.broker.write_backs import WriteBacks
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
 from replog.errors import CorruptRecordError, DiskFullError, ErrorCode, StorageError
-from replog.log import LogManager
+from replog.log import LogManager, TailCache
 from replog.metadata.config_keys import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
 from replog.metadata.delta import LocalChanges, LocalPartition
 from replog.metadata.image import MetadataImage
@@ -105,6 +105,7 @@ class ReplicaManager:
         self.fetchers: Fetchers | None = None
         self.moves: ReplicaMoves | None = None
         self.isr_changes = IsrChanges()
+        self._tails = TailCache()
         self.on_produce_completed: Callable[[int, ErrorCode], None] = _nobody_waits
         self.on_written_back: Callable[[Replica], None] = _nobody_is_held_back
         self.wait_for_image: Callable[[Callable[[], None]], bool] = _no_image_waits
@@ -215,6 +216,7 @@ class ReplicaManager:
             return
         high_watermark = replica.high_watermark
         self.leave_role(replica)
+        replica.log.keep_tail(self._tails)
         replica.log.assign_epoch_start(state.leader_epoch)
         _log.info(
             "%s: leads in epoch %d from offset %d, ISR %s: %s",

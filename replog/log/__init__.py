@@ -20,6 +20,7 @@ from replog.log.offset_checkpoints import CheckpointJob
 from replog.log.producer_state import ProducerStateManager
 from replog.log.read_job import ReadJob
 from replog.log.recovery_progress import RecoveryProgress
+from replog.log.tail_cache import TailCache
 from replog.log.write_back import WriteBackJob
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ __all__ = [
     "ReadJob",
     "RecoveryProgress",
     "RecoveryReport",
+    "TailCache",
     "Throttle",
     "WriteBackJob",
     "is_disk_full",

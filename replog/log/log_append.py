@@ -223,6 +223,8 @@ class LogAppending(LogFlushing):
             return
         segment = self._segments.active
         self._write_bytes(segment, group.buffers)
+        if self._reader.tail is not None:
+            self._reader.tail.note(self._log_end_offset, group.next_offset, group.buffers)
         group.note_written(segment, next_number)
         self._touched = True
         self._wall_ms = now_ms

@@ -14,6 +14,7 @@ from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_list import SegmentList
 from replog.log.segment_reader import NotCachedError, SegmentRead, SegmentReader
 from replog.log.segment_scan import PlacedHeader, read_batch, read_header, scan_headers, scan_timestamps
+from replog.log.tail_cache import LogTail
 from replog.log.time_index import NO_TIMESTAMP
 from replog.records import BatchHeader, TimestampType, decode_batch
 from replog_checkpoints import File
@@ -76,12 +77,17 @@ class CapturedRead(NamedTuple):
 
 
 class LogReader:
-    """Reads whole batches; never decodes them, except the one that holds a timestamp asked for."""
+    """Reads whole batches; never decodes them, except the one that holds a timestamp asked for.
 
-    __slots__ = ("_places", "_segments", "_version")
+    Attributes:
+        tail: what was appended last, for readers right behind; None: everything is read from the files.
+    """
+
+    __slots__ = ("_places", "_segments", "_version", "tail")
 
     def __init__(self, segments: SegmentList) -> None:
         self._segments = segments
+        self.tail: LogTail | None = None
         self._places: dict[int, Place] = {}
         self._version = 0  # of the meaning of places
 
@@ -94,11 +100,15 @@ class LogReader:
         """The log was cut, or lost or exchanged segments: positions may be wrong now."""
         self._places.clear()
         self._version += 1
+        if self.tail is not None:
+            self.tail.forget()
 
     def read(
         self, request: ReadRequest, *, flushed_offset: int, now_ms: int, cached_only: bool = False
     ) -> bytes | None:
-        """Whole batches of one segment from the one that holds the offset; b"" when there are none below the ceiling.
+        """Whole batches from the one that holds the offset; b"" when there are none below the ceiling.
+
+        They come from one segment, or from the tail.
 
         Args:
             request: see there.
@@ -109,6 +119,10 @@ class LogReader:
         Returns:
             None: `cached_only`, and the page cache does not hold all of it.
         """
+        if self.tail is not None:
+            newest = self.tail.read(request.offset, max_bytes=request.max_bytes, ceiling=request.ceiling)
+            if newest is not None:
+                return newest
         place = self._places.pop(request.offset, None)
         try:
             outcome = _read_first(self._parts(request, flushed_offset, cached_only=cached_only), request, place)

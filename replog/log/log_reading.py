@@ -6,6 +6,7 @@ from replog.errors import BrokerClosedError, OffsetOutOfRangeError, StorageError
 from replog.log.log_reader import ReadRequest
 from replog.log.log_state import LogState
 from replog.log.read_job import ReadJob
+from replog.log.tail_cache import LogTail, TailCache
 
 
 class LogReading(LogState):
@@ -23,7 +24,7 @@ class LogReading(LogState):
             min_one_batch: return a first batch larger than `max_bytes` whole.
 
         Returns:
-            Batches of one segment; b"" when nothing is there.
+            Batches of one segment, or of the tail; b"" when nothing is there.
 
         Raises:
             OffsetOutOfRangeError: below the log start or above the log end.
@@ -52,6 +53,10 @@ class LogReading(LogState):
             )
         except OSError as error:
             raise self._unreadable(error) from error
+
+    def keep_tail(self, cache: TailCache | None) -> None:
+        """From now on what is appended as the leader is kept for those who read right behind; None: no more."""
+        self._reader.tail = None if cache is None else LogTail(cache)
 
     def prepare_read(self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadJob:
         """The same for another thread.  Every job must be handed to `complete_read`, whether it ran or not.

@@ -43,6 +43,7 @@ class SlowDisk(SimulatedFileSystem):
 
 
 def make_cold(fs: SimulatedFileSystem, log: Log) -> None:
+    log.keep_tail(None)
     log.flush()
     for name in fs.list_dir(log.directory):
         if name.endswith(".log"):

@@ -114,6 +114,7 @@ async def test_bytes_that_rot_take_one_replica_offline() -> None:
         await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
         await it.committed(3)
         await it.flushed()
+        it.replica.log.keep_tail(None)
         it.fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 8, 7)  # the length of the first batch
         fetched = it.fetch(1, max_wait_ms=0)
         await it.settle()
@@ -128,6 +129,7 @@ async def damaged_follower(it: Rig) -> None:
     for _ in range(3):
         await it.produce(acks=1)
     await it.flushed()
+    it.replica.log.keep_tail(None)
     it.fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 8, 7)
     it.fetch(1, replica_id=2, max_wait_ms=0)
     await it.settle()

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from log_crash_kit import CONFIG, Replica, check_answers, log_invariants
 from log_test_kit import T0, content
 
-from replog.log import LogConfig
+from replog.log import LogConfig, TailCache
 from replog.log.flush import FlushJob
 from replog.records import parse_header
 from replog.testing.simulated_faults import PowerCutError
@@ -38,9 +38,15 @@ class LogModel(RuleBasedStateMachine):
         self.job_counts = False
         self.sent: list[tuple[bytes, int]] = []  # what producers sent last, with its offset
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(tail_bytes=st.sampled_from((0, 300, 5_000)))
+    def start(self, tail_bytes: int) -> None:
         self.replica = Replica(self.disk_type()).open()
+        self.tails = TailCache(tail_bytes)
+        self.keep_tail()
+
+    def keep_tail(self) -> None:
+        """As a leader does."""
+        self.replica.log.keep_tail(self.tails)
 
     # Growing
 
@@ -84,6 +90,14 @@ class LogModel(RuleBasedStateMachine):
         self.attempt(lambda: self.replica.log.assign_epoch_start(self.replica.epoch), cut, seed)
 
     # Shrinking
+
+    @rule(back=st.integers(1, 4), count=st.integers(1, 6))
+    def lose_leadership(self, back: int, count: int) -> None:
+        """What was appended last is cut, and another leader's batches come instead."""
+        log = self.replica.log
+        self.job_counts = False
+        self.replica.truncate_to(max(log.log_start_offset, log.log_end_offset - back))
+        self.replica.replicate(count)
 
     @rule(back=st.integers(0, 12), cut=CUTS, seed=SEEDS)
     def truncate(self, back: int, cut: int | None, seed: int) -> None:
@@ -256,6 +270,7 @@ class LogModel(RuleBasedStateMachine):
             self.replica.open()
         self.replica.disk.faults.clear()
         self.replica.verify()
+        self.keep_tail()
 
     def finish_job(self) -> None:
         """Nobody may close a log beside a running flush."""

@@ -18,6 +18,7 @@ from replog.log import Log
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.flush import FlushJob
 from replog.log.segment import LogSegment
+from replog.log.tail_cache import LogTail
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
 CAMPAIGN = int(os.environ.get("REPLOG_MODEL_EXAMPLES", "0"))
@@ -120,6 +121,11 @@ def believe_every_stop_was_clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "open", classmethod(trusting))
 
 
+def answer_from_before_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was appended and cut off again stays in memory for readers."""
+    monkeypatch.setattr(LogTail, "forget", lambda tail: None)
+
+
 BROKEN_DISKS = (NoDirectorySync, NoLogSync, NoCheckpointSync)
 BROKEN_ENGINES = (
     promise_too_much,
@@ -128,6 +134,7 @@ BROKEN_ENGINES = (
     acknowledge_before_writing,
     count_a_flush_from_before_a_cut,
     believe_every_stop_was_clean,
+    answer_from_before_a_cut,
 )
 
 

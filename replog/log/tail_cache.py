@@ -1,0 +1,105 @@
+"""The newest batches of logs that are being written, kept in memory for those who read right behind.
+
+Why beside the page cache: every in-sync replica fetches what was appended a moment ago.  From here they share one copy, and
+nobody looks up a position or asks the kernel.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from replog.records import Buffer
+
+TAIL_BYTES_MAX: Final = 16 << 20
+
+
+class _Chunk(NamedTuple):
+    """What one append wrote: whole batches up to `next_offset`, exclusive."""
+
+    tail: LogTail
+    base_offset: int
+    next_offset: int
+    data: bytes
+
+
+class TailCache:
+    """What the tails of several logs hold together.  One owner; no locks.
+
+    Invariants:
+        - never more than `bytes_max`: the oldest append goes first, whichever log it belongs to.
+
+    Args:
+        bytes_max: of all tails; 0 keeps nothing.
+    """
+
+    def __init__(self, bytes_max: int = TAIL_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._chunks: deque[_Chunk] = deque()
+        self._size_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What is held, of logs that were cut or closed meanwhile too."""
+        return self._size_bytes
+
+    def add(self, chunk: _Chunk) -> None:
+        """Keeps what was appended just now, and lets go of the oldest."""
+        self._chunks.append(chunk)
+        self._size_bytes += len(chunk.data)
+        while self._size_bytes > self._bytes_max:
+            oldest = self._chunks.popleft()
+            self._size_bytes -= len(oldest.data)
+            oldest.tail.let_go(oldest)
+
+
+class LogTail:
+    """The newest batches of one log.
+
+    Invariants:
+        - it answers with the bytes of the file, or not at all.
+    """
+
+    __slots__ = ("_cache", "_chunks")
+
+    def __init__(self, cache: TailCache) -> None:
+        self._cache = cache
+        self._chunks: dict[int, _Chunk] = {}
+
+    def note(self, base_offset: int, next_offset: int, buffers: Sequence[Buffer]) -> None:
+        """These whole batches are in the file now, behind everything that was noted before."""
+        chunk = _Chunk(self, base_offset, next_offset, b"".join(buffers))
+        self._chunks[base_offset] = chunk
+        self._cache.add(chunk)
+
+    def read(self, offset: int, *, max_bytes: int, ceiling: int) -> bytes | None:
+        """Whole batches from `offset` on.
+
+        Args:
+            offset: where an append began; every other one is unknown here.
+            max_bytes: limit of the answer.
+            ceiling: exclusive; no batch that reaches it.
+
+        Returns:
+            As many appends as fit; None: not one, look into the file.
+        """
+        found: list[bytes] = []
+        while (chunk := self._chunks.get(offset)) is not None:
+            max_bytes -= len(chunk.data)
+            if max_bytes < 0 or chunk.next_offset > ceiling:
+                break
+            found.append(chunk.data)
+            offset = chunk.next_offset
+        if len(found) > 1:
+            return b"".join(found)
+        return found[0] if found else None
+
+    def forget(self) -> None:
+        """What the file holds has changed."""
+        self._chunks.clear()
+
+    def let_go(self, chunk: _Chunk) -> None:
+        """The cache has no room for it any more."""
+        if self._chunks.get(chunk.base_offset) is chunk:
+            del self._chunks[chunk.base_offset]
