@@ -8,6 +8,7 @@ manager makes it so: deletes first, then leaders, then followers.  Produces and 
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import assert_never
@@ -106,6 +107,7 @@ class ReplicaManager:
         self.moves: ReplicaMoves | None = None
         self.isr_changes = IsrChanges()
         self._tails = TailCache()
+        self._proposal_ids = itertools.count(1)
         self.on_produce_completed: Callable[[int, ErrorCode], None] = _nobody_waits
         self.on_written_back: Callable[[Replica], None] = _nobody_is_held_back
         self.wait_for_image: Callable[[Callable[[], None]], bool] = _no_image_waits
@@ -207,7 +209,7 @@ class ReplicaManager:
         reason = self._election_reason(local)
         replica = self._open(local, is_new)
         state = partition_state(replica, self.image, self.config)
-        if isinstance(replica.role, Leader):
+        if isinstance(replica.role, Leader) and replica.role.leads_on(state.leader_epoch):
             if state.leader_epoch > replica.role.leader_epoch:
                 _log.info("%s: leads on in epoch %d: %s", replica.name, state.leader_epoch, reason)
                 replica.log.assign_epoch_start(state.leader_epoch)
@@ -232,6 +234,7 @@ class ReplicaManager:
             replica_lag_time_max_ms=self.config.replica_lag_time_max_ms,
             flush_policy=replica.flush_policy,
             now_ms=self.clock.now_ms(),
+            proposal_ids=self._proposal_ids,
         )
         self.step_leader(replica, Tick())
 

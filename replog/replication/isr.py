@@ -15,6 +15,7 @@ elected) and a member being removed (the controller may refuse).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -109,11 +110,11 @@ class InSyncReplicas:
         - the partition epoch never falls within one leader epoch.
     """
 
-    def __init__(self, state: PartitionState) -> None:
+    def __init__(self, state: PartitionState, proposal_ids: Iterator[int]) -> None:
         self._state: IsrState = Committed(state.isr)
         self._leader_epoch = state.leader_epoch
         self._partition_epoch = state.partition_epoch
-        self._last_proposal_id = 0
+        self._proposal_ids = proposal_ids
         self._proposal: ProposeIsr | None = None
         self._retry_at_ms: int | None = None
         self._change: IsrChanged | None = None
@@ -129,6 +130,13 @@ class InSyncReplicas:
     @property
     def maximal_isr(self) -> tuple[int, ...]:
         return self._state.maximal_isr
+
+    @property
+    def least_size(self) -> int:
+        """How many may be left of the ISR already: the controller may have taken out whom it was asked to."""
+        if isinstance(self._state, Committed):
+            return len(self._state.isr)
+        return min(len(self._state.isr), len(self._state.proposed_isr))
 
     @property
     def partition_epoch(self) -> int:
@@ -205,8 +213,15 @@ class InSyncReplicas:
         return () if change is None or set(change.before) == set(change.isr) else (change,)
 
     def _accept(self, answer: AlterPartitionAnswered) -> bool:
-        """Facts of another leader epoch or from before what is known are not taken: metadata will settle it."""
+        """Facts of another leader epoch or from before what is known are not taken: metadata will settle it.
+
+        Nor is an ISR without somebody who was in it: the controller may hold him for eligible to lead by a
+        min.insync.replicas that this broker has not heard of, and the high watermark must not move by the old one.
+        The metadata brings both in their order.  (Kafka takes it from the answer.)
+        """
         if answer.leader_epoch != self._leader_epoch or answer.partition_epoch < self._partition_epoch:
+            return False
+        if not set(self._state.isr) <= set(answer.isr):
             return False
         self._commit(answer.isr, answer.partition_epoch)
         return True
@@ -227,7 +242,6 @@ class InSyncReplicas:
 
     def _send(self, proposal: ProposeIsr) -> ProposeIsr:
         """Every attempt has an id of its own: a late answer to an earlier attempt says nothing about this one."""
-        self._last_proposal_id += 1
-        self._proposal = replace(proposal, proposal_id=self._last_proposal_id)
+        self._proposal = replace(proposal, proposal_id=next(self._proposal_ids))
         self._retry_at_ms = None
         return self._proposal

@@ -15,6 +15,8 @@ Rules: kafka-reference 4.2 to 4.6, KIP-966 (min ISR, eligibility), KIP-207 (late
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import assert_never
 
 from replog.errors import ErrorCode, InvariantViolationError
@@ -69,6 +71,7 @@ class Leader:
         replica_lag_time_max_ms: int = 10_000,
         flush_policy: FlushPolicy,
         now_ms: int,
+        proposal_ids: Iterator[int] | None = None,
     ) -> None:
         """Takes over leadership.
 
@@ -82,6 +85,7 @@ class Leader:
             replica_lag_time_max_ms: how long a member of the ISR may go without having caught up.
             flush_policy: of the topic.
             now_ms: monotonic.
+            proposal_ids: shared by all leaders to whom an answer might come late; None: from 1.
 
         Raises:
             InvariantViolationError: `state` names another leader.
@@ -95,7 +99,7 @@ class Leader:
         self._high_watermark = min(high_watermark, log_end_offset)
         self._flush_policy = flush_policy
         self._flush_requested_to = flushed_offset
-        self._isr = InSyncReplicas(state)
+        self._isr = InSyncReplicas(state, itertools.count(1) if proposal_ids is None else proposal_ids)
         self._replicas = RemoteReplicas(broker_id, state, replica_lag_time_max_ms, now_ms)
         self._produces = WaitingProduces()
         self._check_interval_ms = max(1, replica_lag_time_max_ms // 2)
@@ -123,6 +127,19 @@ class Leader:
     def isr_change_pending(self) -> bool:
         """Whether a change of the ISR is proposed and not answered."""
         return self._isr.change_pending
+
+    @property
+    def partition_epoch(self) -> int:
+        """Of the newest ISR known here: from the metadata, or from the controller's answer, which may be earlier."""
+        return self._isr.partition_epoch
+
+    def leads_on(self, leader_epoch: int) -> bool:
+        """Whether nobody else can have led between this epoch and `leader_epoch`, in which this broker leads too.
+
+        News may come together.  After an epoch that was missed nothing holds that was known of the followers, who may have
+        cut their logs for the leader of that epoch; a `Leader` made anew knows nothing of them.
+        """
+        return leader_epoch <= self.leader_epoch + 1
 
     def latest_offset_available(self) -> bool:
         """Whether the high watermark may be told to clients as the end of the partition (KIP-207).
@@ -243,6 +260,10 @@ class Leader:
     def _handle_state(self, state: PartitionState, now_ms: int) -> tuple[LeaderEffect, ...]:
         if (state.leader_epoch, state.partition_epoch) < (self.leader_epoch, self._isr.partition_epoch):
             return ()
+        if not self.leads_on(state.leader_epoch):
+            raise InvariantViolationError(
+                f"{self._topic_partition}: the leader of epoch {self.leader_epoch} cannot lead on in {state.leader_epoch}"
+            )
         if state.leader_epoch > self.leader_epoch:  # elected again: this epoch starts at our log end
             self._epoch_start_offset = self._log_end_offset
         self._metadata = self._own_state_or_raise(state)
@@ -311,7 +332,7 @@ class Leader:
         own_end = arithmetic.counted_end_offset(
             log_end_offset=self._log_end_offset,
             flushed_offset=self._flushed_offset,
-            waits_for_flush=arithmetic.leader_waits_for_flush(self._flush_policy, isr_size),
+            waits_for_flush=arithmetic.leader_waits_for_flush(self._flush_policy, self._isr.least_size),
         )
         counting = self._replicas.counting(self._isr.maximal_isr, self._log_end_offset, now_ms)
         ends = [own_end, *(self._counted_end(replica) for replica in counting)]
@@ -333,8 +354,8 @@ class Leader:
 
     def _maybe_request_flush(self) -> tuple[RequestFlush, ...]:
         """One fsync at a time: what is appended while it runs is covered by the next (group commit)."""
-        isr_size = len(self._isr.committed_isr)
-        if not arithmetic.leader_waits_for_flush(self._flush_policy, isr_size) or isr_size < self._min_isr():
+        waits = arithmetic.leader_waits_for_flush(self._flush_policy, self._isr.least_size)
+        if not waits or len(self._isr.committed_isr) < self._min_isr():
             return ()
         if self._flushed_offset >= self._log_end_offset or self._flushed_offset < self._flush_requested_to:
             return ()

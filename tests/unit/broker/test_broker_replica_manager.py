@@ -121,6 +121,56 @@ async def test_a_former_leader_steps_nothing_any_more() -> None:
         assert it.replica.role is new
 
 
+async def test_a_leader_that_missed_an_epoch_knows_nothing_of_its_followers() -> None:
+    """Broker 2 led meanwhile, broker 3 followed it and may have cut what it had here: its old end proves nothing."""
+    async with rig(min_insync_replicas=2) as it:
+        await it.apply(*BROKERS, *topic((1, 2, 3)))
+        waiting = it.produce()
+        await it.settle()
+        it.fetch(1, replica_id=3)
+        await it.settle()
+        assert it.replica.high_watermark == 0, "2 has nothing"
+        await it.apply(
+            PartitionChangeRecord(0, TOPIC_ID, leader=2), PartitionChangeRecord(0, TOPIC_ID, leader=1, isr=(1, 3))
+        )
+        assert (await waiting).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert it.replica.high_watermark == 0
+        it.fetch(1, replica_id=3)
+        await it.settle()
+        assert it.replica.high_watermark == 1
+
+
+async def test_a_leader_elected_again_goes_on() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2, 3)))
+        waiting = it.produce()
+        await it.settle()
+        it.fetch(1, replica_id=3)
+        await it.settle()
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1, isr=(1, 3)))
+        assert (await waiting).error is ErrorCode.NONE
+
+
+async def test_an_answer_to_an_earlier_leader_says_nothing_to_this_one() -> None:
+    """Both have asked for the same; the answer to the first comes when the second waits for its own."""
+    async with rig(replica_lag_time_max_ms=10_000) as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        it.produce(acks=1)
+        await it.advance(20_001)
+        (first,) = it.proposals
+        await follow(it)
+        await lead(it)
+        it.produce(acks=1)
+        await it.advance(20_001)
+        _, second = it.proposals
+        refused = PartitionIsrResult(*KEY, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        await it.manager.driver.call(lambda: it.manager.handle_isr_answer(KEY, first.proposal_id, refused))
+        assert isinstance(it.replica.role, Leader)
+        assert it.replica.role.isr_change_pending
+        await it.manager.driver.call(lambda: it.manager.handle_isr_answer(KEY, second.proposal_id, refused))
+        assert not it.replica.role.isr_change_pending
+
+
 async def test_a_flush_of_an_earlier_role_says_nothing_about_what_was_cut_since() -> None:
     """The callback of an fsync runs after a truncation and an election: it must not vouch for other records."""
     async with rig(flush_policy="always") as it:
@@ -166,6 +216,9 @@ async def test_a_replica_that_falls_behind_is_proposed_out() -> None:
         assert proposal.isr == ((1, -1),)
         result = PartitionIsrResult(*KEY, ErrorCode.NONE, 1, 0, 1, (1,))
         it.manager.driver.submit(lambda: it.manager.handle_isr_answer(KEY, proposal.proposal_id, result))
+        await it.settle()
+        assert not waiting.done(), "it was eligible until the metadata says otherwise"
+        await it.apply(PartitionChangeRecord(KEY[1], KEY[0], isr=(1,)))
         assert (await waiting).error is ErrorCode.NONE
         assert it.replica.log.flushed_offset == 1, "alone: what is acknowledged is on disk"
 

@@ -230,12 +230,14 @@ class LeaderDriver:
         return self.step(Resigned())
 
     def do_check(self, words: list[str]) -> str:
-        """check produce acks -1 | check fetch_epoch 4 | check follower 3 broker_epoch 102"""
+        """check produce acks -1 | check fetch_epoch 4 | check leads_on 6 | check follower 3 broker_epoch 102"""
         match words:
             case ["produce", "acks", acks]:
                 return self.leader.check_produce(int(acks)).name
             case ["fetch_epoch", epoch]:
                 return self.leader.check_fetch_epoch(None if epoch == "none" else int(epoch)).name
+            case ["leads_on", epoch]:
+                return "yes" if self.leader.leads_on(int(epoch)) else "no"
             case ["follower", replica_id, "broker_epoch", epoch]:
                 return self.leader.check_follower(int(replica_id), int(epoch)).name
             case _:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from replog.errors import ErrorCode, InvariantViolationError
@@ -14,7 +16,7 @@ def state(isr: tuple[int, ...] = (1, 2), leader_epoch: int = 5, partition_epoch:
 
 
 def expanding() -> tuple[InSyncReplicas, ProposeIsr]:
-    isr = InSyncReplicas(state())
+    isr = InSyncReplicas(state(), itertools.count(1))
     return isr, isr.propose(PendingExpand((1, 2), 3), (-1, 102, 103), "caught up")
 
 
@@ -31,7 +33,7 @@ def test_a_proposal_names_epochs_and_members_with_their_broker_epochs() -> None:
 
 
 def test_a_shrink_keeps_the_maximal_isr() -> None:
-    isr = InSyncReplicas(state())
+    isr = InSyncReplicas(state(), itertools.count(1))
     assert isr.propose(PendingShrink((1, 2), (2,)), (-1,), "late").isr == ((1, -1),)
     assert isr.maximal_isr == (1, 2)
 
