@@ -289,13 +289,22 @@ class ReplicaMoves:
             return None
         if work.copy.missing_bytes(replica.log.files()) > STEP_BYTES:
             return None
-        if isinstance(replica.role, Leader) and replica.role.isr_change_pending:
-            return None  # a new role would not know what the controller is asked for
+        if isinstance(replica.role, Leader) and not self._is_settled(replica.key, replica.role):
+            return None
         high_watermark = replica.high_watermark
         self._manager.leave_role(replica)
         del self._manager.replicas[move.key]
         self._swapping = (move.topic, move.partition_id)
         return self._logs.begin_swap(work, high_watermark)
+
+    def _is_settled(self, key: ReplicaKey, role: Leader) -> bool:
+        """Whether a new leader, made from the metadata, would know the ISR as well as this one.
+
+        It would not know what the controller is asked for, nor what it has answered before the metadata has it.
+        """
+        registration = self._manager.image.partition(*key)
+        is_known = registration is not None and registration.partition_epoch >= role.partition_epoch
+        return is_known and not role.isr_change_pending
 
     def _end_swap(self, move: _Move, job: SwapJob) -> None:
         self._logs.complete_swap(job)

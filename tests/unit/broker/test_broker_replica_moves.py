@@ -12,6 +12,7 @@ from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, to
 
 from replog.broker import replica_moves as moves_module
 from replog.broker.replica_moves import ReplicaMoves
+from replog.controller.messages import PartitionIsrResult
 from replog.errors import ErrorCode, InvalidRequestError, LogDirNotFoundError, UnknownTopicOrPartitionError
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
 from replog.replication.follower import Follower
@@ -170,20 +171,27 @@ async def test_metadata_that_come_during_the_swap_are_heeded_after_it(
             await wait_until(lambda: not folders(it))
 
 
-async def test_a_leader_waits_for_the_answer_about_its_isr(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each attempt to swap the directories whether it was made."""
+    found: list[bool] = []
+    begin_swap = ReplicaMoves._begin_swap
+
+    def counted(moves, move, work):  # type: ignore[no-untyped-def]
+        job = begin_swap(moves, move, work)
+        found.append(job is not None)
+        return job
+
+    monkeypatch.setattr(ReplicaMoves, "_begin_swap", counted)
+    return found
+
+
+async def test_a_leader_waits_for_the_answer_about_its_isr(tries: list[bool]) -> None:
     """A new role would take the answer to the old one for its own, or not know whom the controller counts."""
     async with moving() as (it, moves):
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2), isr=(1, 2)))
         await it.advance(it.config.replica_lag_time_max_ms * 2)
         await wait_until(lambda: it.proposals)
-        tries: list[object] = []
-        begin_swap = moves._begin_swap
-
-        def counted(move, work):  # type: ignore[no-untyped-def]
-            tries.append(begin_swap(move, work))
-            return tries[-1]
-
-        monkeypatch.setattr(moves, "_begin_swap", counted)
         to = OTHER if home(it) == DIRECTORY else DIRECTORY
         await moves.request(TOPIC, 0, to)
         await wait_until(lambda: len(tries) > 3)
@@ -191,6 +199,28 @@ async def test_a_leader_waits_for_the_answer_about_its_isr(monkeypatch: pytest.M
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1,)))
         await ended(it, moves)
         assert home(it) == to
+
+
+async def test_a_leader_waits_for_the_metadata_with_its_isr(tries: list[bool]) -> None:
+    """The controller has answered: 2 is in sync and may be elected.  A role made of the metadata would not wait for it."""
+    async with moving() as (it, moves):
+        await it.apply(registered(2), PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2)))
+        it.fetch(0, replica_id=2)
+        await wait_until(lambda: it.proposals)
+        leader = it.replica.role
+        assert isinstance(leader, Leader)
+        epochs = leader.leader_epoch, leader.partition_epoch + 1
+        answer = PartitionIsrResult(*KEY, ErrorCode.NONE, 1, *epochs, (1, 2))
+        await it.manager.driver.call(lambda: it.manager.handle_isr_answer(KEY, it.proposals[-1].proposal_id, answer))
+        assert (leader.maximal_isr, leader.isr_change_pending) == ((1, 2), False)
+        to = OTHER if home(it) == DIRECTORY else DIRECTORY
+        await moves.request(TOPIC, 0, to)
+        await wait_until(lambda: len(tries) > 3)
+        assert not any(tries)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1, 2)))
+        await ended(it, moves)
+        assert isinstance(it.replica.role, Leader)
+        assert it.replica.role.maximal_isr == (1, 2)
 
 
 async def test_a_disk_that_fails_under_the_copy_leaves_the_replica_where_it_is() -> None:
