@@ -23,6 +23,7 @@ from pathlib import PurePosixPath
 from uuid import UUID, uuid4
 
 from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeError, ReadOnlyLogError, StorageError
+from replog.log.append_group import AppendInfo
 from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory, set_aside_directory
 from replog.log.disk_space import disk_full, is_disk_full
@@ -38,6 +39,7 @@ from replog.log.read_only_view import ReadOnlyView
 from replog.log.retention import segments_to_delete
 from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_recovery import ScanProgress
+from replog.records import Buffer, scan
 from replog_checkpoints import FileSystem, make_durable_dirs, parent_of
 
 
@@ -153,6 +155,29 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             raise StorageError(f"{directory} cannot be read: {error}. Check the path and the disk") from error
         log._unavailable = ReadOnlyLogError(f"{directory} was opened for reading only")
         return log
+
+    def append_as_follower(self, batches: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
+        """Appends batches exactly as the leader stored them; see `LogAppending.append_as_follower`.
+
+        An empty log takes a first batch that begins below its start, too (kafka-reference 4.5): records were deleted up to
+        a place inside of it.  The log's start stays there.
+        """
+        begin = self._begin_of_straddling(batches)
+        if begin is None:
+            return super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
+        log_start_offset = self._log_start_offset
+        self.truncate_fully_and_start_at(begin)
+        info = super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
+        self.set_log_start_offset(min(log_start_offset, self._log_end_offset))
+        return None if info is None else info._replace(log_start_offset=self._log_start_offset)
+
+    def _begin_of_straddling(self, batches: Buffer) -> int | None:
+        """Where the first batch begins, if this log is empty and stands inside of it."""
+        if self._log_start_offset < self._log_end_offset:
+            return None
+        for first in scan(batches):
+            return first.base_offset if first.base_offset < self._log_end_offset <= first.last_offset else None
+        return None
 
     def set_log_start_offset(self, offset: int) -> None:
         """Moves the log start up: what is below may be deleted.  Lower offsets are ignored.

@@ -196,3 +196,30 @@ def test_the_size_from_an_offset_on_is_exact_for_whole_segments_and_in_proportio
     for offset in range(31):
         exact = sum(len(data) for data in content(log) if parse_header(data).base_offset >= offset)
         assert abs(log.size_from(offset) - exact) <= (0 if offset in bases else 2)
+
+
+def test_an_empty_log_begins_inside_of_a_batch() -> None:
+    """The leader's records were deleted up to 5, inside the batch of 0 to 9: it is all the leader can give."""
+    straddling = stored(batch(*(b"%d" % number for number in range(10))), 0, 0)
+    following = stored(batch(b"10"), 10, 0)
+    fs, log = filled(0)
+    log.truncate_fully_and_start_at(5)
+    info = log.append_as_follower(straddling + following, now_ms=T0)
+    assert info is not None
+    assert (info.base_offset, info.last_offset, info.log_start_offset) == (0, 10, 5)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 11)
+    assert content(log) == [straddling, following]
+    log.close(T0)
+    again = open_log(fs, recovery_point=11, log_start_offset=5)
+    assert (again.log_start_offset, again.log_end_offset, content(again)) == (5, 11, [straddling, following])
+
+
+def test_what_has_records_takes_no_batch_from_before_its_end() -> None:
+    _, log = filled(5)
+    straddling = stored(batch(*(b"%d" % number for number in range(10))), 0, 0)
+    with pytest.raises(CorruptRecordError, match="offset 0 where 5 was expected"):
+        log.append_as_follower(straddling, now_ms=T0)
+    _, log = filled(0)
+    log.truncate_fully_and_start_at(10)
+    with pytest.raises(CorruptRecordError, match="offset 0 where 10 was expected"):
+        log.append_as_follower(straddling, now_ms=T0)  # ends before the start: none of it is wanted
