@@ -182,7 +182,8 @@ class ServerConfig:
 
     min_insync_replicas: Annotated[int, Number(1, 32_767)] = 1
     """In-sync replicas without which acks=all writes are refused and nothing new becomes visible.  2 with 3 replicas
-    is usual; equal to the replication factor means that any stopped broker stops writes."""
+    is usual; equal to the replication factor means that any stopped broker stops writes.  A new cluster takes it from
+    its first controller; later it is changed in the cluster."""
 
     message_max_bytes: Annotated[int, size_bytes(256, 32 * MIB)] = MIB + 12
     """Largest record batch that is accepted.  Larger batches cost memory on every broker that holds one."""
@@ -202,7 +203,8 @@ class ServerConfig:
     being deleted by age."""
 
     unclean_leader_election_enable: Annotated[bool, Flag()] = False
-    """true: a replica that misses acknowledged records may lead when no other is left.  Available again, with loss."""
+    """true: a replica that misses acknowledged records may lead when no other is left.  Available again, with loss.  A new
+    cluster takes it from its first controller; later it is changed in the cluster."""
 
     # ---- log --------------------------------------------------------------------------------------------------------
 
@@ -281,7 +283,8 @@ class ServerConfig:
         Differs("no such key; Kafka acts as os", "an acknowledgement should survive the loss of any one machine"),
     ] = FlushPolicy.AUTO
     """When an acks=all acknowledgement waits for fsync.  auto: only while one replica is in sync, since nobody else has
-    the record then.  always: on every in-sync replica; survives a power loss of all.  os: never."""
+    the record then.  always: on every in-sync replica; survives a power loss of all.  os: never.  A new cluster takes
+    always and os from its first controller; later it is changed in the cluster."""
 
     log_flush_interval_messages: Annotated[int, Number(1, LONG_MAX)] = LONG_MAX
     """Records after which a partition is flushed whatever the policy.  The default is never."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from replog.errors import ConfigError
+from replog.metadata.config_keys import FlushPolicy
 
-_MAY_BE_ZERO = {"metadata_max_idle_interval_ms", "auto_leader_rebalance_enable"}
+_MAY_BE_ZERO = {"metadata_max_idle_interval_ms", "auto_leader_rebalance_enable", "unclean_leader_election_enable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,12 @@ class ControllerConfig:
 
     min_insync_replicas: int = 1
     """`min.insync.replicas` that a new cluster starts with; it is written to the log once and changed there."""
+
+    unclean_leader_election_enable: bool = False
+    """`unclean.leader.election.enable` that a new cluster starts with, as above."""
+
+    flush_policy: FlushPolicy = FlushPolicy.AUTO
+    """`flush.policy` that a new cluster starts with, as above."""
 
     producer_id_block_size: int = 1_000
     """Producer ids per block that a broker takes.  Too small: a request per few producers.  Too large: nothing bad,
@@ -78,7 +85,7 @@ class ControllerConfig:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
             lowest = 0 if name in _MAY_BE_ZERO else 1
-            if not lowest <= value < 2**63:
+            if isinstance(value, int) and not lowest <= value < 2**63:
                 raise ConfigError(name, value, f"{name} must be from {lowest} to 2**63 - 1, is {value}")
         if self.max_partitions >= self.max_records_per_change:
             raise ConfigError(

@@ -62,7 +62,12 @@ from replog.errors import (
     RequestTimedOutError,
     ThrottledError,
 )
-from replog.metadata.config_keys import MIN_INSYNC_REPLICAS
+from replog.metadata.config_keys import (
+    FLUSH_POLICY,
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_LEADER_ELECTION_ENABLE,
+    FlushPolicy,
+)
 from replog.metadata.records import AbortTransactionRecord, ConfigRecord, MetadataRecord, ResourceType
 from replog_timeline import SnapshotRegistry
 
@@ -220,14 +225,20 @@ class Controller:
         """What a new log begins with: one batch, so it needs no transaction.
 
         The minimum ISR is a record, not only a setting of this node: leaders decide by it when a record is committed, the
-        controller when a replica stays eligible, and both must mean the same number.
+        controller when a replica stays eligible, and both must mean the same number.  So it is with the others that
+        elections depend on, where they are not the default.
         """
         if not self._state.features.needs_bootstrap:
             return ()
-        name, value = MIN_INSYNC_REPLICAS.cluster_name, str(self._config.min_insync_replicas)
+        config = self._config
+        values = [(MIN_INSYNC_REPLICAS, str(config.min_insync_replicas))]
+        if config.unclean_leader_election_enable:
+            values.append((UNCLEAN_LEADER_ELECTION_ENABLE, "true"))
+        if config.flush_policy is not FlushPolicy.AUTO:
+            values.append((FLUSH_POLICY, config.flush_policy.value))
         return (
             *self._state.features.bootstrap_records(),
-            ConfigRecord(ResourceType.BROKER, "", name, value),
+            *(ConfigRecord(ResourceType.BROKER, "", key.cluster_name, text) for key, text in values),
         )
 
     def _handle_renounce(self, now_ms: int) -> None:

@@ -31,7 +31,8 @@ from replog.errors import (
     RequestTimedOutError,
     ThrottledError,
 )
-from replog.metadata.records import FeatureLevelRecord, NoOpRecord, RemoveTopicRecord
+from replog.metadata.config_keys import FlushPolicy
+from replog.metadata.records import ConfigRecord, FeatureLevelRecord, NoOpRecord, RemoveTopicRecord
 
 FLIGHTS = CreateTopics((NewTopic("flights", assignments=((1,),)),))
 
@@ -75,6 +76,23 @@ def test_a_claim_that_is_taken_back_before_it_begins() -> None:
     controller.step(Renounce(), 0)
     controller.step(CommittedRecords(0, 1, 5), 0)
     assert not controller.status().is_active
+
+
+def test_what_elections_depend_on_is_written_for_everybody() -> None:
+    """Leaders read it from the metadata, the controller too: a setting of one process would not be enough."""
+    config = ControllerConfig(
+        min_insync_replicas=2, unclean_leader_election_enable=True, flush_policy=FlushPolicy.ALWAYS
+    )
+    quorum = Quorum(1, config=config)
+    quorum.claim(1)
+    quorum.commit()
+    records = [record for batch in quorum.log for record in batch.records]
+    written = {record.name: record.value for record in records if isinstance(record, ConfigRecord)}
+    assert written == {
+        "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "true",
+        "flush.policy": "always",
+    }
 
 
 def test_the_bootstrap_records_are_written_once(quorum: Quorum) -> None:
