@@ -57,8 +57,7 @@ class BrokerLifecycle:
     """Registration and heartbeats of one broker.
 
     Args:
-        metadata_offset: end (exclusive) of the metadata that this broker has read.
-        applied_offset: end (exclusive) of the metadata that its replicas have applied.
+        metadata_offset: end (exclusive) of the metadata that this broker's replicas have applied.
         log_dirs: ids of the log directories that work.
         awaited_ends: replicas whose ends the controller waits for.
         offline_replicas: replicas that cannot be used.
@@ -80,7 +79,6 @@ class BrokerLifecycle:
         channel: ControllerChannel,
         clock: Clock,
         metadata_offset: Callable[[], int],
-        applied_offset: Callable[[], int],
         awaited_ends: Callable[[], tuple[ReplicaEnd, ...]],
         offline_replicas: Callable[[], tuple[OfflineReplica, ...]],
         on_reported: Callable[[tuple[OfflineReplica, ...], int], None],
@@ -103,7 +101,6 @@ class BrokerLifecycle:
         self._channel = channel
         self._clock = clock
         self._metadata_offset = metadata_offset
-        self._applied_offset = applied_offset
         self._awaited_ends = awaited_ends
         self._offline_replicas = offline_replicas
         self._on_reported = on_reported
@@ -121,7 +118,7 @@ class BrokerLifecycle:
     def refuses_because(self) -> str | None:
         """Why this broker may not serve clients and followers now; None when it may.  Ask where replicas are stepped."""
         waiting = self._unapplied_answers
-        while waiting and waiting[0][1] <= self._applied_offset():
+        while waiting and waiting[0][1] <= self._metadata_offset():
             self._answered_at_ms = max(waiting.popleft()[0], self._answered_at_ms or 0)
         if self._answered_at_ms is None:
             return "the broker is starting"

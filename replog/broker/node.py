@@ -360,6 +360,8 @@ class Node:
                 default_replication_factor=config.default_replication_factor,
                 num_partitions=config.num_partitions,
                 min_insync_replicas=config.min_insync_replicas,
+                unclean_leader_election_enable=config.unclean_leader_election_enable,
+                flush_policy=config.flush_policy,
                 auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
                 leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
                 metadata_max_idle_interval_ms=config.metadata_max_idle_interval_ms,
@@ -458,8 +460,7 @@ class Node:
             port=int(port),
             channel=self._channel,
             clock=self._clock,
-            metadata_offset=lambda: self._publisher.image.end_offset,
-            applied_offset=lambda: self._manager.image.end_offset,
+            metadata_offset=lambda: self._manager.image.end_offset,
             awaited_ends=self._manager.awaited_ends,
             offline_replicas=self._manager.trouble.reported,
             on_reported=lambda reported, offset: self._manager.driver.submit(

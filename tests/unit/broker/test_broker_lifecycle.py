@@ -94,7 +94,6 @@ class Life:
             channel=self.controller,  # type: ignore[arg-type]
             clock=self.clock,
             metadata_offset=lambda: self.applied,
-            applied_offset=lambda: self.applied,
             awaited_ends=lambda: self.awaited,
             offline_replicas=lambda: self.offline,
             on_reported=lambda reported, offset: self.reported.append((reported, offset)),

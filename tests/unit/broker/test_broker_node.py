@@ -41,6 +41,8 @@ from replog.metadata.records import ResourceType
 from replog.rpc.grpc_transport import GrpcConnection, GrpcServer, GrpcTransport, bind, client_hello
 from replog.rpc.messages import (
     LATEST_TIMESTAMP,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeNodeRequest,
     FetchPartition,
     FetchRequest,
@@ -441,6 +443,19 @@ async def test_without_a_marker_there_is_no_promise_to_keep() -> None:
     unheard = await Node.start(broker_alone(), environment=NodeEnvironment(fs=fs))
     await unheard.stop()
     assert marker(fs) == -1
+
+
+async def test_the_controller_elects_by_the_configuration_of_the_node() -> None:
+    """It is in the metadata, where every broker and every later controller finds it."""
+    fs = SimulatedFileSystem()
+    configuration = config(unclean_leader_election_enable=True, flush_policy="always", min_insync_replicas=1)
+    async with node(fs, configuration) as it:
+        for name, value in (("unclean.leader.election.enable", "true"), ("flush.policy", "always")):
+            request = DescribeConfigsRequest(ResourceType.BROKER, "")
+            described = await it.connection.call(request, timeout_ms=5_000)
+            assert isinstance(described, DescribeConfigsResponse)
+            (found,) = [one for one in described.configs if one.name == name]
+            assert (found.value, found.source) == (value, "cluster")
 
 
 async def test_a_broker_that_is_not_the_controller_says_so() -> None:
