@@ -33,6 +33,7 @@ from replog.errors import (
     DuplicateBrokerRegistrationError,
     InconsistentClusterIdError,
     ReplogError,
+    RequestTimedOutError,
     StaleBrokerEpochError,
 )
 from replog.metadata.features import SUPPORTED_FEATURES
@@ -194,6 +195,14 @@ class BrokerLifecycle:
             _log.info("registered with broker epoch %d", self.broker_epoch)
             return
 
+    async def _register_again(self) -> int:
+        """As `_heartbeat`.  No controller in time: the next heartbeat finds out anew; this broker serves nothing meanwhile."""
+        try:
+            await self._register()
+        except RequestTimedOutError as error:
+            _log.warning("%s", error)
+        return 0
+
     async def _heartbeat(self) -> int:
         """One heartbeat; returns the pause until the next, in ms."""
         is_stopping = self.state is BrokerState.SHUTTING_DOWN
@@ -217,8 +226,7 @@ class BrokerLifecycle:
                 self._may_stop.set()
                 return self._config.broker_heartbeat_interval_ms
             _log.warning("%s; registering again", error)
-            await self._register()
-            return 0
+            return await self._register_again()
         except ReplogError as error:
             _log.warning("heartbeat failed: %s", error)
             return SHUTDOWN_HEARTBEAT_MS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import UUID
@@ -196,6 +197,19 @@ async def test_an_incarnation_that_was_forgotten_registers_again(error: Exceptio
         await wait_until(lambda: it.controller.sent(Heartbeat)[-1].broker_epoch == 50)
         first, second = it.controller.sent(RegisterBroker)
         assert first == second, "the same incarnation: nothing was lost in between"
+
+
+async def test_an_incarnation_that_was_forgotten_waits_for_a_controller() -> None:
+    """At its first start a node ends that finds none; later its records are needed when the controllers are back."""
+    answers: deque[Any] = deque([RequestTimedOutError("no controller"), RegisterBrokerResponse(50)])
+    async with life() as it:
+        it.controller.register = lambda _: answers.popleft()
+        it.controller.heartbeat = lambda request: (
+            running() if request.broker_epoch == 50 else StaleBrokerEpochError("?")
+        )
+        await it.beat()
+        await wait_until(lambda: it.lifecycle.broker_epoch == 50)
+        assert it.failures == []
 
 
 async def test_a_bug_is_not_swallowed() -> None:
