@@ -1,23 +1,28 @@
-"""Applies metadata images in order; logs that a new image needs are created in threads before it is applied.
+"""Applies metadata images in order; logs that a new image needs are created in threads meanwhile.
 
 Why: creating a log is a handful of fsyncs, milliseconds each; a topic of two hundred partitions would hold up every
-produce and fetch of this broker for more than half a second.  Requests for a partition that is not known yet wait for it
-meanwhile: their clients have seen the image already, and would back off for many times as long.
+produce and fetch of this broker for more than half a second.  Nor does the rest of the metadata wait for them: elections
+must not be late because a large topic is being created, nor may this broker seem to be behind.  Only what concerns a
+replica whose log is being created waits for it.  Requests for such a partition wait too: their clients have seen the
+image already, and would back off for many times as long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from replog.broker.replica_logs import is_new_replica
 from replog.broker.replica_manager import ReplicaManager
 from replog.broker.tasks import watched_task
 from replog.errors import BrokerClosedError
 from replog.log import CreateJob, run_together
-from replog.metadata.delta import LocalChanges
+from replog.metadata.delta import LocalChanges, LocalPartition
 from replog.metadata.image import MetadataImage
 
 CREATED_TOGETHER = 64
@@ -27,11 +32,35 @@ LATER_MAX = 10_000
 """Requests that wait for images."""
 
 
+Place: TypeAlias = tuple[str, int]
+"""Topic and partition: what the folder of a log is named after."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Pending:
     image: MetadataImage
     changes: LocalChanges
     changed_brokers: tuple[int, ...]
+
+    @property
+    def places(self) -> set[Place]:
+        """What it changes here."""
+        changes = self.changes
+        return {_place(local) for local in (*changes.deletes, *changes.leaders, *changes.followers)}
+
+    def without(self, places: Collection[Place]) -> LocalChanges:
+        """Its changes here but for those in `places`."""
+        leaders = tuple(local for local in self.changes.leaders if _place(local) not in places)
+        followers = tuple(local for local in self.changes.followers if _place(local) not in places)
+        return replace(self.changes, leaders=leaders, followers=followers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A replica that gets its role when its log has been created."""
+
+    local: LocalPartition
+    is_new: bool
 
 
 class ImageQueue:
@@ -40,11 +69,12 @@ class ImageQueue:
     Args:
         manager: of the replicas.
         executor: threads for the disk.
-        on_applied: called on the driver after each image.
+        on_applied: called on the driver after each image, and when held replicas have got their roles.
         on_failure: told about a bug.
 
     Invariants:
-        - images are applied in the order in which they came, one at a time.
+        - images are applied in the order in which they came, one at a time;
+        - logs of one image are created at a time, and no image that concerns one of them is applied meanwhile.
     """
 
     def __init__(
@@ -60,6 +90,7 @@ class ImageQueue:
         self._on_failure = on_failure
         self._waiting: deque[_Pending] = deque()
         self._creating: asyncio.Task[None] | None = None
+        self._held: dict[Place, _Held] = {}
         self._later: list[Callable[[], None]] = []
         manager.wait_for_image = self.run_later
 
@@ -79,31 +110,45 @@ class ImageQueue:
     # ---- on the driver ------------------------------------------------------------------------------------------------
 
     def run_later(self, run: Callable[[], None]) -> bool:
-        """Has `run` called after the image that is applied next; False: none waits, or too many wait for it."""
-        if not self._waiting or len(self._later) >= LATER_MAX:
+        """Has `run` called after the next step; False: no image waits and no log is created, or too many wait for it."""
+        if not (self._waiting or self._held) or len(self._later) >= LATER_MAX:
             return False
         self._later.append(run)
         return True
 
     def _begin(self) -> None:
-        """Takes the first image: applies it, or has its logs created first."""
-        if not self._waiting:
+        """Applies the first image, but for the replicas whose logs it has created first; or leaves it for later."""
+        if not self._waiting or not self._held.keys().isdisjoint(self._waiting[0].places):
             return
         pending = self._waiting[0]
         if not self._manager.image.brokers:  # the first image
             self._manager.local_logs.set_strays_aside(pending.image)
         jobs = self._manager.local_logs.prepare(self._manager.image, pending.image, pending.changes)
-        if jobs:
-            self._creating = watched_task(self._create(jobs), name="create-logs", on_failure=self._on_failure)
-        else:
-            self._apply(jobs)
-
-    def _apply(self, jobs: Sequence[CreateJob]) -> None:
-        if not self._waiting:
+        if jobs and self._held:
             return
-        pending = self._waiting.popleft()
+        if jobs:
+            self._hold({job.replica.key for job in jobs}, pending)
+            self._creating = watched_task(self._create(jobs), name="create-logs", on_failure=self._on_failure)
+        self._waiting.popleft()
+        changes = pending.without(self._held) if jobs else pending.changes
+        self._manager.apply(pending.image, changes, pending.changed_brokers)
+        self._after_step()
+
+    def _hold(self, places: Collection[Place], pending: _Pending) -> None:
+        broker_id, before = self._manager.config.node_id, self._manager.image
+        for local in (*pending.changes.leaders, *pending.changes.followers):
+            if _place(local) in places:
+                self._held[_place(local)] = _Held(local, is_new_replica(before, local, broker_id))
+
+    def _take_created(self, jobs: Sequence[CreateJob]) -> None:
+        """The logs are there: their replicas get the roles that the newest image has for them."""
         self._manager.local_logs.complete(jobs)
-        self._manager.apply(pending.image, pending.changes, pending.changed_brokers)
+        held, self._held = self._held, {}
+        for one in held.values():
+            self._manager.take_role(one.local, is_new=one.is_new)
+        self._after_step()
+
+    def _after_step(self) -> None:
         self._on_applied()
         later, self._later = self._later, []
         for run in later:
@@ -115,7 +160,9 @@ class ImageQueue:
         loop = asyncio.get_running_loop()
         groups = [jobs[start : start + CREATED_TOGETHER] for start in range(0, len(jobs), CREATED_TOGETHER)]
         await asyncio.gather(*(loop.run_in_executor(self._executor, run_together, group) for group in groups))
-        try:
-            await self._manager.driver.call(lambda: self._apply(jobs))
-        except BrokerClosedError:
-            return
+        with contextlib.suppress(BrokerClosedError):
+            await self._manager.driver.call(lambda: self._take_created(jobs))
+
+
+def _place(local: LocalPartition) -> Place:
+    return local.topic_name, local.partition_id

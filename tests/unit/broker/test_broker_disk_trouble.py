@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from contextlib import AbstractAsyncContextManager
 from uuid import UUID
 
 import pytest
-from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
+from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
 
 from replog.broker import log_keeper
-from replog.broker.image_queue import ImageQueue
 from replog.broker.log_keeper import LogKeeper
 from replog.controller.messages import OfflineReplica
 from replog.errors import ErrorCode, StorageError
 from replog.log import DiskState
-from replog.metadata.delta import MetadataDelta
-from replog.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from replog.records import encode_batch
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
@@ -376,46 +373,3 @@ async def test_a_deleted_topic_leaves_no_line_in_any_checkpoint() -> None:
         for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
             assert b"flights" not in it.fs.image()[f"{DIRECTORY}/{name}"]
             assert b"other" in it.fs.image()[f"{DIRECTORY}/{name}"]
-
-
-async def test_requests_wait_for_a_log_that_is_being_created() -> None:
-    """Their clients know the topic already: told otherwise they would back off for many times as long as it takes."""
-    async with rig() as it:
-        await it.apply(*BROKERS)
-        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append)
-        delta = MetadataDelta(it.image)
-        for record in topic():
-            delta.replay(record)
-        images.submit(delta.apply(99, 1), delta.local_changes(1), ())
-        assert KEY not in it.manager.replicas
-        fetched = it.fetch(0, max_wait_ms=0)
-        in_order = [it.produce(batch(b"x", producer_id=7, base_sequence=number)) for number in range(3)]
-        results = await asyncio.gather(*in_order)
-        assert [(one.error, one.base_offset) for one in results] == [(ErrorCode.NONE, number) for number in range(3)]
-        assert fetched.result.error is ErrorCode.NONE
-        unknown = it.fetch(0, keys=(OTHER_KEY,))
-        await it.settle()
-        assert unknown.result.error is ErrorCode.UNKNOWN_TOPIC_ID  # no image waits any more
-        await images.stop()
-
-
-async def test_images_are_applied_in_order_while_logs_are_created_in_threads() -> None:
-    async with rig() as it:
-        applied: list[int] = []
-        images = ImageQueue(
-            it.manager, it.executor, lambda: applied.append(it.manager.image.end_offset), it.failures.append
-        )
-        image = it.image
-        many = [PartitionRecord(number, TOPIC_ID, (1,), (1,), 1, 0, 0) for number in range(20)]
-        for records in (BROKERS, (TopicRecord(TOPIC, TOPIC_ID), *many), topic(name="other", topic_id=OTHER)):
-            delta = MetadataDelta(image)
-            for record in records:
-                delta.replay(record)
-            image = delta.apply(image.end_offset + len(records), 1)
-            images.submit(image, delta.local_changes(1), tuple(delta.changed_brokers))
-        async with asyncio.timeout(5):
-            while len(applied) < 3:
-                await asyncio.sleep(0.001)
-        assert applied == [3, 24, 26]
-        assert len(it.manager.replicas) == 21
-        await images.stop()

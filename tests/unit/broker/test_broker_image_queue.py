@@ -1,0 +1,160 @@
+"""Images of the metadata: applied in order, while the logs that they need are created in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from broker_kit import KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
+
+from replog.broker.image_queue import ImageQueue
+from replog.errors import ErrorCode
+from replog.metadata.delta import MetadataDelta
+from replog.metadata.image import MetadataImage
+from replog.metadata.records import (
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from replog.replication.follower import Follower
+from replog.replication.leader import Leader
+
+BROKERS = (registered(1), registered(2), registered(3))
+OTHER = UUID(int=101)
+OTHER_KEY = (OTHER, 0)
+
+
+async def test_requests_wait_for_a_log_that_is_being_created() -> None:
+    """Their clients know the topic already: told otherwise they would back off for many times as long as it takes."""
+    async with rig() as it:
+        await it.apply(*BROKERS)
+        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append)
+        delta = MetadataDelta(it.image)
+        for record in topic():
+            delta.replay(record)
+        images.submit(delta.apply(99, 1), delta.local_changes(1), ())
+        assert KEY not in it.manager.replicas
+        fetched = it.fetch(0, max_wait_ms=0)
+        in_order = [it.produce(batch(b"x", producer_id=7, base_sequence=number)) for number in range(3)]
+        results = await asyncio.gather(*in_order)
+        assert [(one.error, one.base_offset) for one in results] == [(ErrorCode.NONE, number) for number in range(3)]
+        assert fetched.result.error is ErrorCode.NONE
+        unknown = it.fetch(0, keys=(OTHER_KEY,))
+        await it.settle()
+        assert unknown.result.error is ErrorCode.UNKNOWN_TOPIC_ID  # no image waits any more
+        await images.stop()
+
+
+@dataclass
+class Images:
+    """A queue of images, with logs that are created when the test lets them."""
+
+    it: Rig
+    queue: ImageQueue
+    gate: threading.Event
+    image: MetadataImage
+    applied: list[int] = field(default_factory=list)
+
+    def submit(self, *records: MetadataRecord) -> int:
+        """The end of the metadata with these records."""
+        delta = MetadataDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        self.image = delta.apply(self.image.end_offset + len(records), 1)
+        self.queue.submit(self.image, delta.local_changes(1), tuple(delta.changed_brokers))
+        return self.image.end_offset
+
+
+@contextlib.asynccontextmanager
+async def queued() -> AsyncIterator[Images]:
+    class Gated(ThreadPoolExecutor):
+        def submit(self, function, *args):  # type: ignore[no-untyped-def]
+            return super().submit(lambda: (gate.wait(10), function(*args))[1])
+
+    gate = threading.Event()
+    with Gated(1) as executor:
+        async with rig() as it:
+            await it.apply(*BROKERS, *topic((1, 2)))
+            queue = ImageQueue(
+                it.manager, executor, lambda: images.applied.append(it.manager.image.end_offset), it.failures.append
+            )
+            images = Images(it, queue, gate, it.image)
+            try:
+                yield images
+            finally:
+                gate.set()
+                await queue.stop()
+
+
+async def test_metadata_do_not_wait_for_logs_that_are_created() -> None:
+    async with queued() as images:
+        it = images.it
+        created = images.submit(*topic(name="other", topic_id=OTHER))
+        elected = images.submit(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        await it.settle()
+        assert images.applied == [created, elected]
+        assert isinstance(it.replica.role, Follower)
+        waiting = it.fetch(0, keys=(OTHER_KEY,), max_wait_ms=0)
+        await it.settle()
+        assert OTHER_KEY not in it.manager.replicas
+        assert waiting.is_parked
+        images.gate.set()
+        await wait_until(lambda: not waiting.is_parked)
+        assert waiting.result.error is ErrorCode.NONE
+        assert isinstance(it.manager.replicas[OTHER_KEY].role, Leader)
+
+
+async def test_what_concerns_a_log_that_is_created_waits_for_it() -> None:
+    async with queued() as images:
+        it = images.it
+        created = images.submit(*topic((1, 2), name="other", topic_id=OTHER))
+        images.submit(PartitionChangeRecord(0, OTHER, leader=2))
+        last = images.submit(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        await it.settle()
+        assert images.applied == [created], "in order"
+        images.gate.set()
+        await wait_until(lambda: images.applied[-1] == last)
+        for key in (KEY, OTHER_KEY):
+            role = it.manager.replicas[key].role
+            assert isinstance(role, Follower)
+            assert role.leader_epoch == 1
+
+
+async def test_a_topic_that_is_deleted_while_it_is_created_leaves_nothing() -> None:
+    async with queued() as images:
+        images.submit(*topic(name="other", topic_id=OTHER))
+        last = images.submit(RemoveTopicRecord(OTHER))
+        await images.it.settle()
+        images.gate.set()
+        await wait_until(lambda: images.applied[-1] == last)
+        assert list(images.it.manager.replicas) == [KEY]
+        assert images.it.directory.home_of("other", 0) is None
+
+
+async def test_images_are_applied_in_order_while_logs_are_created_in_threads() -> None:
+    async with rig() as it:
+        applied: list[int] = []
+        images = ImageQueue(
+            it.manager, it.executor, lambda: applied.append(it.manager.image.end_offset), it.failures.append
+        )
+        image = it.image
+        many = [PartitionRecord(number, TOPIC_ID, (1,), (1,), 1, 0, 0) for number in range(20)]
+        for records in (BROKERS, (TopicRecord(TOPIC, TOPIC_ID), *many), topic(name="other", topic_id=OTHER)):
+            delta = MetadataDelta(image)
+            for record in records:
+                delta.replay(record)
+            image = delta.apply(image.end_offset + len(records), 1)
+            images.submit(image, delta.local_changes(1), tuple(delta.changed_brokers))
+        async with asyncio.timeout(5):
+            while len(it.manager.replicas) < 21:
+                await asyncio.sleep(0.001)
+        assert list(dict.fromkeys(applied)) == [3, 24, 26]
+        assert len(it.manager.replicas) == 21
+        await images.stop()
