@@ -33,16 +33,9 @@ from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ResourceType
 from replog.rpc.grpc_transport import GrpcTransport
-from replog.rpc.messages import (
-    LATEST_TIMESTAMP,
-    ClusterMetadata,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-)
+from replog.rpc.messages import LATEST_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
+from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.transport import Connection
 
 NODES = 3

@@ -14,7 +14,7 @@ from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import BROKER_KEYS, CLUSTER_WIDE, CONFIG_KEYS, CONTROLLER_KEYS, ConfigKey
 from replog.metadata.image import CLUSTER_DEFAULTS, ConfigResource, MetadataImage
 from replog.metadata.records import ResourceType
-from replog.rpc.messages import ConfigDescription
+from replog.rpc.config_messages import ConfigDescription
 
 
 def describe_configs(

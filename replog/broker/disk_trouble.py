@@ -36,7 +36,7 @@ from replog.log import DiskState, Log, LogManager
 from replog.metadata.delta import LocalPartition
 from replog.metadata.records import NO_LEADER
 from replog.metadata.registrations import PartitionRegistration
-from replog.rpc.messages import ReplicaStatus
+from replog.rpc.node_messages import ReplicaStatus
 
 if TYPE_CHECKING:
     from replog.broker.replica_manager import ReplicaManager

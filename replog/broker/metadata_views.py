@@ -14,7 +14,7 @@ from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import ResourceType
 from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
-from replog.rpc.messages import (
+from replog.rpc.metadata_messages import (
     BrokerInfo,
     ClusterMetadata,
     ConfigEntry,

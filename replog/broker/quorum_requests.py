@@ -7,10 +7,10 @@ from typing import TypeAlias, assert_never
 from replog.broker.clock import Clock
 from replog.broker.quorum_driver import QuorumDriver
 from replog.errors import NotControllerError
-from replog.rpc.messages import (
+from replog.rpc.client_messages import ClientResponse
+from replog.rpc.quorum_messages import (
     AddVoterRequest,
     AddVoterResponse,
-    ClientResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     QuorumMember,

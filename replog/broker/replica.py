@@ -13,7 +13,7 @@ from replog.records import RecordRules
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.replication.messages import EpochEnd
-from replog.rpc.messages import ReplicaStatus
+from replog.rpc.node_messages import ReplicaStatus
 
 ReplicaKey: TypeAlias = tuple[UUID, int]
 """(topic id, partition id): a recreated topic is another partition."""

@@ -61,7 +61,8 @@ from replog.replication.messages import (
     TruncateFullyAndStartAt,
     TruncateTo,
 )
-from replog.rpc.messages import LogDir, ReplicaStatus
+from replog.rpc.log_dir_messages import LogDir
+from replog.rpc.node_messages import ReplicaStatus
 
 FLUSH_CHECK_MAX_MS = 1_000
 _log = logging.getLogger(__name__)

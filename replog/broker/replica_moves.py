@@ -35,7 +35,7 @@ from replog.log.segment_list import LogFiles
 from replog.metadata.config_keys import REPLICA_ALTER_LOG_DIRS_RATE
 from replog.metadata.delta import LocalPartition
 from replog.replication.leader import Leader
-from replog.rpc.messages import ReplicaMoveStatus
+from replog.rpc.log_dir_messages import ReplicaMoveStatus
 
 if TYPE_CHECKING:
     from replog.broker.replica_manager import ReplicaManager

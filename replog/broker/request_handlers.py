@@ -53,21 +53,18 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.rpc.calls import IncomingCall
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.log_dir_messages import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    MoveReplicaRequest,
+    MoveReplicaResponse,
+)
 from replog.rpc.messages import (
     MAX_API_VERSION,
     MIN_API_VERSION,
-    AddVoterRequest,
-    ClientRequest,
-    ClientResponse,
-    ClusterMetadata,
     DeleteRecordsRequest,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    DescribeNodeRequest,
-    DescribeNodeResponse,
-    DescribeQuorumRequest,
     EpochEndsRequest,
     EpochEndsResponse,
     FetchRequest,
@@ -77,17 +74,13 @@ from replog.rpc.messages import (
     InitProducerIdResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    MetadataRequest,
-    MetadataUpdate,
-    MoveReplicaRequest,
-    MoveReplicaResponse,
     ProduceRequest,
     ProduceResponse,
-    QuorumReplica,
-    RemoveVoterRequest,
-    WatchRequest,
 )
+from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
 from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.transport import RequestContext, Stream
 
 ANSWER_TIME_MS = 250

@@ -11,7 +11,7 @@ from replog.cli import common
 
 if TYPE_CHECKING:
     from replog.client import Admin
-    from replog.rpc.messages import BrokerInfo, ClusterMetadata
+    from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata
 
 app = typer.Typer(help="List, drain and unregister brokers.", no_args_is_help=True)
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from replog.client import Admin
     from replog.cluster import LocalCluster, NodeSpec
-    from replog.rpc.messages import ClusterMetadata, DescribeNodeResponse, TopicInfo
+    from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
+    from replog.rpc.node_messages import DescribeNodeResponse
 
 ASK_TIMEOUT_MS = 3_000
 

@@ -10,7 +10,7 @@ from replog.cli import common
 
 if TYPE_CHECKING:
     from replog.metadata.records import ResourceType
-    from replog.rpc.messages import ConfigDescription
+    from replog.rpc.config_messages import ConfigDescription
 
 app = typer.Typer(help="Show and change the configuration of topics, brokers and the cluster.", no_args_is_help=True)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from replog.rpc.messages import QuorumMember
+    from replog.rpc.quorum_messages import QuorumMember
 
 _STATES = {
     BrokerState.DOWN: ("is down", "are down"),

@@ -17,7 +17,7 @@ from replog.cli.metadata_log import MetadataLogFiles
 from replog.log.snapshot_files import read_context
 from replog.metadata.tree import Folder, Leaf, Node, folder, image_tree, plain, record_leaf
 from replog.records import ControlRecordType, control_record_type, decode_leader_change, decode_voters
-from replog.rpc.messages import ClusterMetadata, TopicInfo
+from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog_checkpoints import OsFileSystem
 
 

@@ -10,7 +10,7 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
-    from replog.rpc.messages import DescribeQuorumResponse, QuorumMember
+    from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 
 app = typer.Typer(help="Look at the metadata quorum and change its voters.", no_args_is_help=True)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from replog.cli.reassign_view import Verified
     from replog.client import Admin, Reassignments
     from replog.controller.requests import PartitionResult
-    from replog.rpc.messages import ClusterMetadata
+    from replog.rpc.metadata_messages import ClusterMetadata
 
 PLAN_VERSION = 1
 MANUAL_SEED = 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from replog.client import CopyProgress, Reassignments
     from replog.client.reassignments import CopyTotal
-    from replog.rpc.messages import ClusterMetadata, PartitionInfo
+    from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 

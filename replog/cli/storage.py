@@ -127,7 +127,7 @@ async def _cluster_id_of(address: str) -> str | None:
     """What a node says; None where nobody answers."""
     from replog.errors import ReplogError
     from replog.rpc.grpc_transport import GrpcTransport
-    from replog.rpc.messages import ClusterMetadata, MetadataRequest
+    from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
 
     connection = GrpcTransport().connect(address, purpose="format")
     try:

@@ -11,7 +11,7 @@ from replog.cli import common
 
 if TYPE_CHECKING:
     from replog.client import TopicPartition
-    from replog.rpc.messages import PartitionInfo, TopicInfo
+    from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from replog.errors import ConfigError
-from replog.rpc.messages import BrokerInfo
+from replog.rpc.metadata_messages import BrokerInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,17 +32,15 @@ from replog.errors import (
 )
 from replog.metadata.records import ResourceType
 from replog.rpc.error_codes import error_from_code
-from replog.rpc.messages import (
-    ClusterMetadata,
+from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-    DescribeNodeRequest,
-    DescribeNodeResponse,
     LogDir,
     MoveReplicaRequest,
     MoveReplicaResponse,
-    TopicInfo,
 )
+from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
 from replog.rpc.transport import ConnectionLostError, Transport
 
 DEFAULT_TIMEOUT_MS = 30_000

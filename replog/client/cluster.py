@@ -30,15 +30,9 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from replog.rpc.messages import (
-    ClientRequest,
-    ClientResponse,
-    ClusterMetadata,
-    Hello,
-    MetadataUpdate,
-    TopicInfo,
-    WatchRequest,
-)
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.messages import Hello
+from replog.rpc.metadata_messages import ClusterMetadata, MetadataUpdate, TopicInfo, WatchRequest
 from replog.rpc.transport import Connection, ConnectionLostError, SeededTransport, Transport
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from replog.client.addresses import Leader, address_of
-from replog.rpc.messages import BrokerInfo, ClusterMetadata, MetadataUpdate, PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, MetadataUpdate, PartitionInfo, TopicInfo
 
 
 def _no_topics() -> Mapping[str, TopicInfo]:

@@ -23,15 +23,9 @@ from typing import TYPE_CHECKING
 from replog.client.addresses import address_of
 from replog.client.operations import CLUSTER
 from replog.errors import ReplogError
-from replog.rpc.messages import (
-    BrokerInfo,
-    ClusterMetadata,
-    DescribeNodeResponse,
-    DescribeQuorumResponse,
-    PartitionInfo,
-    QuorumMember,
-    TopicInfo,
-)
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
+from replog.rpc.node_messages import DescribeNodeResponse
+from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 
 if TYPE_CHECKING:
     from replog.client.admin import Admin

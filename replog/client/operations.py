@@ -37,16 +37,14 @@ from replog.controller.requests import (
 from replog.controller.requests import TopicPartition as ControllerTopicPartition
 from replog.errors import ErrorCode, RequestTimedOutError
 from replog.metadata.records import ElectionType, ResourceType
+from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.error_codes import error_from_code
-from replog.rpc.messages import (
+from replog.rpc.metadata_messages import PartitionInfo
+from replog.rpc.quorum_messages import (
     AddVoterRequest,
     AddVoterResponse,
-    ConfigDescription,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
-    PartitionInfo,
     RemoveVoterRequest,
     RemoveVoterResponse,
 )

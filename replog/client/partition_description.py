@@ -15,15 +15,8 @@ from replog.client.addresses import address_of
 from replog.client.cluster import ClusterView, expect
 from replog.controller.requests import TopicPartition
 from replog.errors import ReplogError, UnknownTopicOrPartitionError
-from replog.rpc.messages import (
-    BrokerInfo,
-    DescribeNodeRequest,
-    DescribeNodeResponse,
-    PartitionInfo,
-    ReplicaProgress,
-    ReplicaStatus,
-    TopicInfo,
-)
+from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo, TopicInfo
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, ReplicaProgress, ReplicaStatus
 
 NO_ANSWER = "no answer"
 

@@ -28,16 +28,9 @@ from replog.metadata.config_keys import (
     ConfigKey,
 )
 from replog.metadata.records import ResourceType
-from replog.rpc.messages import (
-    BrokerInfo,
-    ClusterMetadata,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeNodeRequest,
-    DescribeNodeResponse,
-    PartitionInfo,
-    ReplicaStatus,
-)
+from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, ReplicaStatus
 
 NAMED_MAX = 500
 """Partitions that are named in one question to a broker."""

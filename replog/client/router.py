@@ -12,7 +12,7 @@ from replog.client.partition_queue import PartitionQueue
 from replog.client.sender import BrokerSender, SenderSettings
 from replog.errors import BrokerClosedError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import MAX_MESSAGE_BYTES
-from replog.rpc.messages import TopicInfo
+from replog.rpc.metadata_messages import TopicInfo
 from replog.rpc.transport import ConnectionLostError
 
 

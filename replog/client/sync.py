@@ -31,7 +31,9 @@ from replog.client.types import (
 from replog.controller.messages import NewTopic, TopicResult
 from replog.errors import BrokerClosedError
 from replog.records import Header
-from replog.rpc.messages import ClusterMetadata, DescribeNodeResponse, LogDir, TopicInfo
+from replog.rpc.log_dir_messages import LogDir
+from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
+from replog.rpc.node_messages import DescribeNodeResponse
 
 T = TypeVar("T")
 Client = TypeVar("Client", bound=Admin | Producer | Consumer)

@@ -12,10 +12,36 @@ from replog.controller import messages as controller
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ErrorCode, MalformedFrameError, NotLeaderOrFollowerError, ReplogError
 from replog.pb.v1 import controller_pb2, data_pb2
-from replog.rpc import messages
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.convert import from_proto, to_proto
 from replog.rpc.error_codes import error_code_of, error_from_code
-from replog.rpc.messages import ClientRequest, ClientResponse
+from replog.rpc.log_dir_messages import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    MoveReplicaRequest,
+    MoveReplicaResponse,
+)
+from replog.rpc.messages import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    EpochEndsRequest,
+    EpochEndsResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
+from replog.rpc.quorum_messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+)
 
 T = TypeVar("T")
 
@@ -40,18 +66,18 @@ _CONTROLLER_KINDS = {
     "register_controller": (controller.RegisterController, controller.RegisterControllerResponse),
 }
 _CLIENT_KINDS = {
-    "metadata": (messages.MetadataRequest, messages.ClusterMetadata),
-    "list_offsets": (messages.ListOffsetsRequest, messages.ListOffsetsResponse),
-    "init_producer_id": (messages.InitProducerIdRequest, messages.InitProducerIdResponse),
-    "describe_node": (messages.DescribeNodeRequest, messages.DescribeNodeResponse),
-    "describe_quorum": (messages.DescribeQuorumRequest, messages.DescribeQuorumResponse),
-    "add_voter": (messages.AddVoterRequest, messages.AddVoterResponse),
-    "remove_voter": (messages.RemoveVoterRequest, messages.RemoveVoterResponse),
-    "describe_configs": (messages.DescribeConfigsRequest, messages.DescribeConfigsResponse),
-    "delete_records": (messages.DeleteRecordsRequest, messages.DeleteRecordsResponse),
-    "epoch_ends": (messages.EpochEndsRequest, messages.EpochEndsResponse),
-    "move_replica": (messages.MoveReplicaRequest, messages.MoveReplicaResponse),
-    "describe_log_dirs": (messages.DescribeLogDirsRequest, messages.DescribeLogDirsResponse),
+    "metadata": (MetadataRequest, ClusterMetadata),
+    "list_offsets": (ListOffsetsRequest, ListOffsetsResponse),
+    "init_producer_id": (InitProducerIdRequest, InitProducerIdResponse),
+    "describe_node": (DescribeNodeRequest, DescribeNodeResponse),
+    "describe_quorum": (DescribeQuorumRequest, DescribeQuorumResponse),
+    "add_voter": (AddVoterRequest, AddVoterResponse),
+    "remove_voter": (RemoveVoterRequest, RemoveVoterResponse),
+    "describe_configs": (DescribeConfigsRequest, DescribeConfigsResponse),
+    "delete_records": (DeleteRecordsRequest, DeleteRecordsResponse),
+    "epoch_ends": (EpochEndsRequest, EpochEndsResponse),
+    "move_replica": (MoveReplicaRequest, MoveReplicaResponse),
+    "describe_log_dirs": (DescribeLogDirsRequest, DescribeLogDirsResponse),
 }
 
 

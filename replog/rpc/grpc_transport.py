@@ -26,19 +26,11 @@ import grpc.aio
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ConfigError, ErrorCode, InvariantViolationError, MalformedFrameError, ReplogError
 from replog.rpc import calls, frames, quorum_codec, watch_codec
+from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.controller_stream import ControllerCalls, ControllerSession, ItemStream, decode_items, encode_items
 from replog.rpc.error_codes import error_code_of, error_from_code
-from replog.rpc.messages import (
-    ClientRequest,
-    ClientResponse,
-    FetchRequest,
-    FetchResponse,
-    Hello,
-    MetadataUpdate,
-    ProduceRequest,
-    ProduceResponse,
-    WatchRequest,
-)
+from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProduceRequest, ProduceResponse
+from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext, Stream, StreamPresence
 

@@ -18,17 +18,9 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
 from replog.rpc.calls import IncomingCall
-from replog.rpc.messages import (
-    ClientRequest,
-    ClientResponse,
-    FetchRequest,
-    FetchResponse,
-    Hello,
-    MetadataUpdate,
-    ProduceRequest,
-    ProduceResponse,
-    WatchRequest,
-)
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProduceRequest, ProduceResponse
+from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import QuorumFrame
 
 Out_contra = TypeVar("Out_contra", contravariant=True)

@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from replog.errors import MalformedFrameError
 from replog.pb.v1 import data_pb2
 from replog.rpc.convert import from_proto, to_proto
-from replog.rpc.messages import MetadataUpdate, WatchRequest
+from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 
 
 def encode_watch_request(request: WatchRequest) -> bytes:

@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Any
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import MalformedFrameError
 from replog.rpc import calls, frames, quorum_codec, watch_codec
-from replog.rpc.messages import (
-    ClientRequest,
-    ClientResponse,
-    FetchRequest,
-    FetchResponse,
-    Hello,
-    MetadataUpdate,
-    ProduceRequest,
-    ProduceResponse,
-    WatchRequest,
-)
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProduceRequest, ProduceResponse
+from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import ConnectionLostError, Stream, StreamPresence
 from replog.testing.simulated_network import Call, End

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from replog.controller.messages import ControllerResponse
 from replog.errors import InvariantViolationError, MalformedFrameError, ReplogError
 from replog.rpc import calls, frames, quorum_codec, watch_codec
+from replog.rpc.client_messages import ClientResponse
 from replog.rpc.error_codes import error_code_of, error_from_code
-from replog.rpc.messages import ClientResponse, Hello
+from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext
 from replog.testing.simulated_network import Call, End, SimulatedNetwork
 from replog.testing.simulated_stream import SimulatedStream, within_limit

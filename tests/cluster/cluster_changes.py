@@ -21,8 +21,8 @@ from replog.controller.requests import (
 from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.metadata.records import ConfigRecord, ResourceType
 from replog.rpc.grpc_transport import GrpcTransport
-from replog.rpc.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.metadata_records import decode_metadata_record
+from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.transport import Connection
 
 KEY = "log.retention.ms"

@@ -16,7 +16,8 @@ from replog.cluster import LocalCluster
 from replog.cluster.local_cluster import ConfigValue
 from replog.errors import ReplogError, UnknownTopicOrPartitionError
 from replog.records import decode_batch, scan
-from replog.rpc.messages import DescribeNodeResponse, PartitionInfo, ReplicaStatus
+from replog.rpc.metadata_messages import PartitionInfo
+from replog.rpc.node_messages import DescribeNodeResponse, ReplicaStatus
 from replog.testing.history import History
 
 QUICK: Mapping[str, ConfigValue] = {

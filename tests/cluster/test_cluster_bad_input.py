@@ -40,11 +40,10 @@ from replog.rpc.messages import (
     FetchRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
-    MetadataRequest,
     ProducePartition,
     ProduceRequest,
-    WatchRequest,
 )
+from replog.rpc.metadata_messages import MetadataRequest, WatchRequest
 from replog.testing.history import History
 from replog_quorum.messages import FetchResponse as QuorumFetchResponse
 from replog_quorum.messages import QuorumError

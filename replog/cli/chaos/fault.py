@@ -14,7 +14,7 @@ from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.errors import BrokerNotAvailableError, ErrorCode, ReplogError
 from replog.rpc.error_codes import error_from_code
-from replog.rpc.messages import PartitionInfo
+from replog.rpc.metadata_messages import PartitionInfo
 from replog.testing.history import Anomaly
 
 SESSION_MS = 9_000

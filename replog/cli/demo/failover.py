@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from replog.cli.demo.display import Display
     from replog.client import Admin
     from replog.cluster import LocalCluster
-    from replog.rpc.messages import DescribeNodeResponse, PartitionInfo, TopicInfo
+    from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
+    from replog.rpc.node_messages import DescribeNodeResponse
 
 _Predicate: TypeAlias = "Callable[[TopicInfo], bool]"
 

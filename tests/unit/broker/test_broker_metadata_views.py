@@ -23,7 +23,7 @@ from replog.metadata.records import (
     ResourceType,
     TopicRecord,
 )
-from replog.rpc.messages import BrokerInfo, ConfigEntry, MetadataUpdate, PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import BrokerInfo, ConfigEntry, MetadataUpdate, PartitionInfo, TopicInfo
 from tests.unit.metadata.metadata_histories import bounded, records_of, replayed
 
 CONTROLLER: Any = {"cluster_id": "c", "controller_id": 2, "controller_epoch": 8}

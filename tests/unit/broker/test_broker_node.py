@@ -38,26 +38,22 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.metadata.records import ResourceType
+from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.grpc_transport import GrpcConnection, GrpcServer, GrpcTransport, bind, client_hello
 from replog.rpc.messages import (
     LATEST_TIMESTAMP,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeNodeRequest,
     FetchPartition,
     FetchRequest,
     Hello,
     InitProducerIdRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
-    MetadataRequest,
-    MetadataUpdate,
     ProducePartition,
     ProduceRequest,
     ProduceResult,
-    TopicInfo,
-    WatchRequest,
 )
+from replog.rpc.metadata_messages import MetadataRequest, MetadataUpdate, TopicInfo, WatchRequest
+from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
 from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OpenMode, OsFileSystem, read_clean_shutdown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker_kit import TOPIC, batch, registered, rig, topic
 
 from replog.metadata.records import PartitionChangeRecord
-from replog.rpc.messages import ReplicaProgress
+from replog.rpc.node_messages import ReplicaProgress
 
 BROKERS = (registered(1), registered(2), registered(3))
 

@@ -12,7 +12,7 @@ from replog.cli.health_view import facts, render, said, sentence
 from replog.cli.status import _as_json, _Changes
 from replog.client.health import BrokerHealth, BrokerState, ClusterHealth, PartitionTrouble, TroubledPartition
 from replog.errors import RequestTimedOutError
-from replog.rpc.messages import DescribeQuorumResponse, QuorumMember
+from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 
 
 def broker(number: int, state: BrokerState = BrokerState.IN_SERVICE, **more: object) -> BrokerHealth:

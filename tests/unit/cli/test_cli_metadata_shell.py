@@ -20,7 +20,7 @@ from replog.cli.metadata_shell import MetadataShell
 from replog.cli.metadata_sources import LiveSource, OfflineSource
 from replog.errors import OffsetOutOfRangeError
 from replog.metadata.records import NoOpRecord, PartitionChangeRecord, RemoveTopicRecord
-from replog.rpc.messages import BrokerInfo, ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
 
 
 @pytest.fixture

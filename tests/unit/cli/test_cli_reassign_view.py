@@ -19,7 +19,7 @@ from replog.cli.reassign_view import (
 )
 from replog.client import CopyProgress, PartitionReassignment, Reassignments
 from replog.client.reassignments import CopyTotal
-from replog.rpc.messages import ClusterMetadata, PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 
 MOVING = PartitionInfo(0, 1, 0, 0, (1, 2, 3), (1, 2), adding_replicas=(3,), removing_replicas=(2,))
 ENDING = PartitionInfo(1, 1, 0, 0, (1, 2), (1, 2), removing_replicas=(2,))

@@ -16,7 +16,7 @@ from replog.cli.produce import LINES_MAX, _read_lines, _records
 from replog.cli.topics import Filters
 from replog.client import ConsumerRecord
 from replog.records import TimestampType
-from replog.rpc.messages import ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
 
 
 def partition(partition_id: int, leader: int, isr: tuple[int, ...]) -> PartitionInfo:

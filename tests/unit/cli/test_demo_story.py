@@ -14,7 +14,7 @@ from replog.cli.demo import display as display_module
 from replog.cli.demo.display import Display, Work, WorkOverError
 from replog.cli.demo.failover import Failover, describe_changes, leading_most
 from replog.cli.demo.source import FAST_STEP, ROWS_TOTAL, load_flights
-from replog.rpc.messages import PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
 
 
 def topic(*partitions: tuple[int, int, tuple[int, ...]]) -> TopicInfo:

@@ -29,17 +29,10 @@ from replog.controller.messages import (
 from replog.errors import BrokerNotAvailableError, ErrorCode, InconsistentClusterIdError, ReplogError
 from replog.records import Record, decode_records, parse_header, restamped_prefix
 from replog.rpc.calls import IncomingCall
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
-    BrokerInfo,
-    ClientRequest,
-    ClientResponse,
-    ConfigDescription,
-    ConfigEntry,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeNodeRequest,
-    DescribeNodeResponse,
     EpochEnd,
     FetchPartition,
     FetchRequest,
@@ -51,15 +44,13 @@ from replog.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResult,
-    MetadataUpdate,
-    PartitionInfo,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceResult,
-    TopicInfo,
-    WatchRequest,
 )
+from replog.rpc.metadata_messages import BrokerInfo, ConfigEntry, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
 from replog.rpc.transport import ConnectionLostError, RequestContext
 
 ELECTION_HEARD_AFTER_S = 0.05

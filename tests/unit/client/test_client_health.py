@@ -19,17 +19,9 @@ from replog.client.health import (
     missing_replicas,
     trouble_of,
 )
-from replog.rpc.messages import (
-    BrokerInfo,
-    ClusterMetadata,
-    ConfigEntry,
-    DescribeNodeResponse,
-    DescribeQuorumResponse,
-    PartitionInfo,
-    QuorumMember,
-    ReplicaStatus,
-    TopicInfo,
-)
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
+from replog.rpc.node_messages import DescribeNodeResponse, ReplicaStatus
+from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 
 
 def partition(partition_id: int, leader: int, isr: tuple[int, ...], **more: tuple[int, ...]) -> PartitionInfo:

@@ -10,14 +10,8 @@ from fake_cluster import FakeCluster
 from replog.client import Admin
 from replog.client.partition_description import NO_ANSWER, described
 from replog.errors import UnknownTopicOrPartitionError
-from replog.rpc.messages import (
-    DescribeNodeResponse,
-    LeaderView,
-    PartitionInfo,
-    ReplicaProgress,
-    ReplicaStatus,
-    TopicInfo,
-)
+from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
+from replog.rpc.node_messages import DescribeNodeResponse, LeaderView, ReplicaProgress, ReplicaStatus
 
 PARTITION = PartitionInfo(0, leader=2, leader_epoch=5, partition_epoch=7, replicas=(1, 2, 3), isr=(2, 3))
 TOPIC = TopicInfo("flights", UUID(int=9), (PARTITION,))

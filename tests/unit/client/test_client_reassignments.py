@@ -11,15 +11,8 @@ from fake_cluster import FakeCluster
 from replog.client import Admin
 from replog.client.reassignments import SILENT, BrokerSays, CopyProgress, Reassignments, compared, looked_at, total_of
 from replog.client.types import TopicPartition
-from replog.rpc.messages import (
-    BrokerInfo,
-    ClusterMetadata,
-    LeaderView,
-    PartitionInfo,
-    ReplicaProgress,
-    ReplicaStatus,
-    TopicInfo,
-)
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
+from replog.rpc.node_messages import LeaderView, ReplicaProgress, ReplicaStatus
 
 NAME = TopicPartition("flights", 0)
 PARTITION = PartitionInfo(0, 1, 5, 7, (1, 2, 3), (1, 2), adding_replicas=(3,), removing_replicas=(2,))

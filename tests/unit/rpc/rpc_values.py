@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import pkgutil
 import types
 import typing
 from enum import IntEnum
 from functools import cache
+from importlib import import_module
 from typing import Any
 from uuid import UUID
 
@@ -14,11 +16,13 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import strategies as st
 
+from replog import rpc
 from replog.controller import messages as controller_steps
 from replog.controller import requests as controller
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, data_pb2, metadata_pb2, quorum_pb2
-from replog.rpc import messages as data
+from replog.rpc.messages import EpochEnd, Hello
+from replog.rpc.metadata_messages import ConfigEntry
 from replog_quorum import peer_messages as quorum
 from replog_quorum import voters as quorum_voters
 
@@ -30,17 +34,22 @@ _RANGES = {
 _OTHER_NAMES = {
     quorum.FetchRequest: quorum_pb2.QuorumFetchRequest,
     quorum.FetchResponse: quorum_pb2.QuorumFetchResponse,
-    data.Hello: quorum_pb2.Hello,
-    data.EpochEnd: quorum_pb2.EpochEnd,
-    data.ConfigEntry: controller_pb2.ConfigEntry,
+    Hello: quorum_pb2.Hello,
+    EpochEnd: quorum_pb2.EpochEnd,
+    ConfigEntry: controller_pb2.ConfigEntry,
 }
+_RPC_MESSAGES = [
+    import_module(f"replog.rpc.{found.name}")
+    for found in pkgutil.iter_modules(rpc.__path__)
+    if found.name.endswith("messages")
+]
 _GENERATED = {
     records: metadata_pb2,
     controller: controller_pb2,
     controller_steps: controller_pb2,
     quorum: quorum_pb2,
     quorum_voters: quorum_pb2,
-    data: data_pb2,
+    **dict.fromkeys(_RPC_MESSAGES, data_pb2),
 }
 
 

@@ -13,7 +13,8 @@ from replog.errors import MalformedFrameError, NotLeaderOrFollowerError, ReplogE
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
 from replog.rpc.calls import IncomingCall
-from replog.rpc.messages import DescribeNodeRequest, MetadataRequest
+from replog.rpc.metadata_messages import MetadataRequest
+from replog.rpc.node_messages import DescribeNodeRequest
 
 CLIENT = list(calls._CLIENT_KINDS.values())
 CONTROLLER = list(calls._CONTROLLER_KINDS.values())

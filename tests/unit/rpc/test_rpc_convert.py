@@ -16,17 +16,16 @@ from replog.controller import messages as controller
 from replog.errors import ErrorCode, MalformedFrameError
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, metadata_pb2, quorum_pb2
-from replog.rpc import messages as data
 from replog.rpc.convert import from_proto, to_proto
-from replog.rpc.messages import Hello
+from replog.rpc.messages import FetchResponse, FetchResult, Hello, ProducePartition, ProduceRequest
 from replog_quorum import messages as quorum
 
 # what `frames` writes by hand: the sizes of the record bytes in the header, the bytes themselves behind it
 ONLY_IN_PROTO = {
-    data.ProducePartition: {"size_bytes"},
-    data.FetchResult: {"size_bytes"},
+    ProducePartition: {"size_bytes"},
+    FetchResult: {"size_bytes"},
 }
-ONLY_IN_DATACLASS = {data.ProduceRequest: {"batches"}, data.FetchResponse: {"batches"}}
+ONLY_IN_DATACLASS = {ProduceRequest: {"batches"}, FetchResponse: {"batches"}}
 CONVERTIBLE = [cls for cls in ON_THE_WIRE if cls not in ONLY_IN_DATACLASS]
 
 NEVER_SENT = {

@@ -28,19 +28,9 @@ from replog.errors import (
 from replog.rpc import grpc_transport
 from replog.rpc.calls import IncomingCall
 from replog.rpc.grpc_transport import GrpcConnection, GrpcTransport, client_hello, serve
-from replog.rpc.messages import (
-    ClusterMetadata,
-    DescribeNodeRequest,
-    FetchRequest,
-    FetchResponse,
-    Hello,
-    MetadataRequest,
-    MetadataUpdate,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    WatchRequest,
-)
+from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProducePartition, ProduceRequest, ProduceResponse
+from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
+from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.transport import ConnectionLostError, RequestContext, Stream
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
 

@@ -13,7 +13,7 @@ from rpc_values import values
 from replog.errors import MalformedFrameError
 from replog.pb.v1 import quorum_pb2
 from replog.rpc import quorum_codec, watch_codec
-from replog.rpc.messages import MetadataUpdate, WatchRequest
+from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import decode_quorum_message, encode_quorum_message
 
 MESSAGES = st.one_of(*(values(cls) for cls in quorum_codec._KINDS.values()))

@@ -22,16 +22,9 @@ from replog.errors import (
 )
 from replog.rpc.calls import IncomingCall
 from replog.rpc.grpc_transport import client_hello
-from replog.rpc.messages import (
-    ClusterMetadata,
-    DescribeNodeRequest,
-    FetchRequest,
-    FetchResponse,
-    Hello,
-    MetadataRequest,
-    MetadataUpdate,
-    WatchRequest,
-)
+from replog.rpc.messages import FetchRequest, FetchResponse, Hello
+from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
+from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog.testing.simulated_connection import SimulatedConnection
 from replog.testing.simulated_network import WINDOW_BYTES, NetworkConditions, SimulatedNetwork

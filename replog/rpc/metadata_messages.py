@@ -1,0 +1,108 @@
+"""The cluster as clients see it: brokers, topics and partitions, asked for once or watched.
+
+Field names equal those of ``proto/replog/pb/v1/data.proto``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    broker_id: int
+    host: str
+    port: int
+    broker_epoch: int
+    fenced: bool
+    rack: str | None = None
+    drained: bool = False
+    in_controlled_shutdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    partition_id: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionInfo, ...]
+    configs: tuple[ConfigEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A broker's view of the cluster.  `controller_id` -1: unknown."""
+
+    cluster_id: str
+    metadata_offset: int
+    controller_id: int
+    controller_epoch: int
+    brokers: tuple[BrokerInfo, ...]
+    topics: tuple[TopicInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRequest:
+    """Brokers, controller, and the topics that are named: as many as fit into one answer are for the caller to choose."""
+
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """Everything, in steps of a bounded size, or what changed since.
+
+    Attributes:
+        known_offset: `metadata_offset` of the picture the client has; 0 or less: none.
+        follow: go on with every change; else the watch ends with the first picture.
+    """
+
+    known_offset: int = 0
+    follow: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUpdate:
+    """One step of the metadata watch; the steps up to one with `is_last` lead from one picture to the next.
+
+    The first steps start from the picture of the request's `known_offset`, or from nothing.
+
+    Attributes:
+        metadata_offset: of the picture that the steps lead to; below `known_offset` the sender is behind, and the
+            receiver keeps its picture.
+        controller_id: -1: unknown.
+        topics: changed ones with all their configs.  Of a topic that was known under the same id the changed partitions,
+            of another all of them, which may be spread over several steps.
+        deleted_topics: names; they go before `topics` come, which may have the same names.
+        is_full: the picture starts from nothing.
+    """
+
+    cluster_id: str
+    metadata_offset: int
+    controller_id: int
+    controller_epoch: int
+    brokers: tuple[BrokerInfo, ...]
+    topics: tuple[TopicInfo, ...]
+    deleted_topics: tuple[str, ...] = ()
+    is_full: bool = False
+    is_last: bool = True

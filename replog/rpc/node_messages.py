@@ -1,0 +1,108 @@
+"""What one node says about itself: its state, its quorum role and its replicas.
+
+Field names equal those of ``proto/replog/pb/v1/data.proto``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from replog.controller.requests import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNodeRequest:
+    """`partitions`: only these replicas, with what their leader knows of the others; None: all replicas, without that."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaProgress:
+    """A replica as the leader of its partition sees it; the leader itself is one of them, with no lag.
+
+    Attributes:
+        log_end_offset: exclusive, as it fetched last; -1: it has not fetched from this leader.
+        flushed_offset: the same for what it has on stable storage.
+        lag_records: offsets it is behind the leader's log end.
+        lag_ms: since it is known to have had everything; -1: it is not known to have had it under this leader.
+        broker_epoch: of its last fetch; -1: none, or it did not say.
+        lag_bytes: what it does not have of the leader's log, about; None: an older broker does not say.
+    """
+
+    replica_id: int
+    log_end_offset: int
+    flushed_offset: int
+    lag_records: int
+    lag_ms: int
+    broker_epoch: int
+    lag_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderView:
+    """What only the leader of a partition can tell.
+
+    Attributes:
+        epoch_start_offset: where its leader epoch began.
+        maximal_isr: what the high watermark waits for: the ISR, and whom the controller may just have added to it.
+        elr: eligible leaders outside the ISR.
+        min_insync_replicas: in force, at most the number of replicas.
+        waiting_produces: acks=all batches that are not acknowledged yet.
+        replicas: in the order of their assignment.
+    """
+
+    partition_epoch: int
+    epoch_start_offset: int
+    maximal_isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    min_insync_replicas: int
+    recovering: bool
+    waiting_produces: int
+    replicas: tuple[ReplicaProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """What a broker says of one of its replicas; `size_bytes`, from the log start on, only where it was asked for by name."""
+
+    topic: str
+    partition_id: int
+    is_leader: bool
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    flushed_offset: int
+    high_watermark: int
+    isr: tuple[int, ...]
+    state: str
+    reason: str = ""
+    truncated_to: int = -1
+    leader: LeaderView | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    node_id: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNodeResponse:
+    """What one process says about itself; served by every node, also before it is unfenced."""
+
+    node_id: int
+    incarnation_id: UUID
+    state: str
+    broker_epoch: int
+    quorum_role: str
+    quorum_epoch: int
+    quorum_leader_id: int
+    quorum_high_watermark: int
+    quorum_end_offset: int
+    quorum_replicas: tuple[QuorumReplica, ...] = ()
+    replicas: tuple[ReplicaStatus, ...] = field(default=())
+    rss_bytes: int = 0
+    version: str = ""

@@ -1,0 +1,79 @@
+"""The metadata quorum as operators see and change it: its members, and who votes.
+
+Field names equal those of ``proto/replog/pb/v1/data.proto``.  What voters tell each other is not here but in
+``replog_quorum.peer_messages``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumRequest:
+    """The metadata quorum as its leader knows it; any node passes the question on."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumMember:
+    """One voter or observer.
+
+    Attributes:
+        directory_id: None for a voter of a static configuration that has not been heard.
+        endpoint: where a voter listens, "" where that is not known.
+        log_end_offset: -1 before its first fetch; flushed, for a voter.
+        last_fetch_age_ms: -1: never.
+        last_caught_up_age_ms: since it had everything the leader had, -1: never.
+    """
+
+    node_id: int
+    directory_id: UUID | None
+    endpoint: str
+    is_voter: bool
+    log_end_offset: int
+    last_fetch_age_ms: int
+    last_caught_up_age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumResponse:
+    """`is_dynamic`: the voters stand in the log and can be changed.  Times are -1 where nothing was measured."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    log_start_offset: int
+    log_end_offset: int
+    is_dynamic: bool
+    members: tuple[QuorumMember, ...]
+    election_ms: int = -1
+    commit_ms_p50: int = -1
+    commit_ms_p99: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterRequest:
+    """Lets an observer vote (KIP-853); it must have caught up."""
+
+    voter_id: int
+    directory_id: UUID
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterRequest:
+    """Takes a vote away; `directory_id` None: whichever directory the voter has."""
+
+    voter_id: int
+    directory_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterResponse:
+    """The change is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterResponse:
+    """The change is committed."""
