@@ -30,7 +30,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.log import LogDirectory, LogManager
-from replog.log.log_manager import ReplicaMove, SwapJob
+from replog.log.replica_swap import ReplicaMove, SwapJob
 from replog.log.segment_list import LogFiles
 from replog.metadata.config_keys import REPLICA_ALTER_LOG_DIRS_RATE
 from replog.metadata.delta import LocalPartition

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from replog.log.append_group import AppendInfo, AppendOutcome
 from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness, Throttle
 from replog.log.config import CleanupPolicy, LogConfig
+from replog.log.create_job import CreateJob, run_together
+from replog.log.directory_replicas import METADATA_TOPIC
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import FlushJob
 from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
-from replog.log.log_directory import METADATA_TOPIC, LogDirectory
+from replog.log.log_directory import LogDirectory
 from replog.log.offset_checkpoints import CheckpointJob
 from replog.log.producer_state import ProducerStateManager
 from replog.log.read_job import ReadJob
@@ -24,7 +26,7 @@ from replog.log.tail_cache import TailCache
 from replog.log.write_back import WriteBackJob
 
 if TYPE_CHECKING:
-    from replog.log.log_manager import CreateJob, LogManager, run_together
+    from replog.log.log_manager import LogManager
 
 __all__ = [
     "METADATA_TOPIC",
@@ -60,8 +62,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"CreateJob", "LogManager", "run_together"}:
-        from replog.log import log_manager
+    if name == "LogManager":
+        from replog.log.log_manager import LogManager
 
-        return getattr(log_manager, name)
+        return LogManager
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Opens the replicas of all log directories in threads; each directory has its own, since each is a disk of its own."""
+"""Locks all log directories of a node, then opens their replicas in threads: each has its own, since each is a disk."""
 
 from __future__ import annotations
 
@@ -8,11 +8,39 @@ from contextlib import ExitStack
 
 from replog.errors import DiskFullError, StorageError
 from replog.log.config import LogConfig
-from replog.log.directory_survey import Survey
-from replog.log.log_directory import LoadedReplica, LogDirectory
+from replog.log.directory_survey import REFUSED, Survey
+from replog.log.loaded_replica import LoadedReplica
+from replog.log.log_directory import LogDirectory
 from replog.log.recovery_plan import scan_size
 from replog.log.recovery_progress import RecoveryMeter, RecoveryProgress, ScanSize
 from replog_checkpoints import FileSystem, TopicPartition
+
+
+def lock_usable(survey: Survey, lock: Callable[[str], LogDirectory], undo: ExitStack) -> list[LogDirectory]:
+    """The usable directories, locked; one whose disk fails is set aside while others work.
+
+    Args:
+        survey: of the directories.
+        lock: takes the one with this path.
+        undo: releases them.
+
+    Raises:
+        DirectoryLockedError, ForeignDirectoryError: one must not be used.
+        StorageError: none is left.
+    """
+    locked: list[LogDirectory] = []
+    for path in survey.usable:
+        try:
+            directory = lock(path)
+        except REFUSED:
+            raise
+        except (StorageError, DiskFullError) as error:
+            survey.set_aside(path, error)
+            continue
+        undo.callback(directory.release)
+        locked.append(directory)
+    survey.require_one()
+    return locked
 
 
 class Loader:

@@ -31,43 +31,35 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from replog.errors import (
-    DiskFullError,
-    InvalidRequestError,
-    LogDirNotFoundError,
-    ReplogError,
-    StorageError,
-    UnknownTopicOrPartitionError,
-)
+from replog.errors import DiskFullError, InvalidRequestError, ReplogError, StorageError
 from replog.log.config import LogConfig
+from replog.log.create_job import CreateJob
 from replog.log.deletion import DirectoryDeletionJob
-from replog.log.directory_identity import storage_errors
-from replog.log.directory_loader import Loader
-from replog.log.directory_survey import REFUSED, Survey
+from replog.log.directory_group import DirectoryGroup
+from replog.log.directory_loader import Loader, lock_usable
+from replog.log.directory_replicas import METADATA_TOPIC
+from replog.log.directory_survey import Survey
 from replog.log.disk_space import DiskLimits, DiskState
 from replog.log.file_names import future_dir_name, partition_dir_name
 from replog.log.log import Log
-from replog.log.log_directory import METADATA_TOPIC, ClosedReplica, LoadedReplica, LogDirectory
-from replog.log.offset_checkpoints import CheckpointJob
+from replog.log.log_directory import LogDirectory
 from replog.log.recovery_progress import RecoveryProgress
 from replog.log.replica_creation import NewReplica
-from replog.log.replica_move import FinishedMoves, FolderCopy, finish_moves, swap_folders
+from replog.log.replica_move import FinishedMoves, FolderCopy, finish_moves
+from replog.log.replica_swap import ReplicaMove, SwapJob
 from replog_checkpoints import FileSystem, TopicPartition
 
 RECOVERY_THREADS: Final = 2
 """Kafka's default of num.recovery.threads.per.data.dir."""
 
 
-class LogManager:
+class LogManager(DirectoryGroup):
     """The logs of all directories of a node.  Made by `LogManager.open`; one owner.
 
     Attributes:
-        directories: path -> directory, all that were opened, in configured order; one with a `failure` is offline.
-        unopened: path -> why; directories that could not be opened at the start.
         finished_moves: what became of moves that a crash had interrupted.
     """
 
@@ -79,14 +71,10 @@ class LogManager:
         finished_moves: FinishedMoves,
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
-        self.directories = {directory.path: directory for directory in directories}
-        self.unopened = dict(unopened)
+        super().__init__(directories, unopened)
         self.finished_moves = finished_moves
         self._fs = fs
         self._threads = threads
-        self._home: dict[TopicPartition, LogDirectory] = {}
-        for directory in directories:
-            self._home.update(dict.fromkeys((*directory.logs, *directory.offline), directory))
         self._creating = Counter[str]()  # directory -> replicas that are being made
 
     @classmethod
@@ -133,24 +121,17 @@ class LogManager:
         survey = Survey(fs, paths, cluster_id, node_id)
         survey.look()
         with ExitStack() as undo:
-            directories: list[LogDirectory] = []
-            for path in survey.usable:
-                try:
-                    directory = LogDirectory.lock(
-                        fs, path, cluster_id=survey.cluster_id, node_id=node_id, config=config,
-                        limits=limits or DiskLimits(), new_directory_id=new_directory_id,
-                    )  # fmt: skip
-                except REFUSED:
-                    raise
-                except (StorageError, DiskFullError) as error:
-                    survey.set_aside(path, error)
-                    continue
-                undo.callback(directory.release)
-                directories.append(directory)
-            survey.require_one()
+            locked = lock_usable(
+                survey,
+                lambda path: LogDirectory.lock(
+                    fs, path, cluster_id=survey.cluster_id, node_id=node_id, config=config,
+                    limits=limits or DiskLimits(), new_directory_id=new_directory_id,
+                ),
+                undo,
+            )  # fmt: skip
             finished = finish_moves(
                 fs,
-                [found.path for found in directories],
+                [directory.path for directory in locked],
                 all_are_here=not survey.unopened,
                 unique_id=new_directory_id(),
             )
@@ -158,68 +139,9 @@ class LogManager:
                 fs, config_for or (lambda _: config), now_ms, lambda: threads(recovery_threads, "replog-recovery"),
                 on_progress, monotonic_ms,
             )  # fmt: skip
-            opened = loader.load(directories, survey)
+            opened = loader.load(locked, survey)
             undo.pop_all()
         return cls(fs, opened, survey.unopened, finished, threads)
-
-    # What there is
-
-    @property
-    def cluster_id(self) -> str:
-        """Of every directory."""
-        return next(iter(self.directories.values())).meta.cluster_id
-
-    @property
-    def directory_ids(self) -> tuple[UUID, ...]:
-        """Of the directories that work."""
-        return tuple(directory.meta.directory_id for directory in self._online())
-
-    @property
-    def previous_broker_epoch(self) -> int:
-        """Of the incarnation that stopped cleanly in every directory; -1 where one of them tells otherwise."""
-        epochs = {directory.previous_broker_epoch for directory in self.directories.values()}
-        return epochs.pop() if len(epochs) == 1 and not self.unopened else -1
-
-    @property
-    def logs(self) -> Mapping[TopicPartition, Log]:
-        """(topic, partition) -> its log, all that are open in directories that work."""
-        return {key: log for directory in self._online() for key, log in directory.logs.items()}
-
-    @property
-    def offline(self) -> Mapping[TopicPartition, ReplogError]:
-        """Replicas that cannot be used, and why: alone, or with their directory."""
-        found: dict[TopicPartition, ReplogError] = {}
-        for directory in self.directories.values():
-            found.update(directory.offline)
-            if directory.failure is not None:
-                found.update(dict.fromkeys(directory.logs, directory.failure))
-        return found
-
-    @property
-    def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """As checkpointed, exclusive."""
-        return {key: mark for directory in self.directories.values() for key, mark in directory.high_watermarks.items()}
-
-    def home_of(self, topic: str, partition: int) -> LogDirectory | None:
-        """The directory that holds a replica; None: none does, or one that could not be opened."""
-        return self._home.get((topic, partition))
-
-    def high_watermark(self, topic: str, partition: int) -> int:
-        """As checkpointed, exclusive; 0 unknown."""
-        home = self.home_of(topic, partition)
-        return 0 if home is None else home.high_watermarks.get((topic, partition), 0)
-
-    def topic_id(self, topic: str, partition: int) -> UUID | None:
-        """The topic id that a replica's directory carries; None when it has none."""
-        home = self.home_of(topic, partition)
-        return None if home is None else home.topic_id(topic, partition)
-
-    def offline_error(self, topic: str, partition: int) -> ReplogError | None:
-        """Why a replica cannot be used; None when it can, or when there is none."""
-        home = self.home_of(topic, partition)
-        if home is None:
-            return None
-        return home.failure or home.offline.get((topic, partition))
 
     # Logs
 
@@ -343,6 +265,10 @@ class LogManager:
         del self._home[topic, partition]
         return path
 
+    def quarantine(self, topic: str, partition: int, error: ReplogError) -> None:
+        """Takes an open replica offline alone: its bytes contradict what was promised about them."""
+        self._home_or_raise((topic, partition)).quarantine((topic, partition), error)
+
     # Moves between directories
 
     def prepare_move(self, topic: str, partition: int, path: str) -> ReplicaMove:
@@ -373,20 +299,8 @@ class LogManager:
 
     def begin_swap(self, move: ReplicaMove, high_watermark: int) -> SwapJob:
         """Closes the replica, so that its copy can take its place; the job must be given to `complete_swap`."""
-        log, source = move.source.logs[move.key], move.source
-        replica = ClosedReplica(
-            key=move.key,
-            topic_id=source.topic_id(*move.key),
-            config=log.config,
-            files=log.files(),
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            recovery_point=log.recovery_point,
-            first_dirty_offset=log.first_dirty_offset,
-            high_watermark=high_watermark,
-        )
-        source.quarantine(move.key, StorageError(f"{log.topic_partition} is about to be opened in {move.target.path}"))
-        return SwapJob(self._fs, move, replica)
+        meanwhile = StorageError(f"{partition_dir_name(*move.key)} is about to be opened in {move.target.path}")
+        return SwapJob(self._fs, move, move.source.close_replica(move.key, high_watermark, meanwhile))
 
     def complete_swap(self, job: SwapJob) -> LogDirectory:
         """Takes the result: the replica is open again, in the new directory, or in the old one where that failed."""
@@ -395,85 +309,6 @@ class LogManager:
         job.home.replace(job.loaded, job.replica)
         self._home[job.move.key] = job.home
         return job.home
-
-    def _directory_or_raise(self, path: str) -> LogDirectory:
-        if path in self.unopened:
-            raise self.unopened[path]
-        found = self.directories.get(path)
-        if found is None:
-            known = ", ".join((*self.directories, *self.unopened))
-            raise LogDirNotFoundError(f"this broker has no log directory {path}; it has {known}")
-        return found
-
-    # What fails
-
-    def quarantine(self, topic: str, partition: int, error: ReplogError) -> None:
-        """Takes an open replica offline alone: its bytes contradict what was promised about them."""
-        self._home_or_raise((topic, partition)).quarantine((topic, partition), error)
-
-    def fail_directory(self, path: str, error: StorageError) -> tuple[TopicPartition, ...]:
-        """A disk failed: its directory is offline from now on; returns the replicas that go with it."""
-        directory = self.directories[path]
-        directory.fail(error)
-        return tuple(directory.logs)
-
-    def is_essential(self, path: str) -> bool:
-        """Whether the node cannot go on without this directory: it holds the metadata log, or there is no other."""
-        home = self._home.get((METADATA_TOPIC, 0))
-        return (home is not None and home.path == path) or [found.path for found in self._online()] == [path]
-
-    # Checkpoints
-
-    def prepare_recovery_points(self) -> dict[str, list[CheckpointJob]]:
-        """Path -> jobs for one thread, in order, of each directory that works."""
-        return {directory.path: directory.prepare_recovery_points() for directory in self._online()}
-
-    def prepare_log_start_offsets(self) -> dict[str, list[CheckpointJob]]:
-        """As `prepare_recovery_points`."""
-        return {directory.path: directory.prepare_log_start_offsets() for directory in self._online()}
-
-    def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[str, list[CheckpointJob]]:
-        """As `prepare_recovery_points`; replicas that are not named keep what they have."""
-        marks: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._online()}
-        for key, offset in high_watermarks.items():
-            home = self._home.get(key)
-            if home is not None and home.path in marks:
-                marks[home.path][key] = offset
-        return {path: self.directories[path].prepare_high_watermarks(found) for path, found in marks.items()}
-
-    def checkpoint_recovery_points(self) -> None:
-        """Writes the recovery points of every directory that works, blocking."""
-        for directory in self._online():
-            directory.checkpoint_recovery_points()
-
-    def checkpoint_log_start_offsets(self) -> None:
-        """Writes the log starts of every directory that works, blocking."""
-        for directory in self._online():
-            directory.checkpoint_log_start_offsets()
-
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Writes the high watermarks of every directory that works, blocking."""
-        for jobs in self.prepare_high_watermarks(high_watermarks).values():
-            for job in jobs:
-                job.run()
-
-    # Disks
-
-    def check_disks(self) -> dict[str, DiskState | StorageError]:
-        """Looks at every disk that works: is it there, and is there room?  In any thread.
-
-        Returns:
-            Path -> how it stands; a `StorageError` where the directory must go offline (`fail_directory`).
-        """
-        found: dict[str, DiskState | StorageError] = {}
-        for directory in self._online():
-            try:
-                directory.check_identity()
-                with storage_errors(directory.path):
-                    found[directory.path] = directory.space.check()
-            except StorageError as error:
-                found[directory.path] = error
-        return found
 
     # The end
 
@@ -499,21 +334,12 @@ class LogManager:
 
     # Parts
 
-    def _online(self) -> list[LogDirectory]:
-        return [directory for directory in self.directories.values() if directory.failure is None]
-
     def _settle_home(self, key: TopicPartition, home: LogDirectory) -> None:
         """A creation failed: where something of it is left, it is tried again there and nowhere else."""
         if home.has_folder(key):
             self._home[key] = home
         else:
             self._home.pop(key, None)
-
-    def _home_or_raise(self, key: TopicPartition) -> LogDirectory:
-        home = self._home.get(key)
-        if home is None:
-            raise UnknownTopicOrPartitionError(f"there is no replica {partition_dir_name(*key)} in any log directory")
-        return home
 
     def _home_or_new(self, topic: str, partition: int, *, is_new: bool, directory: str | None) -> LogDirectory:
         home = self._home.get((topic, partition))
@@ -541,91 +367,3 @@ class LogManager:
 
     def _replica_count(self, directory: LogDirectory) -> int:
         return len(directory.logs) + len(directory.offline) + self._creating[directory.path]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaMove:
-    """A replica on its way to another directory.
-
-    Attributes:
-        copy: of its folder.
-    """
-
-    key: TopicPartition
-    source: LogDirectory
-    target: LogDirectory
-    copy: FolderCopy
-
-
-class SwapJob:
-    """Puts the copy of a closed replica in its place and opens it; see `LogManager.begin_swap`.  Run once, in any thread.
-
-    Attributes:
-        home: where the replica is afterwards.
-        loaded: it, opened or not.
-        retired: removes what was the replica; None: the move failed.
-        error: why.
-    """
-
-    def __init__(self, fs: FileSystem, move: ReplicaMove, replica: ClosedReplica) -> None:
-        self.move = move
-        self.replica = replica
-        self.home = move.source
-        self.loaded = LoadedReplica(replica.key, replica.topic_id, None, StorageError("the swap was not run"))
-        self.retired: DirectoryDeletionJob | None = None
-        self.error: ReplogError | None = None
-        self._fs = fs
-
-    def run(self, now_ms: int, unique_id: UUID) -> None:
-        """Does it; an error is kept for the owner."""
-        replica, move = self.replica, self.move
-        try:
-            move.copy.finish(replica.files)
-            self.retired = swap_folders(self._fs, move.copy.source, move.copy.target, unique_id)
-        except OSError as error:  # the replica is as it was
-            self.error = StorageError(f"{move.target.path} cannot take {move.copy.source}: {error}. Check the disk")
-            move.copy.abandon()
-            self.loaded = move.source.reopen(replica, now_ms, recovery_point=replica.recovery_point)
-        except StorageError as error:  # halfway: what is written to the replica now would be lost at the next start
-            self.error = error
-            self.loaded = LoadedReplica(replica.key, replica.topic_id, None, error)
-        else:
-            self.home = move.target
-            self.loaded = self.home.reopen(replica, now_ms, recovery_point=replica.log_end_offset)
-
-    def give_up(self) -> None:
-        """The node ends before the owner took the result: its files are closed, and the next start finds them."""
-        if self.loaded.log is not None:
-            self.loaded.log.fail(StorageError("the node is stopping"))
-            self.loaded.log.close(0)
-
-
-class CreateJob:
-    """The creation of one replica; see `LogManager.prepare_create`.  Run once, in any thread.
-
-    Attributes:
-        home: its directory.
-        replica: what is to be made.
-        result: what was made; None: not run, or failed.
-        error: why it failed.
-    """
-
-    def __init__(self, home: LogDirectory, replica: NewReplica, now_ms: int) -> None:
-        self.home = home
-        self.replica = replica
-        self.now_ms = now_ms
-        self.result: LoadedReplica | None = None
-        self.error: ReplogError | None = None
-
-    def run(self) -> None:
-        """Makes it; an error is kept for the owner."""
-        run_together([self])
-
-
-def run_together(jobs: Sequence[CreateJob]) -> None:
-    """Runs them all, those of one directory in one go, which costs far less than one by one."""
-    for home in dict.fromkeys(job.home for job in jobs):
-        here = [job for job in jobs if job.home is home]
-        for job, made in zip(here, home.create([job.replica for job in here], here[0].now_ms), strict=True):
-            job.error = made.error
-            job.result = None if made.error is not None else made

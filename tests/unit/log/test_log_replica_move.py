@@ -18,7 +18,7 @@ from replog.errors import (
 )
 from replog.log import METADATA_TOPIC, CleanupPolicy, CompactionSettings, Log, LogConfig, LogManager
 from replog.log.disk_space import NO_LIMITS
-from replog.log.log_manager import ReplicaMove, SwapJob
+from replog.log.replica_swap import ReplicaMove, SwapJob
 from replog.records import encode_batch
 from replog.testing.simulated_faults import Operation, PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
