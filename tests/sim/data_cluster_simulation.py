@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest import mock
 
-import replog.broker.node
+from replog.broker import node_assembly
 from replog.controller.messages import CommittedRecords
 from replog.errors import OffsetOutOfRangeError
 from replog.log.index_cache import INDEX_CACHE
@@ -133,7 +133,7 @@ class DataSimulation(Simulation):
 
     def run(self) -> None:
         try:
-            with mock.patch.object(replog.broker.node, "ReplicaManager", watched_manager(self.checker.replication)):
+            with mock.patch.object(node_assembly, "ReplicaManager", watched_manager(self.checker.replication)):
                 super().run()
         finally:  # killed processes leave their segments there, and with those all of the run
             INDEX_CACHE._copies.clear()
