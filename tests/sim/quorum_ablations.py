@@ -7,15 +7,10 @@ The table in `docs/TESTING.md` comes from here (from the root of the repository)
 
 from __future__ import annotations
 
-import argparse
-import re
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
-from unittest import mock
 from uuid import UUID
 
 from replog_quorum import ElectionState, EpochEnd, PersistElectionState, arithmetic, handlers
@@ -28,13 +23,12 @@ from replog_quorum.prospective import Prospective
 from replog_quorum.transitions import ToCandidate, Transition
 from replog_quorum.voter_changes import Refusal, VoterChanges
 from replog_quorum.voter_history import VoterHistory
+from tests.sim.ablation_table import AblationTable, Found, Patches, taken_out
 from tests.sim.quorum_sim_checker import Checker
 from tests.sim.quorum_sim_log import SimLog
 from tests.sim.quorum_simulation import SimNode, Simulation, Violation
 
 SEEDS_MAX = 5_000
-TESTING = Path(__file__).parents[2] / "docs" / "TESTING.md"
-BEGIN, END = "<!-- quorum ablations: begin -->\n", "<!-- quorum ablations: end -->\n"
 
 
 class ForgottenVotes(Simulation):
@@ -155,13 +149,15 @@ class Ablation:
         simulation: the simulation without it, or the plain one with `patches`.
         patches: (owner, attribute, substitute).
         swarm: rates that make the bad case likely; the rest is drawn.
+        unfound_because: why a search found nothing; empty: it is found.
     """
 
     safeguard: str
     finding: str
     simulation: type[Simulation] = Simulation
-    patches: tuple[tuple[Any, str, Any], ...] = ()
+    patches: Patches = ()
     swarm: Mapping[str, Any] = field(default_factory=dict)
+    unfound_because: str = ""
 
 
 FIGURE_8 = {
@@ -230,11 +226,9 @@ ABLATIONS = (
 )
 
 
-def find(ablation: Ablation, first: int = 0, count: int = SEEDS_MAX) -> tuple[int, str] | None:
+def find(ablation: Ablation, first: int, count: int) -> Found:
     """The first seed that shows the missing safeguard, and what it says; None if none does."""
-    with ExitStack() as stack:
-        for owner, name, substitute in ablation.patches:
-            stack.enter_context(mock.patch.object(owner, name, substitute))
+    with taken_out(ablation.patches):
         for seed in range(first, first + count):
             simulation = ablation.simulation(seed)
             if ablation.swarm:
@@ -246,31 +240,7 @@ def find(ablation: Ablation, first: int = 0, count: int = SEEDS_MAX) -> tuple[in
     return None
 
 
-def table() -> str:
-    """One row per safeguard."""
-    rows = ["| without | seeds to find | found as |", "|---|---|---|"]
-    for ablation in ABLATIONS:
-        found = find(ablation)
-        print(ablation.safeguard, found, file=sys.stderr)
-        seeds, says = (
-            ("none found", "") if found is None else (str(found[0] + 1), re.split(r",? \[(?:seed|Q)", found[1])[0][:90])
-        )
-        rows.append(f"| {ablation.safeguard} | {seeds} | {says} |")
-    return "\n".join(rows) + "\n"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/TESTING.md")
-    options = parser.parse_args()
-    text = table()
-    if not options.write:
-        print(text)
-        return 0
-    before, rest = TESTING.read_text().split(BEGIN)
-    TESTING.write_text(before + BEGIN + text + END + rest.split(END)[1])
-    return 0
-
+TABLE = AblationTable("quorum", ABLATIONS, find, SEEDS_MAX)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(TABLE.main(__doc__))

@@ -9,17 +9,12 @@ The table in `docs/TESTING.md` comes from here (from the root of the repository)
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
-import logging
-import multiprocessing
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -46,6 +41,7 @@ from replog.replication.isr import InSyncReplicas
 from replog.replication.leader import Leader
 from replog.replication.remote_replicas import RemoteReplicas
 from replog_checkpoints import atomic_file
+from tests.sim.ablation_table import AblationTable, Found, Patches, taken_out
 from tests.sim.blackout_simulation import BlackoutSimulation
 from tests.sim.cluster_swarm import FAULTS_S, SEND_INTERVAL_S, Swarm
 from tests.sim.committed_partition import CommittedPartition
@@ -57,8 +53,6 @@ from tests.sim.shrinking import Case
 
 SEEDS_MAX = 400
 PROPOSALS_LATE_S = 1.2
-TESTING = Path(__file__).parents[2] / "docs" / "TESTING.md"
-BEGIN, END = "<!-- replication ablations: begin -->\n", "<!-- replication ablations: end -->\n"
 
 
 # ---- truncation ----------------------------------------------------------------------------------------------------------
@@ -285,7 +279,7 @@ class Ablation:
 
     safeguard: str
     finding: str
-    patches: tuple[tuple[Any, str, Any], ...]
+    patches: Patches
     simulation: type[DataSimulation] = DataSimulation
     swarm: Mapping[str, Any] = field(default_factory=dict)
     unfound_because: str = ""
@@ -461,11 +455,9 @@ ABLATIONS = (
 )
 
 
-def find(ablation: Ablation, first: int = 0, count: int = SEEDS_MAX) -> tuple[int, str] | None:
+def find(ablation: Ablation, first: int, count: int) -> Found:
     """The first seed that shows the missing safeguard as it is expected to, and what it says; None if none does."""
-    with ExitStack() as stack:
-        for owner, name, substitute in ablation.patches:
-            stack.enter_context(mock.patch.object(owner, name, substitute))
+    with taken_out(ablation.patches):
         for seed in range(first, first + count):
             drawn = Case.of_seed(seed, ablation.simulation).swarm
             simulation = ablation.simulation(seed, replace(drawn, **{**FULL_LOAD, **ablation.swarm}))
@@ -480,52 +472,7 @@ def find(ablation: Ablation, first: int = 0, count: int = SEEDS_MAX) -> tuple[in
     return None
 
 
-def table(processes: int) -> str:
-    """One row per safeguard."""
-    rows = ["| without | seeds to find | found as |", "|---|---|---|"]
-    with multiprocessing.Pool(processes, initializer=logging.disable, initargs=(logging.CRITICAL,)) as pool:
-        for ablation, found in zip(ABLATIONS, pool.imap(_find_numbered, range(len(ABLATIONS))), strict=True):
-            print(ablation.safeguard, found, file=sys.stderr, flush=True)
-            seeds, says = "not found", ablation.unfound_because or "-"
-            if found is not None:
-                seeds, says = str(found[0] + 1), re.sub(r"\s+", " ", re.split(r",? \[seed", found[1])[0])[:100]
-            rows.append(f"| {ablation.safeguard} | {seeds} | {says} |")
-    return "\n".join(rows) + "\n"
-
-
-def _find_numbered(number: int) -> tuple[int, str] | None:
-    return None if ABLATIONS[number].unfound_because else find(ABLATIONS[number])
-
-
-def known_seeds() -> dict[str, int]:
-    """By safeguard, the seed that is known to show that it is missing: as the table has it."""
-    text = TESTING.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
-    rows = [line.split(" | ") for line in text.splitlines()[2:]]
-    return {row[0].removeprefix("| "): int(row[1]) - 1 for row in rows if row[1].isdigit()}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/TESTING.md")
-    parser.add_argument("--processes", type=int, default=2, help="for the table")
-    parser.add_argument("--only", help="just the safeguards whose name contains this")
-    parser.add_argument("--first", type=int, default=0, help="seed to begin with")
-    parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="how many, with --only")
-    options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    if options.only is not None:
-        for ablation in ABLATIONS:
-            if options.only in ablation.safeguard:
-                print(ablation.safeguard, find(ablation, options.first, options.seeds), flush=True)
-        return 0
-    text = table(options.processes)
-    if not options.write:
-        print(text)
-        return 0
-    before, rest = TESTING.read_text().split(BEGIN)
-    TESTING.write_text(before + BEGIN + text + END + rest.split(END)[1])
-    return 0
-
+TABLE = AblationTable("replication", ABLATIONS, find, SEEDS_MAX)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(TABLE.main(__doc__))

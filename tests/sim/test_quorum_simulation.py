@@ -15,7 +15,7 @@ import pytest
 
 from replog_quorum import Effect
 from replog_quorum.transitions import TRANSITIONS
-from tests.sim.quorum_ablations import ABLATIONS, BEGIN, END, TESTING, Ablation, find
+from tests.sim.quorum_ablations import ABLATIONS, TABLE, Ablation, find
 from tests.sim.quorum_simulation import SimNode, Simulation, run_seeds
 
 ROOT = Path(__file__).parents[2]
@@ -124,18 +124,10 @@ def test_a_lease_excludes_another_leader() -> None:
     assert held > 0
 
 
-def first_seed(ablation: Ablation) -> int:
-    """Where the table in the document says that it is found."""
-    rows = TESTING.read_text().split(BEGIN)[1].split(END)[0]
-    row = re.search(rf"^\| {re.escape(ablation.safeguard)} \| (\d+) \|", rows, re.MULTILINE)
-    assert row is not None, "python -m tests.sim.quorum_ablations --write"
-    return int(row[1]) - 1
-
-
 @pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.safeguard)
 def test_a_missing_safeguard_is_found(ablation: Ablation) -> None:
     """At the seed of the table, or, when the code has changed since, at one of the next."""
-    found = find(ablation, first_seed(ablation), 200)
+    found = find(ablation, TABLE.known_seed(ablation.safeguard), 200)
     assert found is not None
     assert re.search(ablation.finding, found[1])
     assert "--seed" in found[1]  # the message says how to repeat it

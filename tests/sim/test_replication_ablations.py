@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.sim.replication_ablations import ABLATIONS, Ablation, find, known_seeds
+from tests.sim.replication_ablations import ABLATIONS, TABLE, Ablation, find
 
 FOUND = [ablation for ablation in ABLATIONS if not ablation.unfound_because]
 UNFOUND = [ablation for ablation in ABLATIONS if ablation.unfound_because]
@@ -24,8 +24,8 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
 @pytest.mark.parametrize("ablation", FOUND, ids=lambda ablation: ablation.safeguard)
 def test_a_missing_safeguard_is_found(ablation: Ablation) -> None:
-    seed = known_seeds()[ablation.safeguard]
-    found = find(ablation, first=seed, count=1)
+    seed = TABLE.known_seed(ablation.safeguard)
+    found = find(ablation, seed, 1)
     assert found is not None, f"seed {seed} does not show it any more: make the table anew with --write"
     assert re.match(ablation.finding, found[1], re.DOTALL)
     assert "--seed" in found[1]  # the message says how to repeat it
@@ -35,4 +35,4 @@ def test_a_missing_safeguard_is_found(ablation: Ablation) -> None:
 @pytest.mark.parametrize("ablation", UNFOUND, ids=lambda ablation: ablation.safeguard)
 def test_a_safeguard_that_is_said_not_to_be_missed_can_still_be_taken_out(ablation: Ablation) -> None:
     """A substitute that no longer fits what it stands for ends a node, and would say nothing about the safeguard."""
-    assert find(ablation, first=ablation.seed, count=1) is None
+    assert find(ablation, ablation.seed, 1) is None

@@ -1,0 +1,152 @@
+"""Safeguards that are taken out one at a time: how many seeds a simulation needs to notice, as a table of `docs/TESTING.md`.
+
+Here is the table, and the command that makes it anew or looks for one; which safeguards there are, what stands in for each
+and which simulation looks is said by `quorum_ablations` and `replication_ablations`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import multiprocessing
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from unittest import mock
+
+TESTING = Path(__file__).parents[2] / "docs" / "TESTING.md"
+SAYS_MAX = 100
+HEAD = "| without | seeds to find | found as |\n|---|---|---|\n"
+
+Patches: TypeAlias = tuple[tuple[Any, str, Any], ...]
+"""(owner, attribute, substitute)."""
+
+Found: TypeAlias = tuple[int, str] | None
+"""The first seed at which a safeguard is missed, and what the violation says."""
+
+
+class Ablation(Protocol):
+    """One safeguard taken out.
+
+    Attributes:
+        safeguard: what is missing.
+        unfound_because: why a search found nothing; empty: it is found.
+    """
+
+    @property
+    def safeguard(self) -> str: ...
+
+    @property
+    def unfound_because(self) -> str: ...
+
+
+A = TypeVar("A", bound=Ablation)
+
+
+@contextlib.contextmanager
+def taken_out(patches: Patches) -> Iterator[None]:
+    """The substitutes stand in for what they replace meanwhile."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, substitute in patches:
+            stack.enter_context(mock.patch.object(owner, name, substitute))
+        yield
+
+
+def row(ablation: Ablation, found: Found) -> str:
+    """Its line of the table, without the end of the line."""
+    seeds, says = "not found", ablation.unfound_because or "-"
+    if found is not None:
+        seeds = str(found[0] + 1)
+        says = re.sub(r"\s+", " ", re.split(r",? \[(?:seed|Q)", found[1])[0])[:SAYS_MAX]
+    return f"| {ablation.safeguard} | {seeds} | {says} |"
+
+
+@dataclass(frozen=True)
+class AblationTable(Generic[A]):
+    """A table between two marks of `docs/TESTING.md`.
+
+    Attributes:
+        name: in the marks, and in the name of the command.
+        ablations: its rows.
+        find: (ablation, first seed, how many) -> what was found.
+        seeds_max: how many are looked at for a row.
+    """
+
+    name: str
+    ablations: Sequence[A]
+    find: Callable[[A, int, int], Found]
+    seeds_max: int
+
+    @property
+    def _marks(self) -> tuple[str, str]:
+        return f"<!-- {self.name} ablations: begin -->\n", f"<!-- {self.name} ablations: end -->\n"
+
+    def known_seed(self, safeguard: str) -> int:
+        """The seed that is known to show that it is missing: as the table has it.
+
+        Raises:
+            LookupError: the table has none.
+        """
+        begin, end = self._marks
+        rows = TESTING.read_text(encoding="utf-8").split(begin)[1].split(end)[0]
+        found = re.search(rf"^\| {re.escape(safeguard)} \| (\d+) \|", rows, re.MULTILINE)
+        if found is None:
+            raise LookupError(f"{safeguard}: no seed is known. Run python -m tests.sim.{self.name}_ablations --write")
+        return int(found[1]) - 1
+
+    def make(self, processes: int) -> str:
+        """The table anew; says on stderr how far it is."""
+        rows: list[str] = []
+        fork = multiprocessing.get_context("fork")  # substitutes cannot be sent to a process, only be there already
+        with fork.Pool(processes, initializer=_begin_worker, initargs=(self,)) as pool:
+            for ablation, found in zip(self.ablations, pool.imap(_find_row, range(len(self.ablations))), strict=True):
+                print(ablation.safeguard, found, file=sys.stderr, flush=True)
+                rows.append(row(ablation, found) + "\n")
+        return HEAD + "".join(rows)
+
+    def write(self, table: str) -> None:
+        """Puts it into the page."""
+        begin, end = self._marks
+        before, rest = TESTING.read_text(encoding="utf-8").split(begin)
+        TESTING.write_text(before + begin + table + end + rest.split(end)[1], encoding="utf-8")
+
+    def main(self, description: str | None) -> int:
+        """The command line; returns the exit code."""
+        parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--write", action="store_true", help="put the table into docs/TESTING.md")
+        parser.add_argument("--processes", type=int, default=2, help="for the table")
+        parser.add_argument("--only", help="just the safeguards whose name contains this")
+        parser.add_argument("--first", type=int, default=0, help="seed to begin with, with --only")
+        parser.add_argument("--seeds", type=int, default=self.seeds_max, help="how many, with --only")
+        options = parser.parse_args()
+        logging.disable(logging.CRITICAL)
+        if options.only is not None:
+            for ablation in self.ablations:
+                if options.only in ablation.safeguard:
+                    print(ablation.safeguard, self.find(ablation, options.first, options.seeds), flush=True)
+            return 0
+        table = self.make(options.processes)
+        if options.write:
+            self.write(table)
+        else:
+            print(table)
+        return 0
+
+
+_table: AblationTable[Any]
+"""In a process of the pool: what it looks for."""
+
+
+def _begin_worker(table: AblationTable[Any]) -> None:
+    global _table  # noqa: PLW0603 -- set once, when the process begins
+    _table = table
+    logging.disable(logging.CRITICAL)
+
+
+def _find_row(number: int) -> Found:
+    ablation = _table.ablations[number]
+    return None if ablation.unfound_because else _table.find(ablation, 0, _table.seeds_max)

@@ -1,0 +1,58 @@
+"""The table of what simulations find: made, put into the page, and read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.sim import ablation_table
+from tests.sim.ablation_table import AblationTable, Found
+
+PAGE = "before\n<!-- toy ablations: begin -->\nold\n<!-- toy ablations: end -->\nafter\n"
+
+
+@dataclass(frozen=True)
+class Toy:
+    safeguard: str
+    seed: int = 0
+    unfound_because: str = ""
+
+
+def find(toy: Toy, first: int, count: int) -> Found:
+    return (toy.seed, f"X1 it is\nmissed [seed {toy.seed}, ...]") if first <= toy.seed < first + count else None
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    monkeypatch.setattr(ablation_table, "TESTING", page)
+    return page
+
+
+def test_what_is_written_is_what_is_known(page: Path) -> None:
+    toys = Toy("a lock"), Toy("a (second) lock", 7), Toy("late", 10), Toy("luck", 1, "it helps nobody")
+    table = AblationTable("toy", toys, find, seeds_max=10)
+    table.write(table.make(processes=2))
+    assert page.read_text() == PAGE.replace(
+        "old\n",
+        "| without | seeds to find | found as |\n"
+        "|---|---|---|\n"
+        "| a lock | 1 | X1 it is missed |\n"
+        "| a (second) lock | 8 | X1 it is missed |\n"
+        "| late | not found | - |\n"
+        "| luck | not found | it helps nobody |\n",
+    )
+    assert (table.known_seed("a lock"), table.known_seed("a (second) lock")) == (0, 7)
+    with pytest.raises(LookupError, match=r"late: no seed is known\. Run python -m tests\.sim\.toy_ablations --write"):
+        table.known_seed("late")
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_one_is_looked_for(seed: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("logging.disable", lambda _: None)  # of this process
+    monkeypatch.setattr("sys.argv", ["toy", "--only", "lock", "--first", "2", "--seeds", "2"])
+    assert AblationTable("toy", [Toy("a lock", seed), Toy("other")], find, seeds_max=10).main("") == 0
+    assert capsys.readouterr().out.startswith("a lock (3, 'X1" if seed == 3 else "a lock None\n")
