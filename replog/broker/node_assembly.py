@@ -341,6 +341,7 @@ class NodeAssembly(ABC):
             fetch_path=self._fetch_path,
             lifecycle=self._lifecycle,
             quorum=self._quorum,
+            controller=self._controller,
             loop_lag=self._loop_lag,
         )
 

@@ -6,12 +6,13 @@ Prometheus wants base units: times are seconds, whatever unit they are kept in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from replog.broker.metrics.readings import LeaderReading, QuorumReading, Readings
+from replog.metadata.records import ElectionType
 
 
 class NodeCollector(Collector):
@@ -31,6 +32,7 @@ class NodeCollector(Collector):
         yield from _lags(readings.leaders)
         yield from _waiting(readings)
         yield from _quorum(readings.quorum)
+        yield _elections(readings.elections)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -94,6 +96,7 @@ def _waiting(readings: Readings) -> Iterator[Metric]:
     purgatory.add_metric(("produce",), readings.waiting_produces)
     purgatory.add_metric(("fetch",), readings.waiting_fetches)
     purgatory.add_metric(("incremental_fetch",), readings.waiting_incremental_fetches)
+    purgatory.add_metric(("delete_records",), readings.waiting_deletions)
     yield purgatory
     yield _gauge(
         "replog_incremental_fetches", "Streams of followers that fetch incrementally.", readings.incremental_fetches
@@ -133,3 +136,14 @@ def _quorum(quorum: QuorumReading) -> Iterator[Metric]:
     for voter_id, lag in quorum.voter_lags:
         lags.add_metric((str(voter_id),), lag)
     yield lags
+
+
+def _elections(elections: Mapping[ElectionType, int]) -> Metric:
+    family = CounterMetricFamily(
+        "replog_elections",
+        "Leader elections of partitions, on controllers, by how the leader was chosen.",
+        labels=("type",),
+    )
+    for election_type, count in elections.items():
+        family.add_metric((election_type.name.lower(),), count)
+    return family

@@ -6,10 +6,11 @@ scrape.  So two partitions may be from moments some milliseconds apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from replog.broker.controller_driver import ControllerDriver
 from replog.broker.fetch_path import FetchPath
 from replog.broker.lifecycle import BrokerLifecycle, BrokerState
 from replog.broker.loop_lag import LoopLag
@@ -17,6 +18,7 @@ from replog.broker.produce_path import ProducePath
 from replog.broker.quorum_driver import QuorumDriver
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
+from replog.metadata.records import ElectionType
 from replog.replication.leader import Leader
 
 REPLICAS_AT_ONCE = 100
@@ -66,7 +68,11 @@ class QuorumReading:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """A node at one moment, nearly."""
+    """A node at one moment, nearly.
+
+    Attributes:
+        elections: of partition leaders, since this node began, as its controller has replayed them; none on a broker alone.
+    """
 
     is_running: bool
     partitions_count: int
@@ -78,9 +84,11 @@ class Readings:
     waiting_produces: int
     waiting_fetches: int
     waiting_incremental_fetches: int
+    waiting_deletions: int
     incremental_fetches: int
     loop_lag_ms: int
     quorum: QuorumReading
+    elections: Mapping[ElectionType, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,7 @@ class ReadParts:
     fetch_path: FetchPath
     lifecycle: BrokerLifecycle
     quorum: QuorumDriver
+    controller: ControllerDriver | None
     loop_lag: LoopLag
 
     async def read(self) -> Readings:
@@ -119,9 +128,11 @@ class ReadParts:
             waiting_produces=self.produce_path.waiting_count,
             waiting_fetches=self.fetch_path.waiting_count,
             waiting_incremental_fetches=self.fetch_path.incremental.waiting_count,
+            waiting_deletions=len(self.fetch_path.deletions),
             incremental_fetches=len(self.fetch_path.incremental),
             loop_lag_ms=self.loop_lag.worst_ms(),
             quorum=read_quorum(self.quorum),
+            elections={} if self.controller is None else self.controller.status().elections,
         )
 
 

@@ -13,7 +13,7 @@ import replog
 from replog.broker.metrics.collector import NodeCollector
 from replog.broker.metrics.instruments import Instruments
 from replog.broker.metrics.readings import FollowerReading, LeaderReading, QuorumReading, Readings, read_leaders
-from replog.metadata.records import PartitionChangeRecord
+from replog.metadata.records import ElectionType, PartitionChangeRecord
 
 OPERATIONS = Path(replog.__file__).parents[1] / "docs" / "OPERATIONS.md"
 BROKERS = (registered(1), registered(2), registered(3))
@@ -25,11 +25,12 @@ READINGS = Readings(
         LeaderReading("t", 1, is_under_replicated=False, is_under_min_isr=False, followers=(FollowerReading(2, 0, 0),)),
     ),
     isr_shrinks=3, isr_expands=4, waiting_produces=5, waiting_fetches=6, waiting_incremental_fetches=7,
-    incremental_fetches=8, loop_lag_ms=12,
+    waiting_deletions=9, incremental_fetches=8, loop_lag_ms=12,
     quorum=QuorumReading(
         epoch=9, leader_id=1, is_leader=True, high_watermark=70, log_end_offset=71, elections=2, election_ms=250,
         commit_ms=((0.5, 4), (0.99, None)), voter_lags=((1, 0), (2, 3)),
     ),
+    elections={ElectionType.CLEAN: 3, ElectionType.UNCLEAN: 1},
 )  # fmt: skip
 
 
@@ -59,6 +60,7 @@ def test_names_and_units() -> None:
         'replog_purgatory_size{operation="produce"}': 5,
         'replog_purgatory_size{operation="fetch"}': 6,
         'replog_purgatory_size{operation="incremental_fetch"}': 7,
+        'replog_purgatory_size{operation="delete_records"}': 9,
         "replog_incremental_fetches": 8,
         "replog_event_loop_lag_seconds": 0.012,
         "replog_quorum_epoch": 9,
@@ -71,6 +73,8 @@ def test_names_and_units() -> None:
         'replog_quorum_commit_seconds{quantile="0.5"}': 0.004,
         'replog_quorum_voter_lag_records{voter="1"}': 0,
         'replog_quorum_voter_lag_records{voter="2"}': 3,
+        'replog_elections_total{type="clean"}': 3,
+        'replog_elections_total{type="unclean"}': 1,
     }
 
 

@@ -37,6 +37,7 @@ async def test_a_node_is_scraped_while_it_works() -> None:
         assert found["replog_fsync_seconds_count"] > 0, "one replica: an fsync is on the way"
         assert (found["replog_quorum_is_leader"], found["replog_quorum_leader_id"]) == (1, 1)
         assert found['replog_quorum_commit_seconds{quantile="0.5"}'] >= 0
+        assert found['replog_elections_total{type="unclean"}'] == 0
     with pytest.raises(OSError, match="refused"):
         scrape(address)
 
