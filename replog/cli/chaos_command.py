@@ -29,9 +29,9 @@ def run(
     ),
     show: Annotated[bool, typer.Option("--list", help="Name the faults and end.")] = False,
 ) -> None:
-    """Break brokers, their links and their disks under a steady load, and account for every record.
+    """Break brokers, their links, disks and clocks under a steady load, and account for every record.
 
-    What this machine does not permit (mounting, strace) is skipped, and said.
+    What this machine does not permit (mounting, strace) or lacks (a C compiler) is skipped, and said.
 
     Exit status 1 when an acknowledged record is lost or anything else is not as promised.
     """

@@ -26,7 +26,7 @@ from typing import Self
 
 from replog.broker.recovery_log import RECOVERING
 from replog.client import Admin
-from replog.cluster.processes import ProcessId, free_ports, last_lines, spawn_node, wait_until_gone
+from replog.cluster.processes import NodePlace, ProcessId, free_ports, last_lines, spawn_node, wait_until_gone
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
 
 STATE_FILE = "cluster.json"
@@ -48,6 +48,7 @@ class NodeSpec:
     directory: Path
     process: ProcessId | None = None
     roles: tuple[str, ...] = BOTH_ROLES
+    place: NodePlace = field(default_factory=NodePlace)
     popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -93,6 +94,7 @@ class LocalCluster:
         config: Mapping[str, ConfigValue] | None = None,
         node_config: Mapping[int, Mapping[str, ConfigValue]] | None = None,
         roles: Mapping[int, Sequence[str]] | None = None,
+        places: Mapping[int, NodePlace] | None = None,
         die_with_parent: bool = True,
         wait: bool = True,
     ) -> LocalCluster:
@@ -104,6 +106,7 @@ class LocalCluster:
             config: keys for every node, over the defaults of a local cluster.
             node_config: keys of one node, such as its `broker.rack`, over those.
             roles: "broker", "controller" or both of each node that is not both.
+            places: what is around the process of a node; not kept in the directory, so unknown after `load`.
             die_with_parent: the processes end with this one.
             wait: return only when every broker is unfenced.
 
@@ -124,7 +127,11 @@ class LocalCluster:
         cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         specs = {
             node_id: NodeSpec(
-                node_id, port, directory / f"node-{node_id}", roles=tuple((roles or {}).get(node_id, BOTH_ROLES))
+                node_id,
+                port,
+                directory / f"node-{node_id}",
+                roles=tuple((roles or {}).get(node_id, BOTH_ROLES)),
+                place=(places or {}).get(node_id, NodePlace()),
             )
             for node_id, port in enumerate(free_ports(nodes), start=1)
         }
@@ -207,7 +214,7 @@ class LocalCluster:
         spec = self.nodes[node_id]
         if spec.is_alive:
             raise ConfigError("node_id", node_id, f"node {node_id} is running already")
-        spec.popen = spawn_node(spec.config_file, spec.log_file, die_with_parent=self._die_with_parent)
+        spec.popen = spawn_node(spec.config_file, spec.log_file, spec.place, die_with_parent=self._die_with_parent)
         spec.process = ProcessId.of(spec.popen.pid)
         self._save()
 

@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 POLL_S = 0.02
@@ -48,12 +48,26 @@ class ProcessId:
         return True
 
 
-def spawn_node(config_file: Path, log_file: Path, *, die_with_parent: bool) -> subprocess.Popen[bytes]:
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """What the process of a node finds around it.
+
+    Attributes:
+        environment: variables of its own, over those of this process.
+    """
+
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def spawn_node(
+    config_file: Path, log_file: Path, place: NodePlace, *, die_with_parent: bool
+) -> subprocess.Popen[bytes]:
     """Starts one node process.
 
     Args:
         config_file: its TOML file.
         log_file: gets what it prints; appended to.
+        place: where it runs.
         die_with_parent: the kernel ends it when this process ends, whatever ended it; otherwise it gets a session of
             its own and outlives the terminal.
     """
@@ -62,7 +76,12 @@ def spawn_node(config_file: Path, log_file: Path, *, die_with_parent: bool) -> s
         command += ["--parent-pid", str(os.getpid())]
     with log_file.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 -- our own interpreter and module
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=not die_with_parent
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | place.environment,
+            start_new_session=not die_with_parent,
         )
 
 

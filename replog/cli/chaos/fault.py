@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 
+from replog.cli.chaos.clocks import Clocks
 from replog.cli.chaos.disks import Disk
 from replog.cli.chaos.proxy import Network
 from replog.client import Admin
@@ -34,6 +35,9 @@ class Scene(Enum):
     """Node 1 has a small disk of its own."""
     CUTTABLE_DISK = "cuttable disk"
     """Node 1 has a disk whose power can be cut."""
+    CLOCKS = "clocks"
+    """The wall clock of every node can be moved.  Records carry the time of their leader (LogAppendTime), so that a clock
+    that jumps is seen in the log, and producers are not refused for a clock that differs from their leader's."""
 
 
 class FaultMissedError(ReplogError):
@@ -51,6 +55,7 @@ class Target:
         bootstrap_servers: for further clients.
         network: between the nodes, where the scene has one.
         disk: of node 1, where the scene has one.
+        clocks: of all nodes, where the scene has them.
         anomalies: what faults with a load of their own found wrong; added to the outcome.
     """
 
@@ -60,6 +65,7 @@ class Target:
     bootstrap_servers: str
     network: Network | None = None
     disk: Disk | None = None
+    clocks: Clocks | None = None
     anomalies: list[Anomaly] = field(default_factory=list[Anomaly])
 
     async def controller(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from replog.cli.chaos.clock_faults import CLOCK_FAULTS
 from replog.cli.chaos.disk_faults import DISK_FAULTS
 from replog.cli.chaos.fault import Fault
 from replog.cli.chaos.network_faults import NETWORK_FAULTS
@@ -11,5 +12,12 @@ from replog.cli.chaos.process_faults import PROCESS_FAULTS
 from replog.cli.chaos.reassign_faults import REASSIGN_FAULTS
 from replog.cli.chaos.topic_faults import TOPIC_FAULTS
 
-FAULTS: Mapping[str, Fault] = {**PROCESS_FAULTS, **TOPIC_FAULTS, **REASSIGN_FAULTS, **NETWORK_FAULTS, **DISK_FAULTS}
+FAULTS: Mapping[str, Fault] = {
+    **PROCESS_FAULTS,
+    **TOPIC_FAULTS,
+    **REASSIGN_FAULTS,
+    **NETWORK_FAULTS,
+    **DISK_FAULTS,
+    **CLOCK_FAULTS,
+}
 """By the names that `--faults` takes."""

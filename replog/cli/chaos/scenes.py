@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from replog.cli.chaos.clocks import Clocks
 from replog.cli.chaos.disk_faults import DISK_NODE
 from replog.cli.chaos.disks import CuttableDisk, Disk, SmallDisk
 from replog.cli.chaos.fault import Scene, Target
 from replog.cli.chaos.proxy import Network
 from replog.client import Admin
-from replog.cluster import LocalCluster
+from replog.cluster import LocalCluster, NodePlace
 from replog.cluster.local_cluster import ConfigValue
+
+LEADER_TIME: Mapping[str, ConfigValue] = {"log.message.timestamp.type": "LogAppendTime"}
 
 
 @asynccontextmanager
@@ -29,13 +32,19 @@ async def prepared(
         topic: that will be under load.
     """
     async with AsyncExitStack() as stack:
-        network = await stack.enter_async_context(Network(range(1, nodes + 1))) if scene is Scene.PROXIED else None
+        node_ids = range(1, nodes + 1)
+        network = await stack.enter_async_context(Network(node_ids)) if scene is Scene.PROXIED else None
         disk = _disk(scene, directory.with_name("disk"))
         own = network.node_config() if network else {}
         if disk:
             stack.enter_context(disk)
             own[DISK_NODE] = {"log.dirs": [str(disk.folder / "data")]}
-        cluster = await LocalCluster.start(directory, nodes=nodes, config=config, node_config=own, wait=False)
+        clocks = Clocks(directory.with_name("clocks"), node_ids) if scene is Scene.CLOCKS else None
+        places = {node_id: NodePlace(clocks.environment(node_id)) for node_id in node_ids} if clocks else {}
+        config = {**config, **LEADER_TIME} if clocks else config
+        cluster = await LocalCluster.start(
+            directory, nodes=nodes, config=config, node_config=own, places=places, wait=False
+        )
         stack.push_async_callback(cluster.kill_all)
         servers = cluster.bootstrap_servers
         if network:
@@ -43,7 +52,7 @@ async def prepared(
             servers = network.bootstrap_servers
         await cluster.wait_until_ready()
         admin = await stack.enter_async_context(Admin(servers))
-        yield Target(cluster, admin, topic, servers, network, disk)
+        yield Target(cluster, admin, topic, servers, network, disk, clocks)
 
 
 def _disk(scene: Scene, folder: Path) -> Disk | None:
