@@ -24,6 +24,9 @@ def run(
     nodes: Annotated[int, typer.Option("--nodes", min=3, max=9, help="Brokers that are controllers too.")] = 3,
     partitions: Annotated[int, typer.Option("--partitions", min=1, max=100)] = 3,
     rate: Annotated[float, typer.Option("--rate", min=1, max=10_000, help="Records a second.")] = 300,
+    links: Annotated[
+        str, typer.Option("--links", help="What cuts them: proxies, or namespaces, which need root.")
+    ] = "proxies",
     report: Annotated[Path, typer.Option("--report", help="The page; the same with .json beside it.")] = Path(
         "chaos.html"
     ),
@@ -37,7 +40,7 @@ def run(
     """
     from replog.cli import common
     from replog.cli.chaos import report as reports
-    from replog.cli.chaos.faults import FAULTS
+    from replog.cli.chaos.faults import FAULTS, Links
     from replog.cli.chaos.run import run_chaos
     from replog.cli.errors import UsageError
 
@@ -49,8 +52,19 @@ def run(
     for name in names:
         if name not in FAULTS:
             raise UsageError("--faults", name, f'--faults: there is no "{name}"; there are {", ".join(FAULTS)}')
+    kinds = {kind.value: kind for kind in Links}
+    if links not in kinds:
+        raise UsageError("--links", links, f"--links is {' or '.join(kinds)}, not {links}")
     outcome = common.run(
-        run_chaos(names, rounds=rounds, nodes=nodes, partitions=partitions, rate_per_s=rate, say=typer.echo)
+        run_chaos(
+            names,
+            rounds=rounds,
+            nodes=nodes,
+            partitions=partitions,
+            rate_per_s=rate,
+            say=typer.echo,
+            links=kinds[links],
+        )
     )
     typer.echo(reports.sentence(outcome))
     for name, count, p50, p99, longest in reports.rows(outcome):

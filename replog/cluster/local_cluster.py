@@ -53,7 +53,14 @@ class NodeSpec:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.place.host}:{self.port}"
+
+    @property
+    def listeners(self) -> dict[str, ConfigValue]:
+        """Keys for what it binds and, where that is something else, how it is known."""
+        if not self.place.listens_on:
+            return {"listeners": [self.address]}
+        return {"listeners": [f"{self.place.listens_on}:{self.port}"], "advertised.listeners": [self.address]}
 
     @property
     def config_file(self) -> Path:
@@ -340,9 +347,9 @@ class LocalCluster:
             "node.id": spec.node_id,
             "cluster.id": self.cluster_id,
             "process.roles": list(spec.roles),
-            "listeners": [spec.address],
             "controller.quorum.voters": voters,
             "log.dirs": [str(spec.directory / "data")],
+            **spec.listeners,
             **config,
         }
         spec.directory.mkdir(parents=True, exist_ok=True)

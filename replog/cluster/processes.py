@@ -53,9 +53,15 @@ class NodePlace:
     """What the process of a node finds around it.
 
     Attributes:
+        host: the address by which it is known.
+        listens_on: the address it binds, such as 0.0.0.0; "": `host`.
+        launcher: a command to put before its own, which it must become (`exec`), with the same process id.
         environment: variables of its own, over those of this process.
     """
 
+    host: str = "127.0.0.1"
+    listens_on: str = ""
+    launcher: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -71,7 +77,7 @@ def spawn_node(
         die_with_parent: the kernel ends it when this process ends, whatever ended it; otherwise it gets a session of
             its own and outlives the terminal.
     """
-    command = [sys.executable, "-m", "replog.broker", "--config", str(config_file)]
+    command = [*place.launcher, sys.executable, "-m", "replog.broker", "--config", str(config_file)]
     if die_with_parent:
         command += ["--parent-pid", str(os.getpid())]
     with log_file.open("ab") as output:

@@ -34,11 +34,16 @@ T0_MS = 1_700_000_000_000
 
 
 class RawClient:
-    """Streams to one node for one partition, opened at the start of the block and kept."""
+    """Streams to one node for one partition, opened at the start of the block and kept.
 
-    def __init__(self, cluster: Cluster, node_id: int, topic_id: UUID, partition: int = 0) -> None:
+    `address`: where the node is reached by another one than its own.
+    """
+
+    def __init__(
+        self, cluster: Cluster, node_id: int, topic_id: UUID, partition: int = 0, *, address: str = ""
+    ) -> None:
         self._cluster = cluster
-        self._connection = GrpcTransport().connect(cluster.address(node_id), purpose="raw")
+        self._connection = GrpcTransport().connect(address or cluster.address(node_id), purpose="raw")
         self._place = (topic_id, partition)
         self._correlation_id = 0
 

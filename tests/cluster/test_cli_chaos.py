@@ -29,6 +29,8 @@ def test_wrong_faults_are_named() -> None:
     assert done.status == 2
     assert 'there is no "kill-everybody"; there are kill-leader' in done.err
     assert "SIGSTOP" in replog("chaos", "run", "--list").out
+    done = replog("chaos", "run", "--links", "wires")
+    assert (done.status, "--links is proxies or namespaces, not wires" in done.err) == (2, True), done
 
 
 def test_what_this_machine_lacks_is_skipped_with_the_reason(tmp_path: Path) -> None:
@@ -38,3 +40,13 @@ def test_what_this_machine_lacks_is_skipped_with_the_reason(tmp_path: Path) -> N
     assert "fsync-error: skipped: no strace here" in done.out
     assert "0 faults, 1 skipped" in done.out
     assert json.loads(page.with_suffix(".json").read_text())["skipped"] == {"fsync-error": "no strace here"}
+
+
+def test_without_namespaces_no_link_is_cut_by_other_means(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    arguments = ("--links", "namespaces", "--faults", "cut-pair", "--report", page)
+    done = replog("chaos", "run", *arguments, env={"PATH": str(tmp_path)})
+    assert (done.status, done.err) == (0, ""), done
+    found = json.loads(page.with_suffix(".json").read_text())
+    assert (found["links"], found["events"]) == ("namespaces", [])
+    assert found["skipped"]["cut-pair"] in {"no ip here", "network namespaces need root"}

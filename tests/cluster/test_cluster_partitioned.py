@@ -1,4 +1,4 @@
-"""Links between real processes cut by user-space proxies: black holes for one node, for a pair, one way only."""
+"""Links between real processes cut by proxies or in network namespaces: black holes for a node, a pair, one way only."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cluster_load import Load, Tail
 from cluster_raw import RawClient
 
 from replog.cli.chaos.fault import Scene, Target
+from replog.cli.chaos.namespaces import namespaces_are_missing
 from replog.cli.chaos.network_faults import network_of
 from replog.cli.chaos.scenes import prepared
 from replog.errors import ErrorCode
@@ -25,9 +26,11 @@ REFUSALS = {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, Er
 
 
 @contextlib.asynccontextmanager
-async def proxied(directory: Path) -> AsyncIterator[tuple[Cluster, Target]]:
-    """Three nodes; clients use the proxies too, only a `RawClient` goes past them."""
-    async with prepared(Scene.PROXIED, directory / "cluster", 3, CONFIG, TOPIC) as target:
+async def cuttable(directory: Path, scene: Scene = Scene.PROXIED) -> AsyncIterator[tuple[Cluster, Target]]:
+    """Three nodes; the links of clients can be cut too, only a `RawClient` goes past that."""
+    if scene is Scene.NAMESPACES and (reason := namespaces_are_missing()):
+        pytest.skip(reason)
+    async with prepared(scene, directory / "cluster", 3, CONFIG, TOPIC) as target:
         yield Cluster(target.cluster, target.admin, target.bootstrap_servers), target
 
 
@@ -41,16 +44,19 @@ async def led_by(cluster: Cluster, controller_leads: bool) -> tuple[int, list[in
 
 
 @pytest.mark.parametrize("controller_leads", [False, True], ids=["leader", "leader-and-controller"])
-async def test_an_isolated_leader_acknowledges_nothing_after_its_lease(tmp_path: Path, controller_leads: bool) -> None:
+@pytest.mark.parametrize("scene", [Scene.PROXIED, Scene.NAMESPACES], ids=lambda scene: scene.value)
+async def test_an_isolated_leader_acknowledges_nothing_after_its_lease(
+    tmp_path: Path, scene: Scene, controller_leads: bool
+) -> None:
     """Another leads after its session; when it is back it cuts what only it has, and follows."""
     history = History()
-    async with proxied(tmp_path) as (cluster, target):
+    async with cuttable(tmp_path, scene) as (cluster, target):
         leader, _ = await led_by(cluster, controller_leads)
         info = (await cluster.admin.describe_topics([TOPIC]))[TOPIC]
         async with (
             Load(cluster, TOPIC, history) as load,
             Tail(cluster, TOPIC, history),
-            RawClient(cluster, leader, info.topic_id) as raw,
+            RawClient(cluster, leader, info.topic_id, address=network_of(target).address_aside(leader)) as raw,
         ):
             network_of(target).isolate(leader)
             await raw.send_produce(b"only the isolated leader has this", acks=1)
@@ -71,7 +77,7 @@ async def test_an_isolated_leader_acknowledges_nothing_after_its_lease(tmp_path:
 
 async def test_a_leader_that_does_not_reach_one_follower_goes_on_with_the_other(tmp_path: Path) -> None:
     history = History()
-    async with proxied(tmp_path) as (cluster, target):
+    async with cuttable(tmp_path) as (cluster, target):
         leader, followers = await led_by(cluster, controller_leads=False)
         controller = await cluster.controller_id()
         (cut_off,) = (node_id for node_id in followers if node_id != controller)
@@ -89,7 +95,7 @@ async def test_a_leader_that_does_not_reach_one_follower_goes_on_with_the_other(
 async def test_a_leader_that_hears_nobody_is_replaced(tmp_path: Path) -> None:
     """Its heartbeats arrive and keep its session alive, their answers do not: until the silent connections are given up."""
     history = History()
-    async with proxied(tmp_path) as (cluster, target):
+    async with cuttable(tmp_path) as (cluster, target):
         leader, _ = await led_by(cluster, controller_leads=False)
         async with Load(cluster, TOPIC, history) as load, Tail(cluster, TOPIC, history):
             network_of(target).isolate(leader, outgoing=False, clients=False)

@@ -10,7 +10,7 @@ from enum import Enum
 
 from replog.cli.chaos.clocks import Clocks
 from replog.cli.chaos.disks import Disk
-from replog.cli.chaos.proxy import Network
+from replog.cli.chaos.network import Network
 from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.errors import BrokerNotAvailableError, ErrorCode, ReplogError
@@ -30,7 +30,9 @@ class Scene(Enum):
     PLAIN = "plain"
     """Processes on loopback."""
     PROXIED = "proxied"
-    """The same, and every byte between two nodes, or a client and a node, goes through a `Network`."""
+    """The same, and every byte between two nodes, or a client and a node, goes through `Proxies`."""
+    NAMESPACES = "namespaces"
+    """Every node in a network namespace of its own (`Namespaces`)."""
     SMALL_DISK = "small disk"
     """Node 1 has a small disk of its own."""
     CUTTABLE_DISK = "cuttable disk"

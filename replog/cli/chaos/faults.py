@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 
 from replog.cli.chaos.clock_faults import CLOCK_FAULTS
 from replog.cli.chaos.disk_faults import DISK_FAULTS
 from replog.cli.chaos.fault import Fault
-from replog.cli.chaos.network_faults import NETWORK_FAULTS
+from replog.cli.chaos.network_faults import NAMESPACE_FAULTS, NETWORK_FAULTS
 from replog.cli.chaos.process_faults import PROCESS_FAULTS
 from replog.cli.chaos.reassign_faults import REASSIGN_FAULTS
 from replog.cli.chaos.topic_faults import TOPIC_FAULTS
@@ -21,3 +22,15 @@ FAULTS: Mapping[str, Fault] = {
     **CLOCK_FAULTS,
 }
 """By the names that `--faults` takes."""
+
+
+class Links(Enum):
+    """By what links are cut."""
+
+    PROXIES = "proxies"
+    NAMESPACES = "namespaces"
+
+
+def faults_with(links: Links) -> Mapping[str, Fault]:
+    """All faults, those of links by the given means."""
+    return {**FAULTS, **NAMESPACE_FAULTS} if links is Links.NAMESPACES else FAULTS

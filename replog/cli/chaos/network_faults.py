@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from replog.cli.chaos.fault import Fault, Scene, Target
-from replog.cli.chaos.proxy import Network
+from replog.cli.chaos.namespaces import namespaces_are_missing
+from replog.cli.chaos.network import Network
 from replog.errors import InvariantViolationError
 
 
 def network_of(target: Target) -> Network:
     """Raises: InvariantViolationError: the cluster has none."""
     if target.network is None:
-        raise InvariantViolationError("links are cut in a cluster without proxies")
+        raise InvariantViolationError("links are cut in a cluster whose links are fixed")
     return target.network
 
 
@@ -59,13 +60,19 @@ async def _cut_pair(target: Target) -> AsyncIterator[list[int]]:
     network_of(target).mend()
 
 
-NETWORK_FAULTS: Mapping[str, Fault] = {
-    name: Fault(text, happens, scene=Scene.PROXIED)
-    for name, text, happens in (
-        ("isolate-leader", "a leader in a black hole: nodes and clients neither reach it nor hear it", _isolate_leader),
-        ("isolate-controller", "the active controller, which leads too, in a black hole", _isolate_controller),
-        ("mute-leader", "what a leader sends to other nodes does not arrive; it hears them, and clients", _mute_leader),
-        ("deaf-leader", "what other nodes send to a leader does not arrive; they and clients hear it", _deaf_leader),
-        ("cut-pair", "a leader and a follower do not reach each other; both reach the controller", _cut_pair),
-    )
-}
+_TEXTS = (
+    ("isolate-leader", "a leader in a black hole: nodes and clients neither reach it nor hear it", _isolate_leader),
+    ("isolate-controller", "the active controller, which leads too, in a black hole", _isolate_controller),
+    ("mute-leader", "what a leader sends to other nodes does not arrive; it hears them, and clients", _mute_leader),
+    ("deaf-leader", "what other nodes send to a leader does not arrive; they and clients hear it", _deaf_leader),
+    ("cut-pair", "a leader and a follower do not reach each other; both reach the controller", _cut_pair),
+)
+
+
+def _network_faults(scene: Scene, missing: Callable[[], str]) -> dict[str, Fault]:
+    return {name: Fault(text, happens, scene=scene, missing=missing) for name, text, happens in _TEXTS}
+
+
+NETWORK_FAULTS: Mapping[str, Fault] = _network_faults(Scene.PROXIED, str)
+NAMESPACE_FAULTS: Mapping[str, Fault] = _network_faults(Scene.NAMESPACES, namespaces_are_missing)
+"""The same, under the same names, with other means."""

@@ -39,6 +39,7 @@ class Outcome:
     Attributes:
         start_s: of the load; times of the others are relative to the same clock.
         skipped: faults that could not happen here, and why.
+        links: by what they were cut.
     """
 
     start_s: float
@@ -48,6 +49,7 @@ class Outcome:
     injected: Sequence[Injected]
     anomalies: Sequence[Anomaly]
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
+    links: str = "proxies"
 
     @property
     def lost_count(self) -> int:
@@ -73,7 +75,7 @@ class Outcome:
         )
 
 
-def combined(outcomes: Sequence[Outcome], skipped: Mapping[str, str]) -> Outcome:
+def combined(outcomes: Sequence[Outcome], skipped: Mapping[str, str], links: str) -> Outcome:
     """One after the other, as if they were one run."""
     return Outcome(
         outcomes[0].start_s if outcomes else 0.0,
@@ -83,6 +85,7 @@ def combined(outcomes: Sequence[Outcome], skipped: Mapping[str, str]) -> Outcome
         [injected for one in outcomes for injected in one.injected],
         [anomaly for one in outcomes for anomaly in one.anomalies],
         skipped,
+        links,
     )
 
 

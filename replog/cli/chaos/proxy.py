@@ -13,38 +13,33 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from replog.cli.chaos.network import CLIENT, Link, Network
 from replog.cluster import LocalCluster
 from replog.cluster.local_cluster import ConfigValue
-
-CLIENT = 0
-"""Instead of a node id: everything that is no node."""
+from replog.errors import InvariantViolationError
 
 CHUNK_BYTES = 64 * 1024
 CONNECTIONS_MAX = 1_000
 """Of one node; more are refused."""
 
-Link = tuple[int, int]
-"""From who sends to who receives."""
 
-
-class Network:
-    """One proxy for each node; use it as an async context manager.
+class Proxies(Network):
+    """One proxy for each node.
 
     Args:
         node_ids: who gets a proxy.
     """
 
     def __init__(self, node_ids: Iterable[int]) -> None:
-        self.node_ids = tuple(node_ids)
+        super().__init__(node_ids)
         self.addresses: Mapping[int, str] = {}
         self._servers: list[asyncio.Server] = []
         self._connections: dict[int, set[asyncio.Task[None]]] = {node_id: set() for node_id in self.node_ids}
-        self._cut: set[Link] = set()
         self._changed = asyncio.Event()
         self._cluster: LocalCluster | None = None
 
@@ -75,38 +70,23 @@ class Network:
             for node_id, address in self.addresses.items()
         }
 
-    @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(self.addresses.values())
-
-    def connect(self, cluster: LocalCluster) -> None:
+    def connect(self, cluster: LocalCluster) -> str:
         """From now on connections are forwarded to the nodes of `cluster`; before, they are closed."""
         self._cluster = cluster
+        return ",".join(self.addresses.values())
 
     # ---- cutting and mending ---------------------------------------------------------------------------------------
 
-    def cut(self, *links: Link) -> None:
-        """Bytes on these links wait from now on."""
-        self._cut.update(links)
+    def address_aside(self, node_id: int) -> str:
+        if self._cluster is None:
+            raise InvariantViolationError("no cluster stands behind the proxies")
+        return self._cluster.nodes[node_id].address
 
-    def isolate(self, node_id: int, *, outgoing: bool = True, incoming: bool = True, clients: bool = True) -> None:
-        """Cuts a node off from all others.
+    def _on_cut(self, links: Collection[Link]) -> None:
+        """Bytes on these links wait: every connection looks before it forwards."""
 
-        Args:
-            node_id: of the node.
-            outgoing: what it sends does not arrive.
-            incoming: nothing that is sent to it arrives.
-            clients: cut off from clients too.
-        """
-        others = [other for other in (CLIENT, *self.node_ids) if other != node_id and (clients or other != CLIENT)]
-        if outgoing:
-            self.cut(*((node_id, other) for other in others))
-        if incoming:
-            self.cut(*((other, node_id) for other in others))
-
-    def mend(self) -> None:
-        """All links are whole again, and what has waited arrives."""
-        self._cut.clear()
+    def _on_mend(self, links: Collection[Link]) -> None:  # noqa: ARG002 -- all of them
+        """What has waited arrives."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -45,6 +45,7 @@ def as_json(outcome: Outcome) -> str:
                 for name, count, p50, p99, longest in rows(outcome)
             ],
             "skipped": dict(outcome.skipped),
+            "links": outcome.links,
             "events": [_event(outcome, one) for one in outcome.injected],
             "latency": [
                 {"at_s": round(at_s, 3), "max_ms": round(latency_ms, 3)} for at_s, latency_ms in _buckets(outcome)
@@ -81,7 +82,8 @@ svg text{{font:11px system-ui,sans-serif}}</style></head><body>
 <p>{outcome.sent_count:,} records sent, {len(outcome.acknowledged):,} acknowledged, {outcome.unknown_count:,} without a
 certain outcome; {outcome.lost_count:,} lost, {outcome.duplicated_count:,} duplicated.</p>
 <table><tr><th>fault</th><th></th><th>times</th><th>p50 s</th><th>p99 s</th><th>max s</th></tr>{table}</table>
-<p>The longest time without an acknowledgement in any one partition, for each time that the fault happened.</p>
+<p>The longest time without an acknowledgement in any one partition, for each time that the fault happened.
+Where links were cut, it was by {escape(outcome.links)}.</p>
 {_chart(outcome)}
 <p>The slowest acknowledgement of each tenth of a second, from when its record was due. Red: from a fault until every
 partition took records again; grey: until all replicas were in sync again.</p>

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from replog.cli.chaos.fault import SESSION_MS, Fault, Scene, Target
-from replog.cli.chaos.faults import FAULTS
+from replog.cli.chaos.faults import Links, faults_with
 from replog.cli.chaos.load import Load
 from replog.cli.chaos.outcome import Injected, Outcome, combined, unavailable_s
 from replog.cli.chaos.scenes import prepared
@@ -24,7 +24,14 @@ PATIENCE_S = 180.0
 
 
 async def run_chaos(
-    names: Sequence[str], *, rounds: int, nodes: int, partitions: int, rate_per_s: float, say: Callable[[str], None]
+    names: Sequence[str],
+    *,
+    rounds: int,
+    nodes: int,
+    partitions: int,
+    rate_per_s: float,
+    say: Callable[[str], None],
+    links: Links = Links.PROXIES,
 ) -> Outcome:
     """Runs every fault `rounds` times, on a new cluster for each scene, which is gone afterwards.
 
@@ -37,25 +44,27 @@ async def run_chaos(
         partitions: of the topic under load.
         rate_per_s: records a second.
         say: told what happens.
+        links: by what they are cut.
 
     Raises:
         TimeoutError: the cluster did not recover.
         ReplogError: it did not come up.
     """
     outcomes: list[Outcome] = []
-    skipped = {name: reason for name in names if (reason := await asyncio.to_thread(FAULTS[name].missing))}
+    faults = {name: fault for name, fault in faults_with(links).items() if name in names}
+    skipped = {name: reason for name, fault in faults.items() if (reason := await asyncio.to_thread(fault.missing))}
     for name, reason in skipped.items():
         say(f"{name}: skipped: {reason}")
     for scene in Scene:
-        here = [name for name in names if FAULTS[name].scene is scene and name not in skipped]
+        here = {name: faults[name] for name in names if faults[name].scene is scene and name not in skipped}
         if here:
             outcomes.append(await _run_scene(scene, here, rounds, nodes, partitions, rate_per_s, say))
-    return combined(outcomes, skipped)
+    return combined(outcomes, skipped, links.value)
 
 
 async def _run_scene(
     scene: Scene,
-    names: Sequence[str],
+    faults: Mapping[str, Fault],
     rounds: int,
     nodes: int,
     partitions: int,
@@ -68,14 +77,14 @@ async def _run_scene(
         async with prepared(scene, directory / "cluster", nodes, config, TOPIC) as target:
             await target.admin.create_topic(TOPIC, partitions, 3, {"min.insync.replicas": 2})
             await target.admin.wait_until_in_sync(TOPIC)
-            return await _run(target, names, rounds, partitions, rate_per_s, say)
+            return await _run(target, faults, rounds, partitions, rate_per_s, say)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 async def _run(
     target: Target,
-    names: Sequence[str],
+    faults: Mapping[str, Fault],
     rounds: int,
     partitions: int,
     rate_per_s: float,
@@ -88,9 +97,9 @@ async def _run(
     async with load:
         await load.wait_flowing(start_s)
         for _ in range(rounds):
-            for name in names:
+            for name, fault in faults.items():
                 await asyncio.sleep(QUIET_S)
-                one = await _inject(target, load, name, FAULTS[name], partitions)
+                one = await _inject(target, load, name, fault, partitions)
                 injected.append(one)
                 say(
                     f"{name} (node {', '.join(map(str, one.nodes))}): {one.unavailable_s:.2f} s without acknowledgements, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,9 @@ from replog.cli.chaos.clocks import Clocks
 from replog.cli.chaos.disk_faults import DISK_NODE
 from replog.cli.chaos.disks import CuttableDisk, Disk, SmallDisk
 from replog.cli.chaos.fault import Scene, Target
-from replog.cli.chaos.proxy import Network
+from replog.cli.chaos.namespaces import Namespaces
+from replog.cli.chaos.network import Network
+from replog.cli.chaos.proxy import Proxies
 from replog.client import Admin
 from replog.cluster import LocalCluster, NodePlace
 from replog.cluster.local_cluster import ConfigValue
@@ -33,26 +35,33 @@ async def prepared(
     """
     async with AsyncExitStack() as stack:
         node_ids = range(1, nodes + 1)
-        network = await stack.enter_async_context(Network(node_ids)) if scene is Scene.PROXIED else None
+        network = _network(scene, node_ids)
+        if network:
+            await stack.enter_async_context(network)
         disk = _disk(scene, directory.with_name("disk"))
         own = network.node_config() if network else {}
         if disk:
             stack.enter_context(disk)
             own[DISK_NODE] = {"log.dirs": [str(disk.folder / "data")]}
         clocks = Clocks(directory.with_name("clocks"), node_ids) if scene is Scene.CLOCKS else None
-        places = {node_id: NodePlace(clocks.environment(node_id)) for node_id in node_ids} if clocks else {}
+        places = network.places() if network else {}
+        if clocks:
+            places = {node_id: NodePlace(environment=clocks.environment(node_id)) for node_id in node_ids}
         config = {**config, **LEADER_TIME} if clocks else config
         cluster = await LocalCluster.start(
             directory, nodes=nodes, config=config, node_config=own, places=places, wait=False
         )
         stack.push_async_callback(cluster.kill_all)
-        servers = cluster.bootstrap_servers
-        if network:
-            network.connect(cluster)
-            servers = network.bootstrap_servers
+        servers = network.connect(cluster) if network else cluster.bootstrap_servers
         await cluster.wait_until_ready()
         admin = await stack.enter_async_context(Admin(servers))
         yield Target(cluster, admin, topic, servers, network, disk, clocks)
+
+
+def _network(scene: Scene, node_ids: Iterable[int]) -> Network | None:
+    if scene is Scene.PROXIED:
+        return Proxies(node_ids)
+    return Namespaces(node_ids) if scene is Scene.NAMESPACES else None
 
 
 def _disk(scene: Scene, folder: Path) -> Disk | None:

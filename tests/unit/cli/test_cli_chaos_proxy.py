@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from replog.cli.chaos.proxy import CLIENT, Network, owner
+from replog.cli.chaos.network import CLIENT
+from replog.cli.chaos.proxy import Proxies, owner
 from replog.cluster import LocalCluster
 from replog.cluster.local_cluster import NodeSpec
 from replog.cluster.processes import ProcessId
@@ -35,13 +36,13 @@ class Node:
 
 
 @pytest.fixture
-async def network() -> AsyncIterator[Network]:
-    async with asyncio.timeout(DEADLINE_S), Network([1, 2]) as found:
+async def network() -> AsyncIterator[Proxies]:
+    async with asyncio.timeout(DEADLINE_S), Proxies([1, 2]) as found:
         yield found
 
 
 @pytest.fixture
-async def node(network: Network, tmp_path: Path) -> AsyncIterator[Node]:
+async def node(network: Proxies, tmp_path: Path) -> AsyncIterator[Node]:
     """Behind the proxy of node 1."""
     behind = Node()
     server = await asyncio.start_server(behind, "127.0.0.1", 0)
@@ -59,7 +60,7 @@ def cluster(directory: Path, port: int, process: ProcessId) -> LocalCluster:
     return LocalCluster(directory, "id", specs, die_with_parent=True)
 
 
-async def connected(network: Network, node: Node) -> Connection:
+async def connected(network: Proxies, node: Node) -> Connection:
     host, _, port = network.addresses[1].rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     node.writers.append(writer)
@@ -77,7 +78,7 @@ async def silent(reader: asyncio.StreamReader) -> bool:
     return is_silent
 
 
-async def test_bytes_go_both_ways_and_ends_are_passed_on(network: Network, node: Node) -> None:
+async def test_bytes_go_both_ways_and_ends_are_passed_on(network: Proxies, node: Node) -> None:
     reader, writer = await connected(network, node)
     writer.write(b"question")
     there, back = await node.arrived.get()
@@ -88,7 +89,7 @@ async def test_bytes_go_both_ways_and_ends_are_passed_on(network: Network, node:
     assert await reader.read() == b""
 
 
-async def test_a_cut_link_holds_bytes_in_its_direction_until_it_is_mended(network: Network, node: Node) -> None:
+async def test_a_cut_link_holds_bytes_in_its_direction_until_it_is_mended(network: Proxies, node: Node) -> None:
     reader, writer = await connected(network, node)
     there, back = await node.arrived.get()
     network.cut((CLIENT, 1))
@@ -100,7 +101,7 @@ async def test_a_cut_link_holds_bytes_in_its_direction_until_it_is_mended(networ
     assert await there.readexactly(8) == b"question"
 
 
-async def test_the_end_of_a_connection_does_not_pass_a_cut_link(network: Network, node: Node) -> None:
+async def test_the_end_of_a_connection_does_not_pass_a_cut_link(network: Proxies, node: Node) -> None:
     _, writer = await connected(network, node)
     there, _ = await node.arrived.get()
     network.isolate(1)
@@ -110,7 +111,7 @@ async def test_the_end_of_a_connection_does_not_pass_a_cut_link(network: Network
     assert await there.read() == b""
 
 
-async def test_a_new_connection_through_a_cut_link_waits(network: Network, node: Node) -> None:
+async def test_a_new_connection_through_a_cut_link_waits(network: Proxies, node: Node) -> None:
     network.cut((CLIENT, 1))
     reader, writer = await connected(network, node)
     writer.write(b"question")
@@ -121,7 +122,7 @@ async def test_a_new_connection_through_a_cut_link_waits(network: Network, node:
     assert await there.readexactly(8) == b"question"
 
 
-async def test_links_of_others_stay_open(network: Network, node: Node) -> None:
+async def test_links_of_others_stay_open(network: Proxies, node: Node) -> None:
     network.isolate(2)
     network.isolate(1, clients=False)
     _, writer = await connected(network, node)
@@ -131,7 +132,7 @@ async def test_links_of_others_stay_open(network: Network, node: Node) -> None:
 
 
 async def test_a_connection_belongs_to_the_node_whose_process_holds_it(
-    network: Network, node: Node, tmp_path: Path
+    network: Proxies, node: Node, tmp_path: Path
 ) -> None:
     _, writer = await connected(network, node)
     await node.arrived.get()

@@ -77,7 +77,7 @@ def test_the_report(tmp_path: Path) -> None:
 
 
 def test_what_was_skipped_is_named_with_its_reason() -> None:
-    one = combined([outcome(), outcome()], {"power-cut": "mounting needs <root>"})
+    one = combined([outcome(), outcome()], {"power-cut": "mounting needs <root>"}, "namespaces")
     assert report.sentence(one) == "4 faults, 1 skipped, no acknowledged record lost, none twice."
     assert json.loads(report.as_json(one))["skipped"] == {"power-cut": "mounting needs <root>"}
     assert "power-cut: mounting needs &lt;root&gt;" in report.as_html(one)
@@ -85,7 +85,7 @@ def test_what_was_skipped_is_named_with_its_reason() -> None:
 
 
 def test_a_run_in_which_everything_was_skipped() -> None:
-    one = combined([], {"power-cut": "mounting needs root"})
+    one = combined([], {"power-cut": "mounting needs root"}, "proxies")
     assert json.loads(report.as_json(one))["events"] == []
     assert "0 faults, 1 skipped" in report.as_html(one)
 

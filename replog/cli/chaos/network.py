@@ -1,0 +1,94 @@
+"""Links between nodes, and between nodes and clients, that can be cut one by one and one way only.
+
+What is common to the two ways of doing it: user-space proxies (`proxy`), which need no privilege, and network namespaces
+(`namespaces`), where packets are lost as on a real network.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from replog.cluster import LocalCluster, NodePlace
+from replog.cluster.local_cluster import ConfigValue
+
+CLIENT = 0
+"""Instead of a node id: everything that is no node."""
+
+Link = tuple[int, int]
+"""From who sends to who receives."""
+
+
+class Network(ABC):
+    """All links of a cluster; use it as an async context manager around the cluster.
+
+    Args:
+        node_ids: of the cluster.
+    """
+
+    def __init__(self, node_ids: Iterable[int]) -> None:
+        self.node_ids = tuple(node_ids)
+        self._cut: set[Link] = set()
+
+    @abstractmethod
+    async def __aenter__(self) -> Self:
+        """Makes it, with all links whole."""
+
+    @abstractmethod
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Nothing of it is left."""
+
+    @abstractmethod
+    def node_config(self) -> dict[int, dict[str, ConfigValue]]:
+        """For `LocalCluster.start`: keys of each node."""
+
+    def places(self) -> Mapping[int, NodePlace]:
+        """For `LocalCluster.start`: where the processes run."""
+        return {}
+
+    @abstractmethod
+    def connect(self, cluster: LocalCluster) -> str:
+        """Told of the cluster when its processes have started; returns the bootstrap servers of its clients."""
+
+    @abstractmethod
+    def address_aside(self, node_id: int) -> str:
+        """Under which who asks for it reaches a node, whatever is cut; once connected."""
+
+    def cut(self, *links: Link) -> None:
+        """Nothing that is sent on these links arrives from now on."""
+        new = [link for link in links if link not in self._cut]
+        self._cut.update(new)
+        self._on_cut(new)
+
+    def isolate(self, node_id: int, *, outgoing: bool = True, incoming: bool = True, clients: bool = True) -> None:
+        """Cuts a node off from all others.
+
+        Args:
+            node_id: of the node.
+            outgoing: what it sends does not arrive.
+            incoming: nothing that is sent to it arrives.
+            clients: cut off from clients too.
+        """
+        others = [other for other in (CLIENT, *self.node_ids) if other != node_id and (clients or other != CLIENT)]
+        links = [(node_id, other) for other in others] if outgoing else []
+        if incoming:
+            links += [(other, node_id) for other in others]
+        self.cut(*links)
+
+    def mend(self) -> None:
+        """All links are whole again."""
+        mended = sorted(self._cut)
+        self._cut.clear()
+        self._on_mend(mended)
+
+    @abstractmethod
+    def _on_cut(self, links: Collection[Link]) -> None:
+        """These are cut from now on; they were not before."""
+
+    @abstractmethod
+    def _on_mend(self, links: Collection[Link]) -> None:
+        """These were cut and are whole from now on."""
