@@ -143,17 +143,17 @@ class ServerConfig:
 
     listeners: Annotated[
         tuple[Endpoint, ...],
-        Endpoints("list of host:port, port 0 to 65,535", count_max=16),
+        Endpoints("list with one host:port, port 0 to 65,535", count_max=1),
         Differs('"PLAINTEXT://:9092"', "until there is TLS and authentication, only this machine may connect"),
     ] = (Endpoint("127.0.0.1", 9092),)
-    """Addresses to bind.  Port 0 takes a free port, which suits tests and single nodes; a quorum voter needs a fixed one.
+    """The address to bind: one.  Port 0 takes a free port, which suits tests and single nodes; a quorum voter needs a fixed one.
     Anything but loopback needs allow.insecure."""
 
     advertised_listeners: Annotated[
         tuple[Endpoint, ...],
-        Endpoints("list of host:port, port 1 to 65,535", may_be_empty=True, count_max=16),
+        Endpoints("list with one host:port, port 1 to 65,535", may_be_empty=True, count_max=1),
     ] = ()
-    """Addresses told to clients and other nodes.  Not set: the bound listeners.  Needed where those cannot be connected
+    """The address told to clients and other nodes: one.  Not set: the bound one.  Needed where that cannot be connected
     to (0.0.0.0, address translation)."""
 
     broker_rack: Annotated[str | None, Text(r"[^\x00-\x1f]{1,255}", "1 to 255 printable characters")] = None
