@@ -43,8 +43,11 @@ async def led_by(cluster: Cluster, controller_leads: bool) -> tuple[int, list[in
     return leader, followers
 
 
-@pytest.mark.parametrize("controller_leads", [False, True], ids=["leader", "leader-and-controller"])
-@pytest.mark.parametrize("scene", [Scene.PROXIED, Scene.NAMESPACES], ids=lambda scene: scene.value)
+@pytest.mark.parametrize(
+    ("scene", "controller_leads"),
+    [(Scene.PROXIED, False), (Scene.PROXIED, True), (Scene.NAMESPACES, True)],
+    ids=["proxies-leader", "proxies-leader-and-controller", "namespaces-leader-and-controller"],
+)
 async def test_an_isolated_leader_acknowledges_nothing_after_its_lease(
     tmp_path: Path, scene: Scene, controller_leads: bool
 ) -> None:
