@@ -59,7 +59,7 @@ def test_typed_values_of_every_kind() -> None:
         MINIMAL
         | {
             "process.roles": ["controller", "broker"],
-            "listeners": ["[::1]:9001"],
+            "listeners": ["127.0.0.1:9001"],
             "controller.quorum.voters": THREE_VOTERS.split(","),
             "flush.policy": "always",
             "unclean.leader.election.enable": True,
@@ -68,8 +68,7 @@ def test_typed_values_of_every_kind() -> None:
         }
     )
     assert config.process_roles == (ProcessRole.CONTROLLER, ProcessRole.BROKER)
-    assert config.listeners == (Endpoint("::1", 9001),)
-    assert str(config.listeners[0]) == "[::1]:9001"
+    assert config.listeners == (Endpoint("127.0.0.1", 9001),)
     assert config.controller_quorum_voters[2] == Voter(3, Endpoint("127.0.0.1", 9003))
     assert config.voter_ids == (1, 2, 3)
     assert config.flush_policy is FlushPolicy.ALWAYS
@@ -406,6 +405,8 @@ def test_every_default_is_a_valid_value() -> None:
 def test_to_toml_gives_the_same_configuration_again(data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.sampled_from(["num.partitions", "log.roll.ms", "log.retention.bytes"]), unique=True))
     numbers = {name: data.draw(st.integers(*_range(name)), label=name) for name in chosen}
+    here, voter = "127.0.0.1:9092", "1@127.0.0.1:9092"
+    listener, voters = data.draw(st.sampled_from([(here, []), (here, [voter]), ("[::1]:0", [])]))
     config = ServerConfig.from_mapping(
         MINIMAL
         | numbers
@@ -414,8 +415,8 @@ def test_to_toml_gives_the_same_configuration_again(data: st.DataObject) -> None
                 data.draw(st.text(min_size=1).filter(lambda s: s.strip() and "\0" not in s and s.isprintable()))
             ],
             "flush.policy": data.draw(st.sampled_from(["auto", "always", "os"])),
-            "listeners": data.draw(st.sampled_from([["127.0.0.1:9092"], ["[::1]:0", "127.0.0.1:9092"]])),
-            "controller.quorum.voters": data.draw(st.sampled_from([[], ["1@127.0.0.1:9092"]])),
+            "listeners": [listener],
+            "controller.quorum.voters": voters,
             "broker.rack": data.draw(st.sampled_from(["a", 'q"\\', "x\x7f"])),
             "unclean.leader.election.enable": data.draw(st.booleans()),
         }
@@ -427,6 +428,11 @@ def _range(name: str) -> tuple[int, int]:
     kind = KEYS[name].kind
     assert isinstance(kind, Number)
     return kind.low, kind.high
+
+
+def test_an_address_of_ipv6_stands_in_brackets() -> None:
+    (listener,) = ServerConfig.from_mapping(MINIMAL | {"listeners": ["[::1]:9001"]}).listeners
+    assert (listener, str(listener)) == (Endpoint("::1", 9001), "[::1]:9001")
 
 
 def test_two_listeners_are_refused_rather_than_one_of_them_bound() -> None:
