@@ -126,11 +126,16 @@ class Node(NodeAssembly):
 
     async def _run_end(self, *, orderly: bool) -> None:
         try:
-            if orderly and self.config.is_broker:
-                await self._lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_S)
-            await self._stop_tasks()
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, lambda: self._close_logs(orderly=orderly and self._failure is None))
+            try:
+                if orderly and self.config.is_broker:
+                    await self._lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_S)
+                await self._stop_tasks()
+            except Exception as error:
+                self._failure = self._failure or error  # no marker: something may not have stopped
+                raise
+            finally:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, lambda: self._close_logs(orderly=orderly and self._failure is None))
         except Exception as error:
             self._set_closed(error)
             raise

@@ -11,6 +11,7 @@ Nothing runs before all are made: what one part needs of a later one it asks for
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -346,26 +347,26 @@ class NodeAssembly(ABC):
         )
 
     async def _stop_parts(self) -> None:
+        """One after the other, all of them whatever one of them raises."""
         if not self._is_built:
             return
-        if self._manager.moves is not None:
-            await self._manager.moves.stop()
-        await self._keeper.stop()
-        await self._cleaner.stop()
-        if self._manager.fetchers is not None:
-            await self._manager.fetchers.stop()
-        await self._isr_sender.stop()
-        await self._registrar.stop()
-        await self._lifecycle.stop()
-        await self._manager.stop()
-        await self._images.stop()
-        await self._snapshots.stop()
-        await self._quorum.stop()
-        if self._controller is not None:
-            await self._controller.stop()
-        await self._channel.close()
-        await self._loop_lag.stop()
-        await self._flusher.stop()
+        stops = [
+            *(part.stop for part in (self._manager.moves, self._keeper, self._cleaner, self._manager.fetchers) if part),
+            self._isr_sender.stop,
+            self._registrar.stop,
+            self._lifecycle.stop,
+            self._manager.stop,
+            self._images.stop,
+            self._snapshots.stop,
+            self._quorum.stop,
+            *(part.stop for part in (self._controller,) if part),
+            self._channel.close,
+            self._loop_lag.stop,
+            self._flusher.stop,
+        ]
+        async with contextlib.AsyncExitStack() as parts:
+            for stop in reversed(stops):
+                parts.push_async_callback(stop)
 
     # ---- the quorum's listener --------------------------------------------------------------------------------------
 

@@ -15,7 +15,9 @@ from broker_kit import batch, wait_until
 
 from replog.broker.config import ServerConfig
 from replog.broker.environment import NodeEnvironment
+from replog.broker.log_keeper import LogKeeper
 from replog.broker.node import Node
+from replog.broker.replica_manager import ReplicaManager
 from replog.controller.messages import (
     AlterableConfig,
     AlterConfigs,
@@ -410,6 +412,30 @@ async def test_a_log_that_cannot_be_closed_leaves_no_marker_and_says_so() -> Non
 
 
 # ---- the marker ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_part_that_does_not_stop_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = SimulatedFileSystem()
+    started = await Node.start(config(), environment=NodeEnvironment(fs=fs))
+    await started.wait_until_ready()
+    manager_stop, stopped = ReplicaManager.stop, []
+
+    async def stop(manager: ReplicaManager) -> None:
+        await manager_stop(manager)
+        stopped.append(True)
+
+    async def fail(_: LogKeeper) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(ReplicaManager, "stop", stop)
+    monkeypatch.setattr(LogKeeper, "stop", fail)
+    with pytest.raises(KeyError, match="a bug"):
+        await started.stop()
+    assert stopped
+    assert marker(fs) is None
+    monkeypatch.undo()
+    async with node(fs) as it:  # the lock is free
+        assert await it.create()
 
 
 def broker_alone() -> ServerConfig:
