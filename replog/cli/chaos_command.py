@@ -67,8 +67,12 @@ def run(
         )
     )
     typer.echo(reports.sentence(outcome))
-    for name, count, p50, p99, longest in reports.rows(outcome):
-        typer.echo(f"{name:<24} {count:>3} times   p50 {p50:6.2f} s   p99 {p99:6.2f} s   max {longest:6.2f} s")
+    for row in reports.rows(outcome):
+        seconds = "   ".join(f"{name} {value:6.2f} s" for name, value in row.unavailable_s.items())
+        typer.echo(
+            f"{row.name:<24} {row.count:>3} times   {row.acknowledged:>7,} acknowledged, {row.lost} lost, "
+            f"{row.duplicated} twice   {seconds}"
+        )
     page, data = reports.write(outcome, report)
     typer.echo(f"{page} and {data}")
     raise typer.Exit(1 if outcome.anomalies else 0)

@@ -21,6 +21,7 @@ class Acknowledgement:
     """Times are seconds of the event loop; `due_s` is when the record was to be sent."""
 
     partition: int
+    offset: int
     due_s: float
     acked_s: float
 
@@ -120,7 +121,9 @@ class Load:
             self.unknown_count += 1
             return
         send.acknowledged((place.topic, place.partition), place.offset)
-        self.acknowledged.append(Acknowledgement(place.partition, due_s, asyncio.get_running_loop().time()))
+        self.acknowledged.append(
+            Acknowledgement(place.partition, place.offset, due_s, asyncio.get_running_loop().time())
+        )
         self._progress.set()
 
     def bury(self, topic: str) -> int:

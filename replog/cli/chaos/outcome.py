@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from replog.cli.chaos.load import Acknowledgement
@@ -22,6 +22,7 @@ class Injected:
         flowing_s: when every partition took records again.
         settled_s: when every replica was in sync again.
         unavailable_s: the longest time without an acknowledgement in one partition.
+        lost_count, duplicated_count: records that it is blamed for, see `blamed`.
     """
 
     name: str
@@ -30,6 +31,8 @@ class Injected:
     flowing_s: float
     settled_s: float
     unavailable_s: float
+    lost_count: int = 0
+    duplicated_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,32 @@ def combined(outcomes: Sequence[Outcome], skipped: Mapping[str, str], links: str
         skipped,
         links,
     )
+
+
+def blamed(
+    injected: Sequence[Injected], acknowledged: Iterable[Acknowledgement], anomalies: Sequence[Anomaly], topic: str
+) -> list[Injected]:
+    """The faults of one load with what was lost and doubled: each counts for the first one that was not over when the
+    record was acknowledged.  Records of other topics, and those acknowledged after the last fault, count for none.
+
+    Args:
+        injected: in the order in which they happened.
+        acknowledged: by the load.
+        anomalies: in its history.
+        topic: that it writes.
+    """
+    acked_s = {(one.partition, one.offset): one.acked_s for one in acknowledged}
+    counts: Counter[tuple[int, bool]] = Counter()
+    for anomaly in anomalies:
+        is_lost, is_double = anomaly.kind in _LOST, anomaly.kind is AnomalyKind.DUPLICATE
+        at_s = acked_s.get((anomaly.partition[1], anomaly.offset)) if anomaly.partition[0] == topic else None
+        number = next((n for n, one in enumerate(injected) if at_s is not None and at_s <= one.settled_s), None)
+        if number is not None and (is_lost or is_double):
+            counts[number, is_lost] += 1
+    return [
+        replace(one, lost_count=counts[number, True], duplicated_count=counts[number, False])
+        for number, one in enumerate(injected)
+    ]
 
 
 def unavailable_s(

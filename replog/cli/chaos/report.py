@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from html import escape
 from math import log10
 from pathlib import Path
@@ -18,15 +18,36 @@ LATENCY_MS_MIN, DECADES = 1.0, 5
 """The axis of latencies: 1 ms to 100 s, logarithmic."""
 
 
-def rows(outcome: Outcome) -> list[tuple[str, int, float, float, float]]:
-    """For each kind of fault: its name, how often, and p50, p99 and maximum of its unavailability in seconds."""
-    by_name: dict[str, list[float]] = {}
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kind of fault: how often it happened, what became of records, and its unavailability in seconds."""
+
+    name: str
+    count: int
+    acknowledged: int
+    lost: int
+    duplicated: int
+    unavailable_s: Mapping[str, float]
+
+
+def rows(outcome: Outcome) -> list[Row]:
+    """One for each kind of fault, in the order in which they first happened."""
+    by_name: dict[str, list[Injected]] = {}
     for one in outcome.injected:
-        by_name.setdefault(one.name, []).append(one.unavailable_s)
-    return [
-        (name, len(times), percentile(sorted(times), 50), percentile(sorted(times), 99), max(times))
-        for name, times in by_name.items()
-    ]
+        by_name.setdefault(one.name, []).append(one)
+    return [_row(outcome, name, injected) for name, injected in by_name.items()]
+
+
+def _row(outcome: Outcome, name: str, injected: Sequence[Injected]) -> Row:
+    times = sorted(one.unavailable_s for one in injected)
+    return Row(
+        name,
+        len(injected),
+        sum(map(outcome.acknowledged_during, injected)),
+        sum(one.lost_count for one in injected),
+        sum(one.duplicated_count for one in injected),
+        {"p50": percentile(times, 50), "p99": percentile(times, 99), "max": times[-1]},
+    )
 
 
 def as_json(outcome: Outcome) -> str:
@@ -40,10 +61,7 @@ def as_json(outcome: Outcome) -> str:
             "duplicated": outcome.duplicated_count,
             "other_anomalies": dict(outcome.other_anomalies),
             "anomalies": [str(anomaly) for anomaly in outcome.anomalies],
-            "faults": [
-                {"name": name, "count": count, "unavailable_s": {"p50": p50, "p99": p99, "max": longest}}
-                for name, count, p50, p99, longest in rows(outcome)
-            ],
+            "faults": [asdict(row) for row in rows(outcome)],
             "skipped": dict(outcome.skipped),
             "links": outcome.links,
             "events": [_event(outcome, one) for one in outcome.injected],
@@ -66,9 +84,11 @@ def write(outcome: Outcome, path: Path) -> tuple[Path, Path]:
 def as_html(outcome: Outcome) -> str:
     """The page."""
     table = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(FAULTS[name].text)}</td><td>{count}</td>"
-        f"<td>{p50:.2f}</td><td>{p99:.2f}</td><td>{longest:.2f}</td></tr>"
-        for name, count, p50, p99, longest in rows(outcome)
+        f"<tr><td>{escape(row.name)}</td><td>{escape(FAULTS[row.name].text)}</td><td>{row.count}</td>"
+        f"<td>{row.acknowledged:,}</td><td>{row.lost:,}</td><td>{row.duplicated:,}</td>"
+        + "".join(f"<td>{seconds:.2f}</td>" for seconds in row.unavailable_s.values())
+        + "</tr>"
+        for row in rows(outcome)
     )
     skipped = "".join(f"<li>{escape(name)}: {escape(reason)}</li>" for name, reason in outcome.skipped.items())
     anomalies = "".join(f"<li>{escape(str(anomaly))}</li>" for anomaly in outcome.anomalies[:100])
@@ -81,8 +101,11 @@ svg text{{font:11px system-ui,sans-serif}}</style></head><body>
 <h1>{escape(sentence(outcome))}</h1>
 <p>{outcome.sent_count:,} records sent, {len(outcome.acknowledged):,} acknowledged, {outcome.unknown_count:,} without a
 certain outcome; {outcome.lost_count:,} lost, {outcome.duplicated_count:,} duplicated.</p>
-<table><tr><th>fault</th><th></th><th>times</th><th>p50 s</th><th>p99 s</th><th>max s</th></tr>{table}</table>
-<p>The longest time without an acknowledgement in any one partition, for each time that the fault happened.
+<table><tr><th>fault</th><th></th><th>times</th><th>acknowledged</th><th>lost</th><th>duplicated</th>
+<th>p50 s</th><th>p99 s</th><th>max s</th></tr>{table}</table>
+<p>Acknowledged from a fault until all replicas were in sync again; what is lost or there twice counts for the first fault that
+was not over when it was acknowledged. Then the longest time without an acknowledgement in any one partition, for each time that
+the fault happened.
 Where links were cut, it was by {escape(outcome.links)}.</p>
 {_chart(outcome)}
 <p>The slowest acknowledgement of each tenth of a second, from when its record was due. Red: from a fault until every

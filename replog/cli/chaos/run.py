@@ -11,7 +11,7 @@ from pathlib import Path
 from replog.cli.chaos.fault import SESSION_MS, Fault, Scene, Target
 from replog.cli.chaos.faults import Links, faults_with
 from replog.cli.chaos.load import Load
-from replog.cli.chaos.outcome import Injected, Outcome, combined, unavailable_s
+from replog.cli.chaos.outcome import Injected, Outcome, blamed, combined, unavailable_s
 from replog.cli.chaos.scenes import prepared
 from replog.cluster.local_cluster import ConfigValue
 
@@ -108,7 +108,10 @@ async def _run(
         await asyncio.sleep(QUIET_S)
     await load.read_back()
     anomalies = (*load.history.check(), *target.anomalies)
-    return Outcome(start_s, len(load.history.sends), load.acknowledged, load.unknown_count, injected, anomalies)
+    faults_with_losses = blamed(injected, load.acknowledged, anomalies, TOPIC)
+    return Outcome(
+        start_s, len(load.history.sends), load.acknowledged, load.unknown_count, faults_with_losses, anomalies
+    )
 
 
 async def _inject(target: Target, load: Load, name: str, fault: Fault, partitions: int) -> Injected:

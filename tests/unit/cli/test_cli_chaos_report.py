@@ -11,14 +11,14 @@ import pytest
 from replog.cli.chaos import report
 from replog.cli.chaos.faults import FAULTS
 from replog.cli.chaos.load import Acknowledgement
-from replog.cli.chaos.outcome import Injected, Outcome, combined, percentile, unavailable_s
+from replog.cli.chaos.outcome import Injected, Outcome, blamed, combined, percentile, unavailable_s
 from replog.testing.history import Anomaly, AnomalyKind
 
 START_S = 100.0
 
 
 def acks(partition: int, *times_s: float) -> list[Acknowledgement]:
-    return [Acknowledgement(partition, at_s - 0.005, at_s) for at_s in times_s]
+    return [Acknowledgement(partition, offset, at_s - 0.005, at_s) for offset, at_s in enumerate(times_s)]
 
 
 def outcome(*anomalies: Anomaly) -> Outcome:
@@ -57,16 +57,36 @@ def test_what_is_lost_is_counted_and_named() -> None:
     assert json.loads(report.as_json(one))["lost"] == 1
 
 
+@pytest.mark.parametrize(
+    ("offset", "fault"), [(0, 0), (1, 0), (2, 0), (3, None), (9, None)],
+    ids=["before the first", "as it began", "in its course", "after the last", "never acknowledged"],
+)  # fmt: skip
+def test_what_is_lost_counts_for_the_fault_that_was_not_over(offset: int, fault: int | None) -> None:
+    one = outcome()
+    anomalies = [
+        Anomaly(AnomalyKind.UNSEEN, ("chaos", 0), offset, ""),
+        Anomaly(AnomalyKind.UNSEEN, ("other", 0), 0, ""),
+    ]
+    found = blamed(one.injected, one.acknowledged, anomalies, "chaos")
+    assert [injected.lost_count for injected in found] == [int(number == fault) for number in range(2)]
+    twice = [Anomaly(AnomalyKind.DUPLICATE, ("chaos", 0), offset, "")]
+    found = blamed(one.injected, one.acknowledged, twice, "chaos")
+    assert [injected.duplicated_count for injected in found] == [int(number == fault) for number in range(2)]
+
+
 def test_the_report(tmp_path: Path) -> None:
     page, data = report.write(outcome(), tmp_path / "chaos.html")
     found = json.loads(data.read_text())
     assert found["faults"] == [
-        {"name": "kill-leader", "count": 2, "unavailable_s": {"p50": 1.0, "p99": 3.0, "max": 3.0}}
-    ]
+        {
+            "name": "kill-leader", "count": 2, "acknowledged": 2, "lost": 0, "duplicated": 0,
+            "unavailable_s": {"p50": 1.0, "p99": 3.0, "max": 3.0},
+        }
+    ]  # fmt: skip
     assert (found["sent"], found["acknowledged"], found["unknown"]) == (7, 6, 1)
     assert found["events"][0] == {
         "name": "kill-leader", "nodes": [3], "began_s": 2.0, "flowing_s": 5.0, "settled_s": 5.5, "unavailable_s": 3.0,
-        "acknowledged": 2,
+        "lost_count": 0, "duplicated_count": 0, "acknowledged": 2,
     }  # fmt: skip
     text = page.read_text()
     assert "2 faults, no acknowledged record lost, none twice." in text
