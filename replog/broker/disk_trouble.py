@@ -203,7 +203,7 @@ class DiskTrouble:
             registration = self._manager.image.partition(*key)
             if registration is None:
                 del self.waiting_for_room[key]
-            else:
+            elif not self._manager.is_being_created(local):
                 self._manager.take_role(replace(local, registration=registration), is_new=True)
 
     def forget(self, key: ReplicaKey) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -43,13 +43,13 @@ class _Pending:
     changed_brokers: tuple[int, ...]
 
     @property
-    def places(self) -> set[Place]:
-        """What it changes here."""
-        changes = self.changes
-        return {_place(local) for local in (*changes.deletes, *changes.leaders, *changes.followers)}
+    def roles(self) -> Iterator[LocalPartition]:
+        """The replicas that get a role, or another one."""
+        yield from self.changes.leaders
+        yield from self.changes.followers
 
-    def without(self, places: Collection[Place]) -> LocalChanges:
-        """Its changes here but for those in `places`."""
+    def without(self, places: Container[Place]) -> LocalChanges:
+        """Its changes here, but for roles in `places`."""
         leaders = tuple(local for local in self.changes.leaders if _place(local) not in places)
         followers = tuple(local for local in self.changes.followers if _place(local) not in places)
         return replace(self.changes, leaders=leaders, followers=followers)
@@ -57,7 +57,7 @@ class _Pending:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A replica that gets its role when its log has been created."""
+    """A replica that gets its role, the newest there is for it, when its log has been created."""
 
     local: LocalPartition
     is_new: bool
@@ -74,7 +74,8 @@ class ImageQueue:
 
     Invariants:
         - images are applied in the order in which they came, one at a time;
-        - logs of one image are created at a time, and no image that concerns one of them is applied meanwhile.
+        - a log that is being created is touched by nobody else: its replica's role waits, and an image that deletes the
+          replica, or puts another in its place, waits with all that follow it.
     """
 
     def __init__(
@@ -89,10 +90,11 @@ class ImageQueue:
         self._on_applied = on_applied
         self._on_failure = on_failure
         self._waiting: deque[_Pending] = deque()
-        self._creating: asyncio.Task[None] | None = None
+        self._creating: set[asyncio.Task[None]] = set()
         self._held: dict[Place, _Held] = {}
         self._later: list[Callable[[], None]] = []
         manager.wait_for_image = self.run_later
+        manager.is_being_created = lambda local: _place(local) in self._held
 
     def submit(self, image: MetadataImage, changes: LocalChanges, changed_brokers: tuple[int, ...]) -> None:
         """Queues an image."""
@@ -104,8 +106,7 @@ class ImageQueue:
         """Waits for what is being created; applies nothing more."""
         self._waiting.clear()
         self._later.clear()
-        if self._creating is not None:
-            await asyncio.gather(self._creating, return_exceptions=True)
+        await asyncio.gather(*self._creating, return_exceptions=True)
 
     # ---- on the driver ------------------------------------------------------------------------------------------------
 
@@ -117,35 +118,43 @@ class ImageQueue:
         return True
 
     def _begin(self) -> None:
-        """Applies the first image, but for the replicas whose logs it has created first; or leaves it for later."""
-        if not self._waiting or not self._held.keys().isdisjoint(self._waiting[0].places):
+        """Applies the first image, but for the replicas whose logs have to be created first."""
+        if not self._waiting or self._must_wait(self._waiting[0]):
             return
-        pending = self._waiting[0]
-        if not self._manager.image.brokers:  # the first image
+        pending = self._waiting.popleft()
+        before = self._manager.image
+        if not before.brokers:  # the first image
             self._manager.local_logs.set_strays_aside(pending.image)
-        jobs = self._manager.local_logs.prepare(self._manager.image, pending.image, pending.changes)
-        if jobs and self._held:
-            return
+        for local in pending.roles:
+            if (held := self._held.get(_place(local))) is not None:
+                self._held[_place(local)] = replace(held, local=local)
+        jobs = self._manager.local_logs.prepare(before, pending.image, pending.without(self._held))
         if jobs:
             self._hold({job.replica.key for job in jobs}, pending)
-            self._creating = watched_task(self._create(jobs), name="create-logs", on_failure=self._on_failure)
-        self._waiting.popleft()
-        changes = pending.without(self._held) if jobs else pending.changes
-        self._manager.apply(pending.image, changes, pending.changed_brokers)
+            task = watched_task(self._create(jobs), name="create-logs", on_failure=self._on_failure)
+            self._creating.add(task)
+            task.add_done_callback(self._creating.discard)
+        self._manager.apply(pending.image, pending.without(self._held), pending.changed_brokers)
         self._after_step()
 
-    def _hold(self, places: Collection[Place], pending: _Pending) -> None:
+    def _must_wait(self, pending: _Pending) -> bool:
+        """Whether it takes a replica away whose log is being created."""
+        held = self._held
+        is_other = (_place(one) in held and held[_place(one)].local.topic_id != one.topic_id for one in pending.roles)
+        return any(_place(local) in held for local in pending.changes.deletes) or any(is_other)
+
+    def _hold(self, places: Container[Place], pending: _Pending) -> None:
         broker_id, before = self._manager.config.node_id, self._manager.image
-        for local in (*pending.changes.leaders, *pending.changes.followers):
+        for local in pending.roles:
             if _place(local) in places:
                 self._held[_place(local)] = _Held(local, is_new_replica(before, local, broker_id))
 
     def _take_created(self, jobs: Sequence[CreateJob]) -> None:
-        """The logs are there: their replicas get the roles that the newest image has for them."""
+        """The logs are there: their replicas get their roles."""
         self._manager.local_logs.complete(jobs)
-        held, self._held = self._held, {}
-        for one in held.values():
-            self._manager.take_role(one.local, is_new=one.is_new)
+        for job in jobs:
+            held = self._held.pop(job.replica.key)
+            self._manager.take_role(held.local, is_new=held.is_new)
         self._after_step()
 
     def _after_step(self) -> None:

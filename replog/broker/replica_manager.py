@@ -112,6 +112,7 @@ class ReplicaManager:
         self.on_produce_completed: Callable[[int, ErrorCode], None] = _nobody_waits
         self.on_written_back: Callable[[Replica], None] = _nobody_is_held_back
         self.wait_for_image: Callable[[Callable[[], None]], bool] = _no_image_waits
+        self.is_being_created: Callable[[LocalPartition], bool] = _nothing_is_created
         self.on_progress: Callable[[ReplicaKey], None] = _nobody_listens
         self.on_follower_told: Callable[[ReplicaKey], None] = _nobody_listens
         self.after_drain: Callable[[], None] = _nothing_to_do
@@ -579,6 +580,10 @@ def _has_everything(replica: Replica, answer: FetchAnswered) -> bool:
 
 def _nobody_waits(_request_id: int, _error: ErrorCode) -> None:
     return
+
+
+def _nothing_is_created(local: LocalPartition) -> bool:  # noqa: ARG001 -- until there is an image queue
+    return False
 
 
 def _no_image_waits(_run: Callable[[], None]) -> bool:

@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import pytest
 from broker_kit import KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
 from replog.broker.image_queue import ImageQueue
 from replog.errors import ErrorCode
-from replog.metadata.delta import MetadataDelta
+from replog.log import LogDirectory
+from replog.metadata.delta import LocalPartition, MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (
     MetadataRecord,
@@ -111,20 +113,61 @@ async def test_metadata_do_not_wait_for_logs_that_are_created() -> None:
         assert isinstance(it.manager.replicas[OTHER_KEY].role, Leader)
 
 
-async def test_what_concerns_a_log_that_is_created_waits_for_it() -> None:
+async def test_a_replica_gets_the_newest_role_when_its_log_is_there() -> None:
     async with queued() as images:
         it = images.it
-        created = images.submit(*topic((1, 2), name="other", topic_id=OTHER))
-        images.submit(PartitionChangeRecord(0, OTHER, leader=2))
-        last = images.submit(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        ends = [
+            images.submit(*topic((1, 2), name="other", topic_id=OTHER)),
+            images.submit(PartitionChangeRecord(0, OTHER, leader=2)),
+            images.submit(PartitionChangeRecord(0, TOPIC_ID, leader=2)),
+        ]
         await it.settle()
-        assert images.applied == [created], "in order"
+        assert images.applied == ends
         images.gate.set()
-        await wait_until(lambda: images.applied[-1] == last)
+        await wait_until(lambda: OTHER_KEY in it.manager.replicas)
         for key in (KEY, OTHER_KEY):
             role = it.manager.replicas[key].role
             assert isinstance(role, Follower)
             assert role.leader_epoch == 1
+
+
+async def test_logs_of_several_images_are_created_at_a_time_and_none_on_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int] = []
+    create = LogDirectory.create
+
+    def noted(home, replicas, now_ms):  # type: ignore[no-untyped-def]
+        threads.extend([threading.get_ident()] * len(replicas))
+        return create(home, replicas, now_ms)
+
+    monkeypatch.setattr(LogDirectory, "create", noted)
+    async with queued() as images:
+        threads.clear()
+        ids = [UUID(int=number) for number in range(200, 204)]
+        ends = [images.submit(*topic(name=f"t{number}", topic_id=one)) for number, one in enumerate(ids)]
+        await wait_until(lambda: images.applied == ends)
+        images.gate.set()
+        await wait_until(lambda: len(images.it.manager.replicas) == 5)
+        assert len(threads) == 4
+        assert threading.get_ident() not in threads
+        assert set(images.it.directory._creating.values()) == {0}
+
+
+async def test_who_waits_for_room_does_not_touch_a_log_that_is_created() -> None:
+    async with queued() as images:
+        it = images.it
+        images.submit(*topic(name="other", topic_id=OTHER))
+        await it.settle()
+        registration = it.manager.image.partition(OTHER, 0)
+        assert registration is not None
+        it.manager.trouble.waiting_for_room[OTHER_KEY] = LocalPartition("other", OTHER, 0, registration)
+        await it.manager.driver.call(it.manager.trouble.retry_roles)
+        assert OTHER_KEY not in it.manager.replicas
+        images.gate.set()
+        await wait_until(lambda: OTHER_KEY in it.manager.replicas)
+        replica = it.manager.replicas[OTHER_KEY]
+        assert replica.log is it.directory.logs["other", 0]
 
 
 async def test_a_topic_that_is_deleted_while_it_is_created_leaves_nothing() -> None:
