@@ -80,13 +80,15 @@ class MetadataSnapshots:
         self._last_ms = clock.now_ms()
         self._writing: asyncio.Task[None] | None = None
         self._cleaning: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     def start(self) -> None:
         """Begins to look after old snapshots."""
         self._cleaning = watched_task(self._clean_for_ever(), name="metadata-cleaning", on_failure=self._on_failure)
 
     async def stop(self) -> None:
-        """Waits for a snapshot that is being written; it cannot be left half done by a thread."""
+        """Waits for a snapshot that is being written; it cannot be left half done by a thread.  None is begun any more."""
+        self._is_stopped = True
         if self._cleaning is not None:
             self._cleaning.cancel()
         tasks = [task for task in (self._cleaning, self._writing) if task is not None]
@@ -97,7 +99,8 @@ class MetadataSnapshots:
 
         Not of one that ends inside a transaction: half of it is no state.
         """
-        if self._writing is None and image.open_transaction is None and self._is_due():
+        may_write = self._writing is None and not self._is_stopped
+        if may_write and image.open_transaction is None and self._is_due():
             self._write_soon(image)
 
     def _is_due(self) -> bool:
