@@ -165,6 +165,8 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         begin = self._begin_of_straddling(batches)
         if begin is None:
             return super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
+        if not self._check_replicated(batches, leader_epoch, begin):
+            return None
         log_start_offset = self._log_start_offset
         self.truncate_fully_and_start_at(begin)
         info = super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)

@@ -126,7 +126,7 @@ class LogAppending(LogFlushing):
             StorageError: the disk failed, now or earlier.
         """
         self._check_available()
-        headers = self._check_replicated(batches, leader_epoch)
+        headers = self._check_replicated(batches, leader_epoch, self._log_end_offset)
         if not headers:
             return None
         if self._admission is not None:
@@ -224,7 +224,8 @@ class LogAppending(LogFlushing):
         segment = self._segments.active
         self._write_bytes(segment, group.buffers)
         if self._reader.tail is not None:
-            self._reader.tail.note(self._log_end_offset, group.next_offset, group.buffers)
+            end = segment.base_offset, segment.size_bytes + group.size_bytes
+            self._reader.tail.note(self._log_end_offset, group.next_offset, group.buffers, end)
         group.note_written(segment, next_number)
         self._touched = True
         self._wall_ms = now_ms
@@ -287,8 +288,7 @@ class LogAppending(LogFlushing):
         self.flush()
         self._roll(base_offset, now_ms)
 
-    def _check_replicated(self, batches: Buffer, leader_epoch: int | None) -> list[BatchHeader]:
-        expected_offset = self._log_end_offset
+    def _check_replicated(self, batches: Buffer, leader_epoch: int | None, expected_offset: int) -> list[BatchHeader]:
         epoch = self._epochs.epoch_for_offset(expected_offset - 1)
         headers: list[BatchHeader] = []
         for header in scan(batches):

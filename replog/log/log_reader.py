@@ -119,11 +119,12 @@ class LogReader:
         Returns:
             None: `cached_only`, and the page cache does not hold all of it.
         """
+        place = self._places.pop(request.offset, None)
         if self.tail is not None:
             newest = self.tail.read(request.offset, max_bytes=request.max_bytes, ceiling=request.ceiling)
             if newest is not None:
-                return newest
-        place = self._places.pop(request.offset, None)
+                self._remember(newest.next_offset, Place(*newest.end, now_ms))
+                return newest.data
         try:
             outcome = _read_first(self._parts(request, flushed_offset, cached_only=cached_only), request, place)
         except NotCachedError:

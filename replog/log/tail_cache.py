@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from replog.records import Buffer
 
 TAIL_BYTES_MAX: Final = 16 << 20
+
+
+FileEnd: TypeAlias = tuple[int, int]
+"""Where something ends: the segment's base offset, and the byte after it in that segment."""
 
 
 class _Chunk(NamedTuple):
@@ -21,7 +25,16 @@ class _Chunk(NamedTuple):
     tail: LogTail
     base_offset: int
     next_offset: int
+    end: FileEnd
     data: bytes
+
+
+class TailRead(NamedTuple):
+    """Whole batches, the first offset after them, and where they end in the files."""
+
+    data: bytes
+    next_offset: int
+    end: FileEnd
 
 
 class TailCache:
@@ -67,13 +80,13 @@ class LogTail:
         self._cache = cache
         self._chunks: dict[int, _Chunk] = {}
 
-    def note(self, base_offset: int, next_offset: int, buffers: Sequence[Buffer]) -> None:
+    def note(self, base_offset: int, next_offset: int, buffers: Sequence[Buffer], end: FileEnd) -> None:
         """These whole batches are in the file now, behind everything that was noted before."""
-        chunk = _Chunk(self, base_offset, next_offset, b"".join(buffers))
+        chunk = _Chunk(self, base_offset, next_offset, end, b"".join(buffers))
         self._chunks[base_offset] = chunk
         self._cache.add(chunk)
 
-    def read(self, offset: int, *, max_bytes: int, ceiling: int) -> bytes | None:
+    def read(self, offset: int, *, max_bytes: int, ceiling: int) -> TailRead | None:
         """Whole batches from `offset` on.
 
         Args:
@@ -84,16 +97,17 @@ class LogTail:
         Returns:
             As many appends as fit; None: not one, look into the file.
         """
-        found: list[bytes] = []
+        found: list[_Chunk] = []
         while (chunk := self._chunks.get(offset)) is not None:
             max_bytes -= len(chunk.data)
             if max_bytes < 0 or chunk.next_offset > ceiling:
                 break
-            found.append(chunk.data)
+            found.append(chunk)
             offset = chunk.next_offset
-        if len(found) > 1:
-            return b"".join(found)
-        return found[0] if found else None
+        if not found:
+            return None
+        data = found[0].data if len(found) == 1 else b"".join(chunk.data for chunk in found)
+        return TailRead(data, found[-1].next_offset, found[-1].end)
 
     def forget(self) -> None:
         """What the file holds has changed."""

@@ -214,6 +214,18 @@ def test_an_empty_log_begins_inside_of_a_batch() -> None:
     assert (again.log_start_offset, again.log_end_offset, content(again)) == (5, 11, [straddling, following])
 
 
+def test_a_straddling_batch_that_is_refused_leaves_the_log_as_it_was() -> None:
+    straddling = bytearray(stored(batch(*(b"%d" % number for number in range(10))), 0, 0))
+    straddling[-1] ^= 1
+    _, log = filled(0)
+    log.truncate_fully_and_start_at(5)
+    with pytest.raises(CorruptRecordError):
+        log.append_as_follower(straddling, now_ms=T0)
+    straddling[-1] ^= 1
+    assert log.append_as_follower(stored(bytes(straddling), 0, 3), now_ms=T0, leader_epoch=2) is None
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+
+
 def test_what_has_records_takes_no_batch_from_before_its_end() -> None:
     _, log = filled(5)
     straddling = stored(batch(*(b"%d" % number for number in range(10))), 0, 0)

@@ -40,6 +40,19 @@ def test_who_is_right_behind_needs_no_file() -> None:
     assert read_cached(log, 15, max_bytes=two + 1) == [15, 16]
 
 
+def test_where_a_reader_stands_is_known_all_the_same() -> None:
+    """The page cache is given back behind those who read close to the end; and when it falls behind it needs no index."""
+    _, with_tail = filled(0)
+    with_tail.keep_tail(TailCache())
+    _, from_files = filled(0)
+    for log in (with_tail, from_files):
+        append(log, 20)
+        for offset in (18, 19):
+            read_cached(log, offset, end_offset=offset + 1)
+    assert list(with_tail._reader.places) == list(from_files._reader.places)
+    assert len(list(with_tail._reader.places)) == 1
+
+
 def test_two_readers_get_one_copy() -> None:
     _, log = filled(3)
     log.keep_tail(TailCache())
@@ -78,7 +91,7 @@ def test_all_tails_together_have_a_limit() -> None:
 def test_a_batch_over_the_limit_is_not_kept() -> None:
     cache = TailCache(bytes_max=10)
     tail = LogTail(cache)
-    tail.note(0, 1, [bytes(11)])
+    tail.note(0, 1, [bytes(11)], (0, 11))
     assert tail.read(0, max_bytes=100, ceiling=1) is None
     assert cache.size_bytes == 0
 
@@ -87,8 +100,8 @@ def test_an_older_batch_of_the_same_offset_that_goes_leaves_the_newer_one() -> N
     """A log was cut and has grown again: the cache lets go of what was cut later than the tail did."""
     cache = TailCache(bytes_max=25)
     tail = LogTail(cache)
-    tail.note(0, 1, [b"a" * 10])
+    tail.note(0, 1, [b"a" * 10], (0, 10))
     tail.forget()
-    tail.note(0, 1, [b"b" * 10])
-    tail.note(1, 2, [b"c" * 10])
-    assert tail.read(0, max_bytes=10, ceiling=2) == b"b" * 10
+    tail.note(0, 1, [b"b" * 10], (0, 10))
+    tail.note(1, 2, [b"c" * 10], (0, 20))
+    assert tail.read(0, max_bytes=10, ceiling=2) == (b"b" * 10, 1, (0, 10))
