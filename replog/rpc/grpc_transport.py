@@ -44,7 +44,9 @@ MAX_STATUS_CHARACTERS = 1000
 """Of the message that ends a stream: it travels in HTTP/2 headers, which have a limit of 8 KiB."""
 
 HELLO_TIMEOUT_S = 5.0
-CLOSE_GRACE_S = 5.0
+LAST_CALLS_S = 3600.0
+"""For calls on a channel that was left: each has a time-out of its own, which is shorter."""
+
 SERVICE = "replog.v1.Node"
 _ERROR_CODE_KEY = "replog-error-code"
 
@@ -182,7 +184,7 @@ class GrpcConnection:
     def __init__(self, address: str) -> None:
         self._address = address
         self._channel = _channel_to(address)
-        self._closing: set[asyncio.Task[None]] = set()
+        self._left: dict[asyncio.Task[None], Any] = {}  # channels with their last calls under way
         self._controller_calls = ControllerCalls(address, self._open_controller)
 
     @property
@@ -233,8 +235,10 @@ class GrpcConnection:
 
     async def close(self) -> None:
         await self._controller_calls.close()
-        await self._channel.close()
-        await asyncio.gather(*self._closing)
+        for waiting in self._left:
+            waiting.cancel()
+        for channel in (self._channel, *self._left.values()):
+            await channel.close()
 
     async def _open_controller(self) -> ItemStream:
         return await self._open("Controller", encode_items, decode_items, client_hello("", "controller-calls"))
@@ -252,9 +256,9 @@ class GrpcConnection:
     def _leave_failed_channel(self) -> None:
         """A channel that could not connect fails every call at once with that old reason, until its backoff is over."""
         failed, self._channel = self._channel, _channel_to(self._address)
-        task = asyncio.create_task(failed.close(CLOSE_GRACE_S), name=f"close-channel-{self._address}")
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        task = asyncio.create_task(failed.close(LAST_CALLS_S), name=f"close-channel-{self._address}")
+        self._left[task] = failed
+        task.add_done_callback(self._left.pop)
 
     async def _open(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello

@@ -203,6 +203,19 @@ async def test_a_call_tries_anew_whatever_the_last_one_met() -> None:
         await server.stop(0)
 
 
+async def test_calls_under_way_end_as_they_would_when_others_connect_anew() -> None:
+    async with serving() as (_, connection):
+        unanswered = asyncio.create_task(connection.call(DescribeNodeRequest(), timeout_ms=300))
+        await connection.call(MetadataRequest(), timeout_ms=5000)
+        connection._leave_failed_channel()
+        assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+        with pytest.raises(ConnectionLostError, match="Deadline"):
+            await unanswered
+        async with asyncio.timeout(5):
+            while connection._left:
+                await asyncio.sleep(0.01)
+
+
 async def test_a_port_is_taken_once() -> None:
     server = await serve(Handlers(), "127.0.0.1", 0)
     with pytest.raises(ConfigError, match="another process may use the port") as caught:
