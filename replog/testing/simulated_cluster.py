@@ -39,6 +39,8 @@ CLUSTER_ID = "simulated-cluster-0000"
 FIRST_PORT = 9_000
 LOG_DIRECTORY = "/data"
 POLL_S = 0.01
+METADATA_METHOD = "Quorum"
+"""Metadata are fetched on the streams of this method, on connections of their own."""
 
 
 class SimulatedCluster:
@@ -122,6 +124,14 @@ class SimulatedCluster:
                 self.cut(node_id, other_id)
             if other_id != node_id and incoming:
                 self.cut(other_id, node_id)
+
+    def cut_metadata(self, node_id: int) -> None:
+        """No metadata reaches a node, and nothing of the quorum leaves it; records, heartbeats and requests pass."""
+        name = self.nodes[node_id].host.name
+        for other_id, other in self.nodes.items():
+            if other_id != node_id:
+                self.network.cut(name, other.host.name, METADATA_METHOD)
+                self.network.cut(other.host.name, name, METADATA_METHOD)
 
     def cut_client(self, name: str, node_id: int) -> None:
         """Both ways between what runs on the host `name` and a node."""

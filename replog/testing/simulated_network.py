@@ -74,6 +74,9 @@ class End:
 Frame: TypeAlias = Message | End
 
 
+EVERYTHING = ""
+"""Instead of a method: a cut of the whole link."""
+
 NOBODY = Context()
 """The network's steps belong to no process."""
 
@@ -91,20 +94,26 @@ class SimulatedNetwork:
         self.rng = rng
         self.conditions = conditions or NetworkConditions()
         self.delivered = 0
-        self._cuts: set[tuple[str, str]] = set()
+        self._cuts: set[tuple[str, str, str]] = set()
 
-    def cut(self, source: str, target: str) -> None:
-        """Nothing passes in this direction any more."""
-        self._cuts.add((source, target))
+    def cut(self, source: str, target: str, method: str = EVERYTHING) -> None:
+        """Nothing passes in this direction any more.
+
+        Args:
+            source, target: of the link.
+            method: only calls of this method hang, such as "Quorum", as when one of several connections does.
+        """
+        self._cuts.add((source, target, method))
 
     def mend(self, source: str, target: str) -> None:
-        self._cuts.discard((source, target))
+        self._cuts = {cut for cut in self._cuts if cut[:2] != (source, target)}
 
     def mend_all(self) -> None:
         self._cuts.clear()
 
-    def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cuts
+    def is_cut(self, source: str, target: str, method: str = EVERYTHING) -> bool:
+        cuts = self._cuts
+        return bool(cuts) and ((source, target, EVERYTHING) in cuts or (source, target, method) in cuts)
 
     def delay_s(self) -> float:
         """Of one message."""
@@ -212,7 +221,7 @@ class Pipe:
     def _arrive(self) -> None:
         if not self._on_the_way:
             return
-        if self._network.is_cut(self._source, self._target):
+        if self._network.is_cut(self._source, self._target, self._call.method):
             self._wait_for_link()
             return
         self._stuck_since = None
@@ -241,7 +250,8 @@ class Call:
     """One call between two processes; it is open once its first message has arrived.
 
     Args:
-        on_open: called then, by the network.
+        method: what is called.
+        on_open: called when it is open, by the network.
         is_unary: a lost message is only lost; a stream breaks.
 
     Attributes:
@@ -256,12 +266,14 @@ class Call:
         network: SimulatedNetwork,
         caller: str,
         server: str,
+        method: str = EVERYTHING,
         *,
         is_unary: bool,
         on_open: Callable[[Call], None],
     ) -> None:
         self.caller = caller
         self.server = server
+        self.method = method
         self.up = Pipe(network, caller, server, self)
         self.down = Pipe(network, server, caller, self)
         self.is_unary = is_unary

@@ -70,6 +70,7 @@ class SimulatedHost:
             self._internet.network,
             self.name,
             address if server is None else server.name,
+            method,
             is_unary=is_unary,
             on_open=on_open,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -133,6 +134,22 @@ def test_an_orderly_stop_leaves_the_marker_a_crash_does_not() -> None:
         cluster.crash(4, power_cut=False)
         assert not node.fs.exists(marker)
         assert observer.failures == []
+
+    run(test)
+
+
+def test_a_broker_without_metadata_keeps_its_session_and_hears_of_nothing() -> None:
+    async def test(cluster: SimulatedCluster, _: Observer) -> None:
+        cluster.cut_metadata(4)
+        assert await create(cluster.client("me"), 1, "flights") is ErrorCode.NONE
+        await asyncio.sleep(2)
+        broker = cluster.nodes[4].node
+        assert broker is not None
+        assert "flights" not in broker.image.topics_by_name
+        (running,) = (node for node in cluster.running if node.config.node_id == 1)
+        assert running.image.brokers[4].is_active
+        cluster.mend_all()
+        await cluster.wait_until(lambda: "flights" in broker.image.topics_by_name)
 
     run(test)
 

@@ -250,6 +250,20 @@ def test_one_way_cuts() -> None:
     run(test)
 
 
+def test_calls_of_one_method_hang_and_others_pass() -> None:
+    async def test(world: World) -> None:
+        world.network.cut("caller", "server", "Quorum")
+        assert await world.call() == METADATA
+        with pytest.raises(ConnectionLostError):
+            await world.connection.open_quorum(HELLO)
+        world.network.mend("caller", "server")
+        await world.connection.open_quorum(HELLO)
+        world.network.cut("caller", "server")
+        assert world.network.is_cut("caller", "server", "Quorum")
+
+    run(test)
+
+
 def test_what_waits_on_a_cut_link_passes_when_it_is_mended_in_time() -> None:
     async def test(world: World) -> None:
         world.network.cut("caller", "server")
