@@ -27,8 +27,7 @@ DARK_MAX_S = 1.5
 class BlackoutSimulation(DataSimulation):
     """One run."""
 
-    settings = {**DataSimulation.settings, "flush.policy": "auto"}  # noqa: RUF012 -- as the base class says
-    fixed = {**ONE_TOPIC, "min_isr": 1}  # noqa: RUF012 -- as the base class says
+    fixed = {**ONE_TOPIC, "flush_policy": "auto", "min_isr": 1}  # noqa: RUF012 -- as the base class says
     command = "tests.sim.blackout_simulation"
 
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:

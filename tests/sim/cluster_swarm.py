@@ -24,6 +24,12 @@ SHAPES = (
 )
 """(controllers, brokers) of clusters with data."""
 
+AUTO = 0.4
+"""Of the clusters with data, those that acknowledge without an fsync."""
+
+ONE_MACHINE: dict[str, Any] = {"flush_policy": "auto", "min_isr": 2, "mains": 0.0, "wipe": 0.0}
+"""What replication must protect against then: any process is killed, and one machine, always the same, loses power."""
+
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
@@ -37,6 +43,10 @@ class Swarm:
         has_unclean_topic: there is a topic that may lose records to an unclean election.
         has_recreated_topic: there is one that is deleted and created again all the time.
         is_reassigned: the partition is moved to other brokers.
+        elect, drain, alter_min_isr, delete_records, cut_pair, cut_metadata, usurp: of the partition that is watched.
+        flush_policy: "always", or "auto" as `ONE_MACHINE` says.
+        machine: that may lose power then.
+        burst_max: so many records are sent at once at most; they share a batch.
     """
 
     controllers: tuple[int, ...]
@@ -69,6 +79,16 @@ class Swarm:
     has_unclean_topic: bool = False
     has_recreated_topic: bool = False
     is_reassigned: bool = False
+    elect: float = 0.0
+    drain: float = 0.0
+    alter_min_isr: float = 0.0
+    delete_records: float = 0.0
+    cut_pair: float = 0.0
+    cut_metadata: float = 0.0
+    usurp: float = 0.0
+    flush_policy: str = "always"
+    machine: int = 0
+    burst_max: int = 1
 
     @classmethod
     def draw(cls, rng: random.Random) -> Swarm:
@@ -102,7 +122,7 @@ class Swarm:
         """For a cluster with data: three replicas of everything."""
         drawn = cls.draw(rng)
         controllers, brokers = rng.choice(SHAPES)
-        return replace(
+        with_data = replace(
             drawn,
             controllers=controllers,
             brokers=brokers,
@@ -117,7 +137,17 @@ class Swarm:
             is_reassigned=len(brokers) > 3 and rng.random() < 0.7,
             faults_s=rng.choice((FAULTS_S / 3, FAULTS_S / 2, FAULTS_S)),
             send_interval_s=rng.choice((SEND_INTERVAL_S, 0.05, 0.1)),
+            elect=rng.choice((0.0, 0.0, 0.15)),
+            drain=rng.choice((0.0, 0.0, 0.1)),
+            alter_min_isr=rng.choice((0.0, 0.0, 0.15)),
+            delete_records=rng.choice((0.0, 0.0, 0.15)),
+            cut_pair=rng.choice((0.0, 0.0, 0.1)),
+            cut_metadata=rng.choice((0.0, 0.0, 0.15)),
+            usurp=rng.choice((0.0, 0.0, 0.0, 0.15)),
+            burst_max=rng.choice((1, 3, 10)),
+            machine=rng.choice((*controllers, *brokers)),
         )
+        return replace(with_data, **ONE_MACHINE) if rng.random() < AUTO else with_data
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Swarm:
@@ -134,6 +164,17 @@ class Swarm:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def min_isr_values(self) -> tuple[int, ...]:
+        """What `min.insync.replicas` may be: with a disk that may be lost, another one must have everything."""
+        may_be_alone = self.flush_policy == "always" and not self.wipe
+        return (1, 2, 3) if may_be_alone else (2, 3)
+
+    @property
+    def frail(self) -> tuple[int, ...] | None:
+        """The machines that may lose what was not flushed; None: all."""
+        return None if self.flush_policy == "always" else (self.machine,)
 
     @property
     def nodes(self) -> tuple[int, ...]:

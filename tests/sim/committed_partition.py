@@ -11,11 +11,13 @@ R13      a replica goes only when all that stay are in the ISR; one that is bein
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 from replog.controller.messages import CommittedRecords
 from replog.metadata.records import (
     NO_LEADER,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     ElectionType,
     MetadataRecord,
     PartitionChangeRecord,
@@ -36,12 +38,14 @@ class CommittedPartition:
             None: nobody knows any more.
         keeps_membership: a broker that restarts uncleanly stays eligible: all that it acknowledged was on its disk, and
             the controller knows that.
+        min_isr: of the topic, until it is altered.
 
     Attributes:
         partition: None before the topic exists.
         brokers: the newest registration of each.
         leaders: leader epoch -> who was elected.
         elections: how often somebody was elected in which way.
+        topic_id: None before it exists.
         lost_disks: brokers that come back with an empty disk, and have not registered with it yet.
     """
 
@@ -52,6 +56,7 @@ class CommittedPartition:
         was_unclean: Callable[[int], bool | None],
         *,
         keeps_membership: bool,
+        min_isr: int = 1,
     ) -> None:
         self.partition: PartitionRegistration | None = None
         self.brokers: dict[int, BrokerRegistration] = {}
@@ -62,13 +67,24 @@ class CommittedPartition:
         self._report = report
         self._was_unclean = was_unclean
         self._keeps_membership = keeps_membership
-        self._topic_id: object = None
+        self.topic_id: UUID | None = None
+        self._min_isr: list[tuple[int, int]] = [(0, min_isr)]
         self._end_offset = 0
 
     @property
     def members(self) -> tuple[int, ...]:
         """Everybody who may be elected cleanly: of the ISR and the ELR."""
         return () if self.partition is None else (*self.partition.isr, *self.partition.elr)
+
+    @property
+    def min_isr(self) -> int:
+        """Of the topic, as committed last."""
+        return self._min_isr[-1][1]
+
+    def least_min_isr(self, since_offset: int) -> int:
+        """The lowest that somebody may go by who knows the metadata up to this offset (exclusive), or more of it."""
+        known = max(place for place, (offset, _) in enumerate(self._min_isr) if offset == 0 or offset < since_offset)
+        return min(value for _, value in self._min_isr[known:])
 
     def take(self, batch: CommittedRecords) -> bool:
         """Whether the batch was news, as far as it is about brokers or the partition."""
@@ -77,24 +93,26 @@ class CommittedPartition:
         skipped = max(0, self._end_offset - batch.base_offset)
         records = batch.records[skipped:]
         self._end_offset = max(self._end_offset, batch.end_offset)
-        for record in records:
-            self._replay(record)
+        for offset, record in enumerate(records, batch.end_offset - len(records)):
+            self._replay(record, offset)
         if records:
             self._check(records)
         return bool(records)
 
-    def _replay(self, record: MetadataRecord) -> None:
+    def _replay(self, record: MetadataRecord, offset: int) -> None:
         match record:
             case RegisterBrokerRecord():
                 self.brokers[record.broker_id] = BrokerRegistration.from_record(record)
             case BrokerRegistrationChangeRecord():
                 self.brokers[record.broker_id] = self.brokers[record.broker_id].merge(record)
             case TopicRecord() if record.name == self._topic:
-                self._topic_id = record.topic_id
-            case PartitionRecord() if record.topic_id == self._topic_id:
+                self.topic_id = record.topic_id
+            case ConfigRecord(resource_name=self._topic, name="min.insync.replicas") if record.value is not None:
+                self._min_isr.append((offset, int(record.value)))
+            case PartitionRecord() if record.topic_id == self.topic_id:
                 self.partition = PartitionRegistration.from_record(record)
                 self.leaders[record.leader_epoch] = record.leader
-            case PartitionChangeRecord() if record.topic_id == self._topic_id and self.partition is not None:
+            case PartitionChangeRecord() if record.topic_id == self.topic_id and self.partition is not None:
                 before, self.partition = self.partition, self.partition.merge(record)
                 self._check_replicas(before, self.partition)
                 if record.leader is not None:

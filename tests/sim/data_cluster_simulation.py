@@ -2,12 +2,13 @@
 
 Three to five brokers, controllers among them or apart, three replicas of everything, and one partition, `flights`, that is
 looked at after every step (`replication_checks`); with `flush.policy=always`, nothing that was acknowledged there may be
-lost even when every machine loses power.  An idempotent producer sends unique values all the time, a consumer tails
+lost even when every machine loses power, with `auto` when one does.  An idempotent producer sends unique values all the time, a consumer tails
 them; after healing every send must be answered, the ISR be whole again, and the history hold no anomaly
 (`replog.testing.history`).  In some runs the partition is moved to other brokers meanwhile, a topic may lose records to an
 unclean election, and only to that, or one is deleted and created again all the time (`data_topics`).
 
-To the faults of `metadata_cluster_simulation` come disks that fail or are full, wiped disks, and clients that are cut off.
+To the faults of `metadata_cluster_simulation` come disks that fail or are full, wiped disks, clients that are cut off, brokers
+that hear of no metadata, and what an administrator does to the partition (`administrator`).
 
 Repeat or extend a campaign (from the root of the repository), see `campaign`::
 
@@ -31,6 +32,7 @@ from replog.errors import OffsetOutOfRangeError
 from replog.log.index_cache import INDEX_CACHE
 from replog.testing.history import AnomaliesFoundError, History
 from replog.testing.simulated_node import ObservedNode
+from tests.sim.administrator import Administrator
 from tests.sim.campaign import main
 from tests.sim.cluster_swarm import Swarm
 from tests.sim.data_topics import (
@@ -43,6 +45,7 @@ from tests.sim.data_topics import (
     partition_of,
 )
 from tests.sim.event_log import EventLog
+from tests.sim.fault_schedule import Fault, FaultDrawer
 from tests.sim.metadata_cluster_checks import Checker, Violation
 from tests.sim.metadata_cluster_simulation import CALM_S, HEALED_WITHIN_S, Simulation
 from tests.sim.replica_watch import watched_manager
@@ -54,7 +57,6 @@ CLIENTS_WITHIN_S = 200.0
 """A send is given up after its delivery time-out of two minutes."""
 
 DATA_SETTINGS = {
-    "flush.policy": "always",
     "replica.lag.time.max.ms": 1_500,
     "replica.fetch.wait.max.ms": 200,
     "request.timeout.ms": 2_000,
@@ -62,7 +64,13 @@ DATA_SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": 300,
 }
 
-ONE_TOPIC = {"has_unclean_topic": False, "has_recreated_topic": False, "is_reassigned": False}
+ONE_TOPIC = {
+    "flush_policy": "always",
+    "has_unclean_topic": False,
+    "has_recreated_topic": False,
+    "is_reassigned": False,
+    **dict.fromkeys(("elect", "drain", "alter_min_isr", "delete_records", "cut_pair", "cut_metadata", "usurp"), 0.0),
+}
 """For simulations that look at one thing."""
 
 
@@ -99,10 +107,18 @@ class DataSimulation(Simulation):
         # told by the topic, the controller knows that what was acknowledged is on disk; a broker's own setting it does not see
         self.topic_tells_policy = seed % 2 == 0
         swarm = replace(swarm or self.draw_swarm(random.Random(seed)), **self.fixed)
-        self.settings = {**self.settings, "min.insync.replicas": swarm.min_isr}
+        self.settings = {
+            **self.settings,
+            "flush.policy": swarm.flush_policy,
+            "min.insync.replicas": swarm.min_isr,
+        }
         super().__init__(seed, swarm)
         self.history = History()
         self.checker.replication.begin(self.cluster)
+        self.administrator = Administrator(
+            self.cluster, TOPIC, self.checker.replication, self.events, seed=seed, min_isr=swarm.min_isr
+        )
+        self.performer.administrator = self.administrator
         self._wiped: int | None = None
         self._others = self._other_topics()
 
@@ -110,6 +126,9 @@ class DataSimulation(Simulation):
     def is_flushed(self) -> bool:
         """An acknowledgement means that it is on disk."""
         return self.settings["flush.policy"] == "always"
+
+    def draw_schedule(self, drawer: FaultDrawer) -> tuple[Fault, ...]:
+        return drawer.draw(frail=self.swarm.frail)
 
     def draw_swarm(self, rng: random.Random) -> Swarm:
         return Swarm.draw_with_data(rng)
@@ -153,6 +172,7 @@ class DataSimulation(Simulation):
         await self._suffer()
         await self._watch(CALM_S)
         await self._settle()
+        await self._restore()
         before = self.history.acknowledged_count
         await self._until(lambda: self.history.acknowledged_count > before + 10, "sends are not acknowledged")
         for stoppable in (load, *self._others):
@@ -177,6 +197,8 @@ class DataSimulation(Simulation):
             self.acknowledged,
             topic=TOPIC,
             interval_s=self.swarm.send_interval_s,
+            burst_max=self.swarm.burst_max,
+            deletable_end=lambda: self.checker.replication.deletable_end,
             events=self.events,
         )
 
@@ -211,6 +233,18 @@ class DataSimulation(Simulation):
                 task.result()
             except OffsetOutOfRangeError as error:
                 raise Violation(f"stale_read: {error}") from error
+
+    async def _restore(self) -> None:
+        """The administrator takes back what would last."""
+        try:
+            async with asyncio.timeout(HEALED_WITHIN_S):
+                await self.administrator.restore(self._is_restored)
+        except TimeoutError:
+            raise Violation("stuck: what the administrator has begun does not end") from None
+
+    def _is_restored(self) -> bool:
+        image = newest_image(self.cluster)
+        return not image.drained_brokers and self.checker.replication.metadata.min_isr == self.swarm.min_isr
 
     async def _until(self, condition: Callable[[], bool], problem: str) -> None:
         until = self.loop.time() + HEALED_WITHIN_S

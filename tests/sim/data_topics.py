@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replog.client import Consumer, Producer
+from replog.client import Consumer, ConsumerRecord, Producer
 from replog.controller.messages import (
     AlterPartitionReassignments,
     CommittedRecords,
@@ -29,7 +29,7 @@ from replog.controller.messages import (
     NewTopic,
     Reassignment,
 )
-from replog.errors import InvalidRequestError, ReplogError
+from replog.errors import InvalidRequestError, OffsetOutOfRangeError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import ElectionType
 from replog.metadata.registrations import PartitionRegistration
@@ -56,6 +56,12 @@ simulations is 0.9 s."""
 class Load:
     """One idempotent producer that sends unique values all the time, and a consumer that tails them.
 
+    Args:
+        on_acknowledged: told each offset.
+        interval_s: between two bursts of one record.
+        burst_max: so many records are sent at once at most; a longer pause follows.
+        deletable_end: records below it may be deleted.
+
     Attributes:
         is_stopping: nothing new is sent or read.
     """
@@ -68,11 +74,15 @@ class Load:
         *,
         topic: str = "flights",
         interval_s: float = SEND_INTERVAL_S,
+        burst_max: int = 1,
+        deletable_end: Callable[[], int] = lambda: 0,
         events: EventLog | None = None,
     ) -> None:
         self._topic = topic
         self._partition = (topic, 0)
         self._interval_s = interval_s
+        self._burst_max = burst_max
+        self._deletable_end = deletable_end
         self._events = events or EventLog(cluster.loop)
         self._cluster = cluster
         self._on_acknowledged = on_acknowledged
@@ -86,8 +96,12 @@ class Load:
             producer._view.rng.seed(1)  # the same run every time
             waiting: list[asyncio.Task[None]] = []
             while not self.is_stopping:
-                waiting.append(asyncio.create_task(self._send(producer, len(waiting))))
-                await asyncio.sleep(self._interval_s)
+                count = 1 + len(waiting) % self._burst_max
+                waiting += [
+                    asyncio.create_task(self._send(producer, number))
+                    for number in range(len(waiting), len(waiting) + count)
+                ]
+                await asyncio.sleep(self._interval_s * count)
             await asyncio.gather(*waiting)
 
     async def _send(self, producer: Producer, number: int) -> None:
@@ -112,12 +126,29 @@ class Load:
             consumer._view.rng.seed(2)
             await self._assign(consumer)
             while not self.is_stopping:
-                records = await consumer.poll(timeout_ms=200)
+                records = await self._poll(consumer)
                 if records:
                     self._events.note(
                         "client", f"polls [{records[0].offset}, {records[-1].offset + 1}) of {self._topic}"
                     )
                 self._history.poll("c", self._partition, [(r.offset, r.value or b"") for r in records])
+
+    async def _poll(self, consumer: Consumer) -> list[ConsumerRecord]:
+        """Goes on at the start of the log where its place was deleted.
+
+        Raises:
+            OffsetOutOfRangeError: nobody has asked for that.
+        """
+        try:
+            return await consumer.poll(timeout_ms=200)
+        except OffsetOutOfRangeError as error:
+            start_offset = error.log_start_offset
+            if not consumer.position(self._partition) < start_offset <= self._deletable_end():
+                raise
+            self._events.note("client", f"goes on at {start_offset}")
+            consumer.seek(self._partition, start_offset)
+            self._history.seek("c", self._partition)
+            return []
 
     async def _assign(self, consumer: Consumer) -> None:
         """A broker that is cut off may not have heard of the topic."""
@@ -130,9 +161,9 @@ class Load:
                 return
 
     async def read_all(self) -> None:
-        found = await read_all(self._cluster, self._topic)
-        end = found[-1][0] + 1 if found else 0
-        self._history.final_read(self._partition, 0, end, found)
+        start, found = await read_all(self._cluster, self._topic)
+        end = found[-1][0] + 1 if found else start
+        self._history.final_read(self._partition, start, end, found)
 
     def stop(self) -> None:
         self.is_stopping = True
@@ -149,18 +180,19 @@ def partition_of(cluster: SimulatedCluster, topic: str) -> PartitionRegistration
     return None if image is None else image.partitions[0]
 
 
-async def read_all(cluster: SimulatedCluster, topic: str) -> list[tuple[int, bytes]]:
-    """(offset, value) of every record that is there now."""
+async def read_all(cluster: SimulatedCluster, topic: str) -> tuple[int, list[tuple[int, bytes]]]:
+    """Where the partition starts, and (offset, value) of every record that is there now."""
     partition = (topic, 0)
     addresses = [node.address for node in cluster.nodes.values()]
     async with Consumer(addresses, transport=cluster.internet.host("reader")) as consumer:
         consumer._view.rng.seed(3)
         await consumer.assign([partition])
+        start = consumer.position(partition)
         end = (await consumer.end_offsets([partition]))[partition]
         found: list[tuple[int, bytes]] = []
         while consumer.position(partition) < end:
             found += [(r.offset, r.value or b"") for r in await consumer.poll(timeout_ms=1_000)]
-    return found
+    return start, found
 
 
 async def create_topic(simulation: DataSimulation, name: str, settings: Mapping[str, str]) -> None:
@@ -272,7 +304,7 @@ class UncleanTopic(OtherTopic):
         self.elections = CommittedElections(self.name, self.loop)
 
     async def check(self, report: Callable[[str], None]) -> None:
-        found = dict(await read_all(self.cluster, self.name))
+        found = dict((await read_all(self.cluster, self.name))[1])
         lossy_s = self.elections.last_lossy_s
         lost = sum(sent.acknowledged_s is not None and found.get(sent.offset) != sent.value for sent in self.sent)
         if self.elections.unclean_count:
@@ -338,7 +370,7 @@ class RecreatedTopic(OtherTopic):
             await self.begin()
 
     async def check(self, report: Callable[[str], None]) -> None:
-        found = dict(await read_all(self.cluster, self.name))
+        found = dict((await read_all(self.cluster, self.name))[1])
         self.must_be_there(found, self._created_s + LEASE_S, report)
         self.must_be_sent_once(found, report)
         risen = sorted(self.gone & set(found.values()))

@@ -6,6 +6,8 @@ import asyncio
 import errno
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.simulated_faults import Operation
@@ -13,6 +15,20 @@ from replog.testing.simulated_network import NetworkConditions
 from replog.testing.simulated_node import SimulatedNode
 from tests.sim.event_log import EventLog
 from tests.sim.fault_schedule import Fault, FaultKind
+
+NOBODY = -9
+"""Instead of a node."""
+
+LINKS = frozenset({FaultKind.CUT, FaultKind.CUT_PAIR, FaultKind.CUT_METADATA, FaultKind.CLIENT_CUT})
+ADMINISTERED = frozenset({FaultKind.ELECT, FaultKind.DRAIN, FaultKind.MIN_ISR, FaultKind.DELETE_RECORDS})
+
+
+class PartitionAdministrator(Protocol):
+    """What the performer needs of `tests.sim.administrator`."""
+
+    def node_of(self, role: int) -> int | None: ...
+
+    def administer(self, fault: Fault) -> bool: ...
 
 
 class FaultPerformer:
@@ -26,6 +42,7 @@ class FaultPerformer:
 
     Attributes:
         troubled: (node, life) of the processes whose disks have failed: they may end by themselves.
+        administrator: of the partition that is watched; None: there is none.
     """
 
     def __init__(
@@ -36,6 +53,7 @@ class FaultPerformer:
         may_lose_disk: Callable[[int], bool] = lambda _: False,
     ) -> None:
         self.troubled: set[tuple[int, int]] = set()
+        self.administrator: PartitionAdministrator | None = None
         self._cluster = cluster
         self._seen = seen
         self._events = events
@@ -50,6 +68,7 @@ class FaultPerformer:
         began = loop.time()
         for fault in sorted(schedule, key=lambda fault: fault.at_ms):
             await asyncio.sleep(began + fault.at_ms / 1000 - loop.time())
+            fault = self._with_nodes(fault)  # noqa: PLW2901 -- the same, of a node that has a number
             if self._perform(fault):
                 self._seen[fault.kind.value] += 1
                 self._events.note("fault", str(fault))
@@ -75,13 +94,28 @@ class FaultPerformer:
 
     # ---- one fault -------------------------------------------------------------------------------------------------------
 
+    def _with_nodes(self, fault: Fault) -> Fault:
+        """Those that have the roles now; `NOBODY` has one that nobody has."""
+        node, other = self._node_of(fault.node), fault.amount
+        return replace(fault, node=node, amount=self._node_of(other) if fault.kind is FaultKind.CUT_PAIR else other)
+
+    def _node_of(self, role: int) -> int:
+        if role >= 0:
+            return role
+        node = None if self.administrator is None else self.administrator.node_of(role)
+        return NOBODY if node is None else node
+
     def _perform(self, fault: Fault) -> bool:
         """Whether there was something to do."""
+        if NOBODY in {fault.node, fault.amount}:
+            return False
+        if fault.kind in ADMINISTERED:
+            return self.administrator is not None and self.administrator.administer(fault)
         node = self._cluster.nodes.get(fault.node)
         if node is None:
             return fault.kind is FaultKind.MAINS and self._cut_mains(fault)
         match fault.kind:
-            case FaultKind.CUT | FaultKind.CLIENT_CUT:
+            case kind if kind in LINKS:
                 self._cut(fault)
             case FaultKind.WALL_JUMP:
                 node.clock.jump_wall(fault.amount)
@@ -186,7 +220,14 @@ class FaultPerformer:
             self._apply(other)
 
     def _apply(self, fault: Fault) -> None:
-        if fault.kind is FaultKind.CUT:
-            self._cluster.isolate(fault.node, incoming=fault.detail != "out", outgoing=fault.detail != "in")
-            return
-        self._cluster.cut_client(fault.detail, fault.node)
+        cluster = self._cluster
+        match fault.kind:
+            case FaultKind.CUT:
+                cluster.isolate(fault.node, incoming=fault.detail != "out", outgoing=fault.detail != "in")
+            case FaultKind.CUT_PAIR:
+                cluster.cut(fault.node, fault.amount)
+                cluster.cut(fault.amount, fault.node)
+            case FaultKind.CUT_METADATA:
+                cluster.cut_metadata(fault.node)
+            case _:
+                cluster.cut_client(fault.detail, fault.node)

@@ -26,6 +26,10 @@ DISK_OPERATIONS = (
 )
 CLIENTS = ("producer", "consumer")
 
+LEADER, FOLLOWER = -1, -2
+"""Instead of a node: who leads the partition that is watched when the fault happens, or the last member of its ISR that
+does not."""
+
 
 class FaultKind(StrEnum):
     """What goes wrong; `Fault` says how each uses its fields."""
@@ -37,12 +41,18 @@ class FaultKind(StrEnum):
     PAUSE = "pause"
     STOP = "orderly stop"
     CUT = "cut"
+    CUT_PAIR = "cut pair"
+    CUT_METADATA = "cut off from metadata"
     CLIENT_CUT = "client cut off"
     WALL_JUMP = "wall clock jump"
     STALL = "clock stall"
     DISK_ERROR = "disk error"
     DISK_FULL = "full disk"
     WIPE = "wiped disk"
+    ELECT = "preferred election"
+    DRAIN = "drained broker"
+    MIN_ISR = "min.insync.replicas altered"
+    DELETE_RECORDS = "records deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +62,11 @@ class Fault:
     Attributes:
         at_ms: after the faults begin.
         kind: what happens.
-        node: to which node; 0: to all.
-        for_ms: until what it began ends: the node starts again, wakes up, the links are mended, there is room.
-        amount: changing operations until the cut, operations until the error, milliseconds of a clock, bytes of room.
+        node: to which node, or who is to lead; 0: to all; `LEADER`, `FOLLOWER`.
+        for_ms: until what it began ends: the node starts again, wakes up, the links are mended, there is room, the broker
+            may be used.
+        amount: changing operations until the cut, operations until the error, milliseconds of a clock, bytes of room, the
+            other node of a pair, a minimum of replicas, hundredths of what is committed.
         detail: a cut: "in", "out" or "both"; a client: its name; a disk error: the operation.
     """
 
@@ -66,7 +78,7 @@ class Fault:
     detail: str = ""
 
     def __str__(self) -> str:
-        where = f" node {self.node}" if self.node else ""
+        where = {0: "", LEADER: " the leader", FOLLOWER: " a follower"}.get(self.node, f" node {self.node}")
         facts = [f"{name} {value}" for name in ("detail", "amount", "for_ms") if (value := getattr(self, name))]
         return f"{self.kind}{where}{': ' if facts else ''}{', '.join(facts)}"
 
@@ -111,8 +123,9 @@ class FaultDrawer:
             node, at_ms = rng.choice(swarm.nodes), int(at_s * 1000)
             faults += self._of_process(at_ms, node, is_frail=frail is None or node in frail)
             faults += self._around(at_ms, node)
+            faults += self._of_partition(at_ms)
             at_s += rng.uniform(*INTERVAL_S)
-        return tuple(faults)
+        return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
     def _of_process(self, at_ms: int, node: int, *, is_frail: bool) -> list[Fault]:
         """At most one that ends or stops a process."""
@@ -154,6 +167,39 @@ class FaultDrawer:
         if self._chance(swarm.stall):
             faults.append(Fault(at_ms, FaultKind.STALL, node, amount=rng.randrange(50, 1_500)))
         return faults
+
+    def _of_partition(self, at_ms: int) -> list[Fault]:
+        """What an administrator does to the partition, and who does not hear of it."""
+        rng, swarm = self._rng, self._swarm
+        faults = []
+        if self._chance(swarm.elect):
+            faults.append(Fault(at_ms, FaultKind.ELECT, rng.choice((FOLLOWER, *swarm.brokers))))
+        if self._chance(swarm.drain):
+            node = rng.choice((LEADER, *swarm.brokers))
+            faults.append(Fault(at_ms, FaultKind.DRAIN, node, rng.randrange(200, 2_000)))
+        if self._chance(swarm.alter_min_isr):
+            faults.append(Fault(at_ms, FaultKind.MIN_ISR, amount=rng.choice(swarm.min_isr_values)))
+        if self._chance(swarm.delete_records):
+            faults.append(Fault(at_ms, FaultKind.DELETE_RECORDS, amount=rng.randrange(1, 101)))
+        if self._chance(swarm.cut_pair):
+            ends = rng.choice(((LEADER, FOLLOWER), tuple(rng.sample(swarm.brokers, 2))))
+            faults.append(Fault(at_ms, FaultKind.CUT_PAIR, ends[0], rng.randrange(100, 2_500), ends[1]))
+        if self._chance(swarm.cut_metadata):
+            faults.append(Fault(at_ms, FaultKind.CUT_METADATA, LEADER, rng.randrange(200, 2_900)))
+        if self._chance(swarm.usurp):
+            faults += self._usurp(at_ms)
+        return faults
+
+    def _usurp(self, at_ms: int) -> list[Fault]:
+        """Another leader for a moment, of which the one before and after it hears too late."""
+        rng = self._rng
+        elected_ms = at_ms + rng.randrange(10, 300)
+        return [
+            Fault(at_ms, FaultKind.CUT_PAIR, LEADER, rng.randrange(200, 1_400), FOLLOWER),
+            Fault(at_ms + 1, FaultKind.CUT_METADATA, LEADER, rng.randrange(500, 2_500)),
+            Fault(elected_ms, FaultKind.ELECT, FOLLOWER),
+            Fault(elected_ms + rng.randrange(50, 500), FaultKind.KILL, LEADER, rng.randrange(200, 2_000)),
+        ]
 
     def _chance(self, probability: float) -> bool:
         return probability > 0 and self._rng.random() < probability

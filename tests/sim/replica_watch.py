@@ -49,8 +49,15 @@ class LogMirror:
     _generation: int = 0
 
     @property
+    def start_offset(self) -> int:
+        """Where the first batch begins, which may be below the start of the log: a batch goes as a whole or not at all."""
+        return self.batches[0].base_offset if self.batches else self.log.log_start_offset
+
+    @property
     def end_offset(self) -> int:
-        return self.batches[-1].next_offset if self.batches else 0
+        if self.batches:
+            return self.batches[-1].next_offset
+        return max(self.log.log_start_offset, self.log._segments[0].base_offset)
 
     def update(self) -> bool:
         """Reads what is new; whether the log was cut since the last time."""
@@ -59,13 +66,23 @@ class LogMirror:
         while self.batches and (self.end_offset > self.log.log_end_offset):
             self.batches.pop()
             self._places.pop()
+        if was_cut and self._places and self._places[-1].base_offset < self.log._segments[0].base_offset:
+            self.batches.clear()  # it has begun anew elsewhere
+            self._places.clear()
         while self.end_offset < self.log.log_end_offset:
             self._read_next()
         return was_cut
 
-    def content(self) -> bytes:
-        """All bytes of all segments."""
-        return b"".join(bytes(_written(self.log, segment.path)) for segment in self.log._segments)
+    def content(self, start_offset: int) -> bytes:
+        """The bytes of all batches that end above `start_offset`."""
+        found = bytearray()
+        for segment in self.log._segments:
+            written, position = bytes(_written(self.log, segment.path)), 0
+            for header in scan(written):
+                if header.next_offset > start_offset:
+                    found += written[position : position + header.size_bytes]
+                position += header.size_bytes
+        return bytes(found)
 
     def _read_next(self) -> None:
         last = self._places[-1] if self._places else _Place(self.log._segments[0].base_offset, 0)

@@ -13,7 +13,9 @@ R8       no follower cuts below the high watermark that it knows
 R9       who joins the ISR is the incarnation whose fetches its leader has seen; more in `committed_partition`
 R10      see `committed_partition`
 R13      see `committed_partition`
-R14      at the end all replicas are equal byte for byte, all are in the ISR, nobody is in the ELR
+R14      at the end all replicas are equal byte for byte from the highest log start on, all are in the ISR, nobody is in
+         the ELR
+S10      no log starts above what somebody has asked to delete
 ======== ===============================================================================================================
 
 *Committed* is what was below the high watermark of any leader.  Nothing of this holds after an unclean election; there
@@ -34,6 +36,7 @@ liveness       of this simulation: at its end, as "stuck" (`data_cluster_simulat
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -55,7 +58,7 @@ class Watched:
 
     Attributes:
         life: of the node.
-        agreed_count: so many of its first batches are the committed ones.
+        agreed_count: so many of its first batches are committed ones.
     """
 
     node_id: int
@@ -70,13 +73,20 @@ class Watched:
 
     @property
     def agreed_end(self) -> int:
-        """Up to this offset (exclusive) it holds what was committed."""
-        return self.mirror.batches[self.agreed_count - 1].next_offset if self.agreed_count else 0
+        """Up to this offset (exclusive) it holds what was committed, from its start on."""
+        mirror = self.mirror
+        return mirror.batches[self.agreed_count - 1].next_offset if self.agreed_count else mirror.start_offset
+
+    def update(self) -> None:
+        """Reads what is new."""
+        if self.mirror.update():
+            self.agreed_count = 0
 
     def compare(self, committed: list[Batch]) -> None:
         batches = self.mirror.batches
+        first = bisect_left(committed, self.mirror.start_offset, key=lambda batch: batch.base_offset)
         count = min(self.agreed_count, len(batches))
-        while count < min(len(batches), len(committed)) and batches[count] == committed[count]:
+        while count < min(len(batches), len(committed) - first) and batches[count] == committed[first + count]:
             count += 1
         self.agreed_count = count
 
@@ -86,13 +96,14 @@ class ReplicationChecks:
 
     Args:
         topic: with one partition.
-        min_isr: min.insync.replicas of it.
+        min_isr: min.insync.replicas of it, until it is altered.
         is_flushed: acknowledgements wait for the disks (`flush.policy=always`).
         keeps_membership: see `CommittedPartition`.
         report: told what must not be.
 
     Attributes:
         metadata: what has committed about the partition.
+        deletable_end: records below it may be deleted: somebody has asked for it.
     """
 
     def __init__(
@@ -104,10 +115,12 @@ class ReplicationChecks:
         is_flushed: bool,
         keeps_membership: bool,
     ) -> None:
-        self.metadata = CommittedPartition(topic, report, self._was_unclean, keeps_membership=keeps_membership)
+        self.metadata = CommittedPartition(
+            topic, report, self._was_unclean, keeps_membership=keeps_membership, min_isr=min_isr
+        )
+        self.deletable_end = 0
         self._topic = topic
         self._report = report
-        self._min_isr = min_isr
         self._is_flushed = is_flushed
         self._cluster: SimulatedCluster | None = None
         self._committed: list[Batch] = []
@@ -146,6 +159,10 @@ class ReplicationChecks:
         del self._committed[max(kept, default=0) :]
         self._watched.clear()
 
+    def may_delete(self, offset: int) -> None:
+        """Somebody is about to ask for the deletion of what lies below."""
+        self.deletable_end = max(self.deletable_end, offset)
+
     def disk_is_lost(self, node_id: int) -> None:
         """A machine is about to get an empty disk: it must prove everything anew.  What it said before may still arrive."""
         self.metadata.lost_disks.add(node_id)
@@ -156,9 +173,10 @@ class ReplicationChecks:
         if partition is None or set(partition.isr) != set(partition.replicas) or partition.elr:
             self._report(f"R14 not all replicas are in sync: {partition}")
         replicas = () if partition is None else partition.replicas
-        contents = {
-            node_id: watched.mirror.content() for node_id, watched in self._watched.items() if node_id in replicas
-        }
+        members = {node_id: watched for node_id, watched in self._watched.items() if node_id in replicas}
+        # a deletion that a leader has begun, and lost its leadership over, stays with its log
+        start_offset = max((watched.log.log_start_offset for watched in members.values()), default=0)
+        contents = {node_id: watched.mirror.content(start_offset) for node_id, watched in members.items()}
         if len(contents) < len(replicas):
             self._report(f"R14 replicas {replicas}, but {sorted(contents)} alone have ever held something")
         if len(set(contents.values())) > 1:
@@ -186,12 +204,17 @@ class ReplicationChecks:
         after = role.high_watermark
         if after < high_watermark_before:
             self._report(f"R6 the high watermark falls from {high_watermark_before} to {after}, {where}")
-        if after > high_watermark_before and len(role._isr.committed_isr) < self._min_isr:
+        min_isr = self.metadata.least_min_isr(manager.image.end_offset)
+        if after > high_watermark_before and len(role._isr.committed_isr) < min_isr:
             isr = list(role._isr.committed_isr)
             self._report(f"R6 the high watermark moves to {after} with the ISR {isr}, {where}")
         watched = self._look(manager, replica)
         if is_append(message):
             self._check_appender(watched, role)
+
+    def _least_min_isr(self, leader: Watched) -> int:
+        node = self._cluster_or_raise.nodes[leader.node_id].node
+        return self.metadata.least_min_isr(0 if node is None else node.image.end_offset)
 
     def follower_stepped(self, manager: ReplicaManager, replica: Replica, high_watermark_before: int) -> None:
         if replica.topic != self._topic:
@@ -208,13 +231,19 @@ class ReplicationChecks:
     def _look(self, manager: ReplicaManager, replica: Replica) -> Watched:
         """Takes in what a step has changed."""
         watched = self._take(manager, replica)
-        watched.mirror.update()
+        watched.update()
         watched.compare(self._committed)
         role = replica.role
         if isinstance(role, Leader):
             if role.high_watermark > self.committed_end:
                 self._commit(watched, role)
             self._check_maximal_isr(watched)
+        start_offset = watched.log.log_start_offset
+        if start_offset > self.deletable_end:
+            self._report(
+                f"S10 node {watched.node_id} starts at {start_offset}, nobody has asked to delete what is above"
+                f" {self.deletable_end}"
+            )
         known = replica.high_watermark
         if known > self.committed_end:
             self._report(
@@ -236,16 +265,16 @@ class ReplicationChecks:
 
     def _commit(self, leader: Watched, role: Leader) -> None:
         """The high watermark of a leader has passed what no leader had committed before."""
-        if leader.agreed_count < len(self._committed):
+        if leader.agreed_end < self.committed_end:
             self._report(f"R3 leader {leader.node_id} of epoch {role.leader_epoch} {self._difference(leader)}")
             return
-        for batch in leader.mirror.batches[len(self._committed) :]:
+        for batch in leader.mirror.batches[leader.agreed_count :]:
             if batch.next_offset <= role.high_watermark:
                 self._committed.append(batch)
         for watched in self._watched.values():
             watched.compare(self._committed)
         holders = [w.node_id for w in self._watched.values() if self._holds(w, self.committed_end)]
-        if len(holders) < self._min_isr:
+        if len(holders) < self._least_min_isr(leader):
             self._report(
                 f"R6 only {holders} hold [0, {self.committed_end}), which leader {leader.node_id} of epoch"
                 f" {role.leader_epoch} has committed"
@@ -259,7 +288,7 @@ class ReplicationChecks:
 
     def _difference(self, watched: Watched) -> str:
         count = watched.agreed_count
-        expected = self._committed[count]
+        expected = self._committed[bisect_right(self._committed, watched.agreed_end, key=lambda b: b.next_offset)]
         if count < len(watched.mirror.batches):
             return f"has {watched.mirror.batches[count]} where {expected} was committed"
         return f"ends at {watched.log.log_end_offset}, {expected} was committed"
@@ -270,7 +299,7 @@ class ReplicationChecks:
         partition = self.metadata.partition
         for member in self.metadata.members:
             watched = self._watched.get(member)
-            if watched is None or watched.agreed_count == len(self._committed) or not self._is_running(watched):
+            if watched is None or watched.agreed_end >= self.committed_end or not self._is_running(watched):
                 continue
             leads = partition is not None and partition.leader == member
             kind = "R3 leader" if leads else "R4 member"

@@ -8,10 +8,12 @@ import pytest
 
 from replog.controller.messages import CommittedRecords
 from replog.metadata.records import (
+    ConfigRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    ResourceType,
     TopicRecord,
 )
 from tests.sim.committed_partition import CommittedPartition
@@ -73,6 +75,19 @@ def test_another_disk_is_not_eligible() -> None:
     assert reported(kept, broker(1), lost_disk=1) == ["R10 broker 1 has another disk, and is in the ELR [1]"]
 
 
+def altered(value: int) -> ConfigRecord:
+    return ConfigRecord(ResourceType.TOPIC, "flights", "min.insync.replicas", str(value))
+
+
+def test_who_hears_late_may_go_by_an_older_minimum() -> None:
+    """The metadata say 2, then 1 at offset 1, then 3 at offset 2: what counts is what was heard and what came since."""
+    watched = CommittedPartition("flights", lambda _: None, lambda _: None, keeps_membership=True, min_isr=2)
+    for offset, record in enumerate((TopicRecord("flights", TOPIC_ID), altered(1), altered(3))):
+        watched.take(CommittedRecords(offset, offset + 1, 1, (record,)))
+    assert watched.min_isr == 3
+    assert [watched.least_min_isr(end_offset) for end_offset in (0, 1, 2, 3)] == [1, 1, 1, 3]
+
+
 # ---- topics that may lose records --------------------------------------------------------------------------------------
 
 
@@ -117,8 +132,8 @@ def test_nothing_is_there_twice_or_from_nobody(simulation: DataSimulation) -> No
 async def test_nothing_of_a_deleted_topic_is_in_the_next(
     simulation: DataSimulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def read_all(*_: object) -> list[tuple[int, bytes]]:
-        return [(0, b"a"), (2, b"c")]
+    async def read_all(*_: object) -> tuple[int, list[tuple[int, bytes]]]:
+        return 0, [(0, b"a"), (2, b"c")]
 
     monkeypatch.setattr("tests.sim.data_topics.read_all", read_all)
     violations: list[str] = []

@@ -94,8 +94,7 @@ def test_no_broker_tells_an_old_end() -> None:
 class WithoutFsync(DataSimulation):
     """Acknowledgements wait for the replicas, not for their disks, and the mains fail."""
 
-    settings = {**DataSimulation.settings, "flush.policy": "auto"}  # noqa: RUF012 -- as the base class says
-    fixed = {"mains": 0.5, "wipe": 0.0}  # noqa: RUF012 -- as the base class says
+    fixed = {"flush_policy": "auto", "mains": 0.5, "wipe": 0.0}  # noqa: RUF012 -- as the base class says
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`

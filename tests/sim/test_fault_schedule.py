@@ -16,8 +16,8 @@ from replog.testing.virtual_loop import VirtualLoop
 from tests.sim.cluster_swarm import Swarm
 from tests.sim.data_cluster_simulation import DataSimulation
 from tests.sim.event_log import EventLog
-from tests.sim.fault_performer import FaultPerformer
-from tests.sim.fault_schedule import Fault, FaultDrawer, FaultKind
+from tests.sim.fault_performer import FaultPerformer, PartitionAdministrator
+from tests.sim.fault_schedule import FOLLOWER, LEADER, Fault, FaultDrawer, FaultKind
 from tests.sim.metadata_cluster_checks import Checker, Violation
 from tests.sim.metadata_cluster_simulation import SETTINGS
 from tests.sim.shrinking import Case
@@ -41,6 +41,18 @@ def test_a_controller_keeps_its_disk() -> None:
     for seed in range(200):
         controllers = Swarm.draw_with_data(random.Random(seed)).controllers
         assert not [fault for fault in drawn(seed) if fault.kind is FaultKind.WIPE and fault.node in controllers]
+
+
+def test_without_fsync_one_machine_is_frail() -> None:
+    """And nothing is wiped, and as many replicas as before must be in sync."""
+    swarms = [Swarm.draw_with_data(random.Random(seed)) for seed in range(200)]
+    unflushed = [swarm for swarm in swarms if swarm.flush_policy == "auto"]
+    assert 60 < len(unflushed) < 100
+    for swarm in unflushed:
+        assert swarm.frail == (swarm.machine,)
+        assert swarm.machine in swarm.nodes
+        assert (swarm.mains, swarm.wipe, min(swarm.min_isr_values)) == (0, 0, 2)
+    assert {swarm.frail for swarm in swarms if swarm.flush_policy == "always"} == {None}
 
 
 def test_only_the_frail_lose_what_was_not_flushed() -> None:
@@ -75,11 +87,14 @@ def test_another_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
 # ---- performed ---------------------------------------------------------------------------------------------------------
 
 
-def perform(schedule: list[Fault], then: str, *, at_s: float) -> object:
+def perform(
+    schedule: list[Fault], then: str, *, at_s: float, administrator: PartitionAdministrator | None = None
+) -> object:
     """What `then` says of the cluster, so long after the faults begin."""
     loop = VirtualLoop(random.Random(1))
     cluster = SimulatedCluster(loop, random.Random(2), controllers=(1, 2, 3), brokers=(1, 2, 3), settings=SETTINGS)
     performer = FaultPerformer(cluster, Counter(), EventLog(loop))
+    performer.administrator = administrator
 
     async def main() -> object:
         for node_id in cluster.nodes:
@@ -105,6 +120,36 @@ def test_a_cut_that_ends_leaves_the_others() -> None:
     assert perform(cuts, both, at_s=0.1) == (True, True)
     assert perform(cuts, both, at_s=0.5) == (False, True)
     assert perform(cuts, both, at_s=1.0) == (False, False)
+
+
+def test_a_pair_is_cut_and_others_reach_both() -> None:
+    pair = [Fault(0, FaultKind.CUT_PAIR, 1, 300, amount=2)]
+    links = "[cluster.network.is_cut(f'node-{a}', f'node-{b}') for a, b in ((1, 2), (2, 1), (1, 3), (3, 2))]"
+    assert perform(pair, links, at_s=0.1) == [True, True, False, False]
+    assert perform(pair, links, at_s=0.5) == [False] * 4
+
+
+def test_metadata_are_cut_and_data_are_not() -> None:
+    cut = [Fault(0, FaultKind.CUT_METADATA, 1, 300)]
+    links = "[cluster.network.is_cut('node-2', 'node-1', method) for method in ('Quorum', 'Fetch', 'ControllerCall')]"
+    assert perform(cut, links, at_s=0.1) == [True, False, False]
+    assert perform(cut, links, at_s=0.5) == [False] * 3
+
+
+def test_who_has_a_role_is_asked_when_it_happens() -> None:
+    """Nobody knows roles here but the administrator, and without one nobody has any."""
+
+    class Told:
+        def node_of(self, role: int) -> int | None:
+            return {LEADER: 3}.get(role)
+
+        def administer(self, fault: Fault) -> bool:
+            return True
+
+    killed = [Fault(0, FaultKind.KILL, LEADER, 900), Fault(0, FaultKind.KILL, FOLLOWER, 900)]
+    running = "[node.is_running for node in cluster.nodes.values()]"
+    assert perform(killed, running, at_s=0.1, administrator=Told()) == [True, True, False]
+    assert perform(killed, running, at_s=0.1) == [True] * 3
 
 
 def test_a_full_disk_has_room_again() -> None:
