@@ -156,6 +156,14 @@ async def send_late(self: AlterPartitionSender, batch: Any) -> Any:
     return await _SEND(self, batch)
 
 
+def accepts_at_once(self: InSyncReplicas, answer: Any) -> bool:
+    """A smaller ISR too, by the min.insync.replicas that is known here."""
+    if answer.leader_epoch != self._leader_epoch or answer.partition_epoch < self._partition_epoch:
+        return False
+    self._commit(answer.isr, answer.partition_epoch)
+    return True
+
+
 class Stragglers(OneMachineSimulation):
     """Some messages take seconds: they arrive when who sent them is gone, and back."""
 
@@ -286,9 +294,27 @@ class Ablation:
     seed: int = 0
 
 
-FULL_LOAD = {"faults_s": FAULTS_S, "send_interval_s": SEND_INTERVAL_S}
+FULL_LOAD = {"faults_s": FAULTS_S, "send_interval_s": SEND_INTERVAL_S, "flush_policy": "always"}
 CUTS = {"cut": 0.5, "crash": 0.0, "pause": 0.0, "cut_in_write": 0.0, "mains": 0.0}
 CUTS_AND_CRASHES = {"cut": 0.6, "crash": 0.4, "power_cut": 1.0, "cut_in_write": 0.0, "mains": 0.0}
+USURPED = {
+    "usurp": 0.2,
+    "cut_metadata": 0.0,
+    "min_isr": 2,
+    "crash": 0.0,
+    "cut": 0.0,
+    "pause": 0.0,
+    "mains": 0.0,
+    "wipe": 0.0,
+}
+MIN_ISR_ALTERED = {"alter_min_isr": 0.5, "cut_metadata": 0.3, "cut_pair": 0.3, "crash": 0.0, "mains": 0.0, "usurp": 0.0}
+DELETIONS = {
+    "delete_records": 0.6,
+    "burst_max": 10,
+    "controllers": (1, 2, 3),
+    "brokers": (1, 2, 3, 4, 5),
+    "is_reassigned": True,
+}
 CRASHES = {"crash": 0.8, "power_cut": 1.0, "cut": 0.0, "slow_thread": 0.0}
 
 ABLATIONS = (
@@ -380,6 +406,24 @@ ABLATIONS = (
         "R[34]",
         ((ReplicationControl, "can_do_without", true),),
         BlackoutSimulation,
+    ),
+    Ablation(
+        "a leader forgets its followers after an epoch it missed",
+        "R[346]",
+        ((Leader, "leads_on", true),),
+        swarm=USURPED,
+    ),
+    Ablation(
+        "a shrinking ISR counts when the metadata says so",
+        "R[34]",
+        ((InSyncReplicas, "_accept", accepts_at_once),),
+        swarm=MIN_ISR_ALTERED,
+    ),
+    Ablation(
+        "an empty log begins inside of a batch",
+        "stuck",
+        ((Log, "_begin_of_straddling", nothing),),
+        swarm=DELETIONS,
     ),
     Ablation("the lease", "stale_end", ((BrokerLifecycle, "refuses_because", nothing),), FreshEndsSimulation, CUTS),
     Ablation(
