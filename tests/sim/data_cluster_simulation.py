@@ -104,7 +104,7 @@ class DataSimulation(Simulation):
     command = "tests.sim.data_cluster_simulation"
 
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
-        # told by the topic, the controller knows that what was acknowledged is on disk; a broker's own setting it does not see
+        # else the cluster's default says it, which a new cluster has from the settings of its nodes
         self.topic_tells_policy = seed % 2 == 0
         swarm = replace(swarm or self.draw_swarm(random.Random(seed)), **self.fixed)
         self.settings = {
@@ -134,7 +134,7 @@ class DataSimulation(Simulation):
         return Swarm.draw_with_data(rng)
 
     def make_checker(self) -> DataChecker:
-        keeps_membership = self.is_flushed and self.topic_tells_policy
+        keeps_membership = self.is_flushed  # the controller knows it, from the topic or from the cluster's default
         min_isr = cast("int", self.settings["min.insync.replicas"])
         return DataChecker(self.events, min_isr=min_isr, is_flushed=self.is_flushed, keeps_membership=keeps_membership)
 
