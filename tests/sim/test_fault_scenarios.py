@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
+from tests.sim.ablation_table import taken_out
 from tests.sim.data_cluster_simulation import DataSimulation
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.replication_ablations import ABLATIONS
@@ -58,9 +57,6 @@ def test_a_deletion_that_nobody_has_asked_for_is_noticed(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", SAFEGUARDS)
 def test_without_the_safeguard_it_is_not(name: str) -> None:
     (ablation,) = [ablation for ablation in ABLATIONS if ablation.safeguard == SAFEGUARDS[name]]
-    with ExitStack() as stack:
-        for owner, attribute, substitute in ablation.patches:
-            stack.enter_context(mock.patch.object(owner, attribute, substitute))
-        with pytest.raises(Violation) as raised:
-            Case.read(FOLDER / f"{name}.json").simulation(DataSimulation).run()
+    with taken_out(ablation.patches), pytest.raises(Violation) as raised:
+        Case.read(FOLDER / f"{name}.json").simulation(DataSimulation).run()
     assert re.match(ablation.finding, str(raised.value), re.DOTALL)
