@@ -34,8 +34,8 @@ class CommittedPartition:
     Args:
         topic: its name.
         report: told what must not be.
-        was_unclean: whether the process of a broker that runs now found that the one before it had not stopped in order;
-            None: nobody knows any more.
+        was_unclean: whether this incarnation of a broker found that the process before it had not stopped in order; None:
+            it does not run any more.
         keeps_membership: a broker that restarts uncleanly stays eligible: all that it acknowledged was on its disk, and
             the controller knows that.
         min_isr: of the topic, until it is altered.
@@ -53,7 +53,7 @@ class CommittedPartition:
         self,
         topic: str,
         report: Callable[[str], None],
-        was_unclean: Callable[[int], bool | None],
+        was_unclean: Callable[[int, UUID], bool | None],
         *,
         keeps_membership: bool,
         min_isr: int = 1,
@@ -137,16 +137,16 @@ class CommittedPartition:
             self._report("unclean_election: nobody has allowed one")
         for record in records:
             if isinstance(record, RegisterBrokerRecord):
-                self._check_restarted(record.broker_id, partition)
+                self._check_restarted(record.broker_id, record.incarnation_id, partition)
 
-    def _check_restarted(self, broker_id: int, partition: PartitionRegistration) -> None:
+    def _check_restarted(self, broker_id: int, incarnation_id: UUID, partition: PartitionRegistration) -> None:
         """A new incarnation has proven nothing yet, and after an unclean end it may have lost what the one before had."""
         if broker_id in partition.isr:
             self._report(f"R10 broker {broker_id} has just started, and is in the ISR {list(partition.isr)}")
         if broker_id in self.lost_disks and broker_id in partition.elr:
             self._report(f"R10 broker {broker_id} has another disk, and is in the ELR {list(partition.elr)}")
         self.lost_disks.discard(broker_id)
-        if broker_id in partition.elr and not self._keeps_membership and self._was_unclean(broker_id):
+        if broker_id in partition.elr and not self._keeps_membership and self._was_unclean(broker_id, incarnation_id):
             self._report(f"R10 broker {broker_id} has restarted uncleanly, and is in the ELR {list(partition.elr)}")
 
     def _check_replicas(self, before: PartitionRegistration, after: PartitionRegistration) -> None:

@@ -326,7 +326,7 @@ class CommittedElections:
         self.unclean_count = 0
         self.last_lossy_s: float | None = None
         self._loop = loop
-        self._partition = CommittedPartition(topic, self._ignore, lambda _: None, keeps_membership=False)
+        self._partition = CommittedPartition(topic, self._ignore, lambda *_: None, keeps_membership=False)
 
     def take(self, batch: CommittedRecords) -> None:
         self._partition.take(batch)

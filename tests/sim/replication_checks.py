@@ -39,6 +39,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from uuid import UUID
 
 from replog.broker.replica import Replica
 from replog.broker.replica_manager import ReplicaManager
@@ -356,9 +357,9 @@ class ReplicationChecks:
                 f" {elected} was elected; node {first[0]} (life {first[1]}) appended first"
             )
 
-    def _was_unclean(self, node_id: int) -> bool | None:
+    def _was_unclean(self, node_id: int, incarnation_id: UUID) -> bool | None:
         node = self._cluster_or_raise.nodes[node_id].node
-        if node is None:
+        if node is None or node.incarnation_id != incarnation_id:  # a registration may commit when another process runs
             return None
         return not all(directory.was_clean for directory in node._logs.directories.values())
 

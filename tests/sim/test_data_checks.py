@@ -35,7 +35,7 @@ def partition(**values: object) -> PartitionRecord:
 def reported(*records: MetadataRecord, lost_disk: int | None = None) -> list[str]:
     """What is found while these commit, each for itself."""
     found: list[str] = []
-    watched = CommittedPartition("flights", found.append, lambda _: None, keeps_membership=True)
+    watched = CommittedPartition("flights", found.append, lambda *_: None, keeps_membership=True)
     if lost_disk is not None:
         watched.lost_disks.add(lost_disk)
     for offset, record in enumerate((*map(broker, range(1, 6)), TopicRecord("flights", TOPIC_ID), *records)):
@@ -75,13 +75,24 @@ def test_another_disk_is_not_eligible() -> None:
     assert reported(kept, broker(1), lost_disk=1) == ["R10 broker 1 has another disk, and is in the ELR [1]"]
 
 
+def test_a_registration_may_commit_when_another_process_runs() -> None:
+    """What counts is whether the process that has registered found an unclean end, not the one that runs by then."""
+    asked: list[tuple[int, UUID]] = []
+    watched = CommittedPartition("flights", lambda _: None, lambda *who: asked.append(who), keeps_membership=False)
+    for offset, record in enumerate(
+        (broker(2), TopicRecord("flights", TOPIC_ID), partition(isr=(2,), leader=2, elr=(1,)), broker(1))
+    ):
+        watched.take(CommittedRecords(offset, offset + 1, 1, (record,)))
+    assert asked == [(1, UUID(int=1))]
+
+
 def altered(value: int) -> ConfigRecord:
     return ConfigRecord(ResourceType.TOPIC, "flights", "min.insync.replicas", str(value))
 
 
 def test_who_hears_late_may_go_by_an_older_minimum() -> None:
     """The metadata say 2, then 1 at offset 1, then 3 at offset 2: what counts is what was heard and what came since."""
-    watched = CommittedPartition("flights", lambda _: None, lambda _: None, keeps_membership=True, min_isr=2)
+    watched = CommittedPartition("flights", lambda _: None, lambda *_: None, keeps_membership=True, min_isr=2)
     for offset, record in enumerate((TopicRecord("flights", TOPIC_ID), altered(1), altered(3))):
         watched.take(CommittedRecords(offset, offset + 1, 1, (record,)))
     assert watched.min_isr == 3
