@@ -46,7 +46,8 @@ class CommittedPartition:
         leaders: leader epoch -> who was elected.
         elections: how often somebody was elected in which way.
         topic_id: None before it exists.
-        lost_disks: brokers that come back with an empty disk, and have not registered with it yet.
+        lost_disks: brokers that come back with an empty disk, and have not registered with it yet: the directories that
+            are gone.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class CommittedPartition:
         self.partition: PartitionRegistration | None = None
         self.brokers: dict[int, BrokerRegistration] = {}
         self.leaders: dict[int, int] = {}
-        self.lost_disks: set[int] = set()
+        self.lost_disks: dict[int, tuple[UUID, ...]] = {}
         self.elections: dict[ElectionType, int] = dict.fromkeys(ElectionType, 0)
         self._topic = topic
         self._report = report
@@ -137,16 +138,24 @@ class CommittedPartition:
             self._report("unclean_election: nobody has allowed one")
         for record in records:
             if isinstance(record, RegisterBrokerRecord):
-                self._check_restarted(record.broker_id, record.incarnation_id, partition)
+                self._check_restarted(record, partition)
 
-    def _check_restarted(self, broker_id: int, incarnation_id: UUID, partition: PartitionRegistration) -> None:
+    def _check_restarted(self, record: RegisterBrokerRecord, partition: PartitionRegistration) -> None:
         """A new incarnation has proven nothing yet, and after an unclean end it may have lost what the one before had."""
+        broker_id = record.broker_id
         if broker_id in partition.isr:
             self._report(f"R10 broker {broker_id} has just started, and is in the ISR {list(partition.isr)}")
-        if broker_id in self.lost_disks and broker_id in partition.elr:
-            self._report(f"R10 broker {broker_id} has another disk, and is in the ELR {list(partition.elr)}")
-        self.lost_disks.discard(broker_id)
-        if broker_id in partition.elr and not self._keeps_membership and self._was_unclean(broker_id, incarnation_id):
+        if (
+            self.lost_disks.get(broker_id, record.log_dirs) != record.log_dirs
+        ):  # else it is late, of a process before the loss
+            del self.lost_disks[broker_id]
+            if broker_id in partition.elr:
+                self._report(f"R10 broker {broker_id} has another disk, and is in the ELR {list(partition.elr)}")
+        if (
+            broker_id in partition.elr
+            and not self._keeps_membership
+            and self._was_unclean(broker_id, record.incarnation_id)
+        ):
             self._report(f"R10 broker {broker_id} has restarted uncleanly, and is in the ELR {list(partition.elr)}")
 
     def _check_replicas(self, before: PartitionRegistration, after: PartitionRegistration) -> None:

@@ -166,7 +166,7 @@ class ReplicationChecks:
 
     def disk_is_lost(self, node_id: int) -> None:
         """A machine is about to get an empty disk: it must prove everything anew.  What it said before may still arrive."""
-        self.metadata.lost_disks.add(node_id)
+        self.metadata.lost_disks[node_id] = self.metadata.brokers[node_id].log_dirs
 
     def check_end(self) -> None:
         """After healing, once nothing is sent any more (R14)."""

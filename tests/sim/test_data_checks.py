@@ -23,8 +23,9 @@ from tests.sim.data_topics import OtherTopic, RecreatedTopic, Sent, UncleanTopic
 TOPIC_ID = UUID(int=7)
 
 
-def broker(broker_id: int) -> RegisterBrokerRecord:
-    return RegisterBrokerRecord(broker_id, UUID(int=broker_id), 1, "127.0.0.1", 9_000, (UUID(int=99),), fenced=False)
+def broker(broker_id: int, *, directory: int = 99) -> RegisterBrokerRecord:
+    directories = (UUID(int=directory),)
+    return RegisterBrokerRecord(broker_id, UUID(int=broker_id), 1, "127.0.0.1", 9_000, directories, fenced=False)
 
 
 def partition(**values: object) -> PartitionRecord:
@@ -37,7 +38,7 @@ def reported(*records: MetadataRecord, lost_disk: int | None = None) -> list[str
     found: list[str] = []
     watched = CommittedPartition("flights", found.append, lambda *_: None, keeps_membership=True)
     if lost_disk is not None:
-        watched.lost_disks.add(lost_disk)
+        watched.lost_disks[lost_disk] = (UUID(int=99),)
     for offset, record in enumerate((*map(broker, range(1, 6)), TopicRecord("flights", TOPIC_ID), *records)):
         watched.take(CommittedRecords(offset, offset + 1, 1, (record,)))
     return found
@@ -72,7 +73,9 @@ def test_a_reassignment_to_members_of_the_isr_is_one_record() -> None:
 def test_another_disk_is_not_eligible() -> None:
     kept = partition(isr=(2,), elr=(1,), leader=2)
     assert reported(kept, broker(1)) == []
-    assert reported(kept, broker(1), lost_disk=1) == ["R10 broker 1 has another disk, and is in the ELR [1]"]
+    late, new = broker(1), broker(1, directory=100)
+    assert reported(kept, late, lost_disk=1) == [], "a process from before the loss has registered, late"
+    assert reported(kept, late, new, lost_disk=1) == ["R10 broker 1 has another disk, and is in the ELR [1]"]
 
 
 def test_a_registration_may_commit_when_another_process_runs() -> None:
