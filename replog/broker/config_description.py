@@ -11,7 +11,14 @@ from enum import Enum
 
 from replog.broker.config import KEYS, ServerConfig
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
-from replog.metadata.config_keys import BROKER_KEYS, CLUSTER_WIDE, CONFIG_KEYS, CONTROLLER_KEYS, ConfigKey
+from replog.metadata.config_keys import (
+    BROKER_KEYS,
+    CLUSTER_WIDE,
+    CONFIG_KEYS,
+    CONTROLLER_KEYS,
+    UNCLEAN_LEADER_ELECTION_ENABLE,
+    ConfigKey,
+)
 from replog.metadata.image import CLUSTER_DEFAULTS, ConfigResource, MetadataImage
 from replog.metadata.records import ResourceType
 from replog.rpc.config_messages import ConfigDescription
@@ -68,7 +75,7 @@ def _describe(image: MetadataImage, config: ServerConfig, key: ConfigKey, places
 
 def _of_node(config: ServerConfig, key: ConfigKey, name: str) -> ConfigDescription:
     known = KEYS.get(key.cluster_name)
-    if known is None:
+    if known is None or key is UNCLEAN_LEADER_ELECTION_ENABLE:  # by what a file says no controller elects
         return ConfigDescription(name, _text(key.default), "default")
     value: object = getattr(config, known.field_name)
     return ConfigDescription(name, _text(value), "default" if value == known.default else "node")
