@@ -32,4 +32,6 @@ def test_unclean_elections_are_what_the_controller_says(in_file: bool) -> None:
 
 
 def test_others_are_those_of_the_file() -> None:
-    assert described("log.retention.bytes", log_retention_bytes=7) == ConfigDescription("log.retention.bytes", "7", "node")
+    assert described("log.retention.bytes", log_retention_bytes=7) == ConfigDescription(
+        "log.retention.bytes", "7", "node"
+    )
