@@ -19,11 +19,13 @@ class Campaign(Role):
         super().__init__(context)
         self._tally = VoteTally(context.voters, granted_by=context.node_id)
         self._deadline_ms = context.election_deadline_ms(now_ms)
+        self._gone: set[int] = set()  # voters whose process refused the last connection
 
     def next_deadline_ms(self) -> int | None:
         return earliest(self._deadline_ms, self.requests.next_deadline_ms())
 
     def handle_response(self, source: int, response: Response, now_ms: int) -> Transition | None:
+        self._gone.discard(source)
         match response:
             case VoteResponse(error=QuorumError.NONE):
                 self._tally.record(source, granted=response.vote_granted)
@@ -32,6 +34,14 @@ class Campaign(Role):
             case _:
                 self.requests.back_off(source, now_ms)
         return None
+
+    def request_failed(self, destination: int, now_ms: int, *, refused: bool = False) -> None:
+        """A voter that refuses connections is gone, and votes for nobody for now."""
+        super().request_failed(destination, now_ms, refused=refused)
+        if refused:
+            self._gone.add(destination)
+        else:
+            self._gone.discard(destination)
 
     def voters_changed(self, now_ms: int) -> None:  # noqa: ARG002 - the signature of Role
         self._tally.use(self._context.voters)

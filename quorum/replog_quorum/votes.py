@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from replog_quorum.voters import Voter, VoterSet
 
 
@@ -42,4 +44,9 @@ class VoteTally:
     @property
     def is_lost(self) -> bool:
         """A majority can no longer be reached."""
-        return len(self.granting_voters) + len(self.unanswered) < self._voters.majority_size
+        return self.is_lost_without(())
+
+    def is_lost_without(self, gone: Collection[int]) -> bool:
+        """A majority cannot be reached unless one of `gone` comes back and answers."""
+        waited_for = [voter for voter in self.unanswered if voter.voter_id not in gone]
+        return len(self.granting_voters) + len(waited_for) < self._voters.majority_size
