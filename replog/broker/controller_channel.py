@@ -83,9 +83,10 @@ class ControllerChannel:
         )
 
     async def close(self) -> None:
-        for connection in self._connections.values():
+        """Closes the connections; the next request connects anew."""
+        connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
             await connection.close()
-        self._connections.clear()
 
     async def _attempt(
         self,

@@ -64,6 +64,7 @@ class BrokerLifecycle:
         offline_replicas: replicas that cannot be used.
         on_reported: told what the controller has heard of them, and the end of the metadata with what it made of that.
         previous_broker_epoch: from the clean-shutdown marker, -1 without one.
+        on_lease_changed: told after the heartbeat by which the lease began or was found to have ended.
         on_failure: told when this process may not be part of the cluster.
     """
 
@@ -83,6 +84,7 @@ class BrokerLifecycle:
         awaited_ends: Callable[[], tuple[ReplicaEnd, ...]],
         offline_replicas: Callable[[], tuple[OfflineReplica, ...]],
         on_reported: Callable[[tuple[OfflineReplica, ...], int], None],
+        on_lease_changed: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.state = BrokerState.STARTING
@@ -105,6 +107,8 @@ class BrokerLifecycle:
         self._awaited_ends = awaited_ends
         self._offline_replicas = offline_replicas
         self._on_reported = on_reported
+        self._on_lease_changed = on_lease_changed
+        self._had_lease = False
         self._on_failure = on_failure
         self._answered_at_ms: int | None = None
         self._unapplied_answers: deque[tuple[int, int]] = deque(maxlen=MAX_UNAPPLIED_ANSWERS)  # (asked at, offset)
@@ -165,6 +169,7 @@ class BrokerLifecycle:
             while True:
                 self._hurry.clear()  # before: what happens during a heartbeat is told by the next one, at once
                 interval_ms = await self._heartbeat()
+                self._tell_lease()
                 try:
                     async with asyncio.timeout(interval_ms / 1000):
                         await self._hurry.wait()
@@ -227,6 +232,11 @@ class BrokerLifecycle:
                 return self._config.broker_heartbeat_interval_ms
             _log.warning("%s; registering again", error)
             return await self._register_again()
+        except RequestTimedOutError as error:
+            # heartbeats may arrive though their answers do not, and would keep alive a leader that serves nobody
+            _log.warning("heartbeat failed, connecting anew: %s", error)
+            await self._channel.close()
+            return SHUTDOWN_HEARTBEAT_MS
         except ReplogError as error:
             _log.warning("heartbeat failed: %s", error)
             return SHUTDOWN_HEARTBEAT_MS
@@ -234,6 +244,12 @@ class BrokerLifecycle:
             return SHUTDOWN_HEARTBEAT_MS
         caught_up = self.state is BrokerState.RUNNING
         return self._config.broker_heartbeat_interval_ms if caught_up else CATCH_UP_HEARTBEAT_MS
+
+    def _tell_lease(self) -> None:
+        has_lease = self.refuses_because() is None
+        if has_lease is not self._had_lease:
+            self._had_lease = has_lease
+            self._on_lease_changed()
 
     def _take_in(self, response: HeartbeatResponse, asked_at_ms: int) -> None:
         # counted from when the question left: the controller cannot have given the lease earlier than that

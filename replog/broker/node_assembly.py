@@ -273,6 +273,7 @@ class NodeAssembly(ABC):
             on_reported=lambda reported, offset: self._manager.driver.submit(
                 lambda: self._manager.trouble.controller_knows(reported, offset)
             ),
+            on_lease_changed=self._tell_watchers,
             on_failure=self._fail,
         )
 
@@ -398,9 +399,13 @@ class NodeAssembly(ABC):
 
     def on_leader_changed(self, leader_id: int | None, epoch: int) -> None:
         self._leader = (leader_id, epoch)
-        self._publisher.notify()
+        self._tell_watchers()
 
     # ---- what parts ask of each other ----------------------------------------------------------------------------------
+
+    def _tell_watchers(self) -> None:
+        """Whether this node knows of a controller has changed, which its clients are told."""
+        self._publisher.notify()
 
     def _metadata_applied(self) -> None:
         if self._manager.awaited_ends():

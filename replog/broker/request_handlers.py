@@ -256,9 +256,13 @@ class RequestHandlers:
         )
 
     def _controller(self) -> tuple[int, int]:
-        """The active controller's id, -1 for unknown, and epoch."""
+        """The active controller's id, -1 for unknown, and epoch.
+
+        A broker without its lease does not know: what it takes for the metadata may be of the past.
+        """
         leader_id, epoch = self._parts.leader()
-        return -1 if leader_id is None else leader_id, epoch
+        is_cut_off = self._parts.config.is_broker and self._parts.lifecycle.refuses_because() is not None
+        return -1 if leader_id is None or is_cut_off else leader_id, epoch
 
     async def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         def look_up() -> ListOffsetsResponse:

@@ -13,6 +13,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
@@ -216,10 +217,16 @@ class ClusterView:
         return await self._ask_around(ask, timeout_ms=timeout_ms, what=what)
 
     async def describe(self, timeout_ms: int) -> ClusterMetadata:
-        """Brokers, controller and topics, asked anew; the first answer of all is new enough.  Raises: as `ready`."""
+        """Brokers, controller and topics, asked anew; the first answer of all is new enough.  Raises: as `ready`.
+
+        A broker that hears of no controller is believed when no other knows of one either.
+        """
         if not self.cluster_id:
-            return await self.ready(timeout_ms)
-        await self._ask_around(self._update, timeout_ms=timeout_ms, what="describe the cluster")
+            knows_controller = (await self.ready(timeout_ms)).controller_id >= 0
+        else:
+            knows_controller = await self._ask_around(self._update, timeout_ms=timeout_ms, what="describe the cluster")
+        if not knows_controller:
+            await self._refresh()
         return self.metadata
 
     async def controller_call(
@@ -295,17 +302,18 @@ class ClusterView:
                 await asyncio.sleep(backoff.next_s())
 
     async def _watch(self, address: str, backoff: Backoff) -> None:
-        """Follows one broker's watch until it ends; a broker that is silent at the start is given up."""
+        """Follows one broker's watch until it ends.  A broker is given up that is silent at the start, or later on while
+        it knows of no controller: it may be cut off from a cluster that goes on."""
         async with (
             self._pool.use(address) as connection,
             aclosing(_pictures(connection, self.image, ATTEMPT_TIMEOUT_MS)) as pictures,
         ):
-            self._adopt(address, await anext(pictures))
+            self._adopt(address, (await anext(pictures)).image)
             backoff.reset()
             self._good_address = address
             await self._pool.prune({*self.image.addresses(), *self.bootstrap})
-            async for image in pictures:
-                self._adopt(address, image)
+            async for picture in pictures:
+                self._adopt(address, picture.image)
 
     async def _refresh_forever(self) -> None:
         backoff = Backoff(self.rng)
@@ -317,36 +325,47 @@ class ClusterView:
             await asyncio.sleep(backoff.next_s())
 
     async def _refresh(self) -> bool:
-        """Asks until one broker answers.  One that is cut off from the controllers answers too and never knows anything new,
-        so that after an answer without news the next refresh begins at another broker."""
+        """Asks until one broker answers that knows of a controller; whether any answered.
+
+        One that is cut off from the controllers does not find out at once and never knows anything new, so that after
+        an answer without news the next refresh begins at another broker.
+        """
         candidates = self._candidates()
         first = self._newsless_count % len(candidates)
         known_offset = self.image.metadata_offset
+        has_answer = False
         for address in (*candidates[first:], *candidates[:first]):
             try:
-                await self._update(address, REFRESH_TIMEOUT_MS)
+                knows_controller = await self._update(address, REFRESH_TIMEOUT_MS)
             except ReplogError as error:
                 self._note_failure(address, error)
-            else:
+                continue
+            has_answer = True
+            if knows_controller:
                 has_news = self.image.metadata_offset > known_offset
                 self._newsless_count = 0 if has_news else self._newsless_count + 1
                 if has_news or not self._good_address:
                     self._good_address = address
-                await self._pool.prune({*self.image.addresses(), *self.bootstrap})
-                return True
-        return False
+                break
+            if self._good_address == address:
+                self._good_address = ""
+        if has_answer:
+            await self._pool.prune({*self.image.addresses(), *self.bootstrap})
+        return has_answer
 
-    async def _update(self, address: str, limit_ms: int) -> None:
-        """Asks one broker for what has changed."""
+    async def _update(self, address: str, limit_ms: int) -> bool:
+        """Asks one broker for what has changed; whether it knows of a controller."""
         async with (
             self._pool.use(address) as connection,
             aclosing(_pictures(connection, self.image, limit_ms, follow=False)) as pictures,
         ):
             try:
                 async with asyncio.timeout(limit_ms / 1000):
-                    self._adopt(address, await anext(pictures))
+                    picture = await anext(pictures)
             except TimeoutError:
                 raise ConnectionLostError(f"{address} sends no metadata in {limit_ms} ms") from None
+            self._adopt(address, picture.image)
+            return picture.knows_controller
 
     def _adopt(self, address: str, image: ClusterImage) -> None:
         if self.cluster_id and image.cluster_id != self.cluster_id:
@@ -396,14 +415,27 @@ def expect(response: object, cls: type[T]) -> T:
     return response
 
 
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """What one broker's metadata led to: `image` may be newer than what that broker knows.
+
+    Attributes:
+        knows_controller: whether that broker knows of an active controller.
+    """
+
+    image: ClusterImage
+    knows_controller: bool
+
+
 async def _pictures(
     connection: Connection, known: ClusterImage, limit_ms: int, *, follow: bool = True
-) -> AsyncGenerator[ClusterImage]:
+) -> AsyncGenerator[_Picture]:
     """The pictures of a watch.
 
     Args:
         known: where it starts from.
-        limit_ms: for each step up to the end of the first picture; afterwards silence means that nothing changes.
+        limit_ms: for each step up to the end of the first picture, and for a broker that knows of no controller to hear
+            of one; otherwise silence means that nothing changes.
         follow: go on after the first picture.
 
     Raises:
@@ -417,9 +449,9 @@ async def _pictures(
             async with asyncio.timeout(limit_s):
                 steps.append(await anext(updates))
             if steps[-1].is_last:
-                known = known.after(steps)
-                yield known
-                steps, limit_s = [], None
+                known, knows_controller = known.after(steps), steps[-1].controller_id >= 0
+                yield _Picture(known, knows_controller)
+                steps, limit_s = [], None if knows_controller else limit_ms / 1000
     except (TimeoutError, StopAsyncIteration):
         raise ConnectionLostError(f"{connection.address} sends no metadata") from None
     finally:

@@ -49,6 +49,10 @@ class FakeController:
         self.register: Callable[[RegisterBroker], Any] = lambda _: RegisterBrokerResponse(40)
         self.heartbeat: Callable[[Heartbeat], Any] = lambda _: running()
         self.silent = False
+        self.closed_count = 0
+
+    async def close(self) -> None:
+        self.closed_count += 1
 
     async def send(self, request: Any, answer: type, *, timeout_ms: int) -> Any:
         self.requests.append(request)
@@ -82,6 +86,7 @@ class Life:
         self.awaited: tuple[ReplicaEnd, ...] = ()
         self.offline: tuple[OfflineReplica, ...] = ()
         self.reported: list[tuple[tuple[OfflineReplica, ...], int]] = []
+        self.leases: list[bool] = []
         self.lifecycle = BrokerLifecycle(
             config=server_config(
                 broker_session_timeout_ms=SESSION_MS, broker_heartbeat_interval_ms=2_000, broker_rack="r"
@@ -98,6 +103,7 @@ class Life:
             awaited_ends=lambda: self.awaited,
             offline_replicas=lambda: self.offline,
             on_reported=lambda reported, offset: self.reported.append((reported, offset)),
+            on_lease_changed=lambda: self.leases.append(self.lifecycle.refuses_because() is None),
             on_failure=self.failures.append,
         )
 
@@ -268,6 +274,10 @@ async def test_a_failed_heartbeat_is_repeated_and_renews_nothing() -> None:
         await wait_until(lambda: len(it.controller.sent(Heartbeat)) >= before + 2)
         assert it.lifecycle.refuses_because() is not None
         assert it.failures == []
+        assert it.leases == [True, False]
+        assert it.controller.closed_count >= 2, "a connection that carries one way only keeps the session alive"
+        it.controller.heartbeat = lambda _: running()
+        await wait_until(lambda: it.leases == [True, False, True])
 
 
 # ---- reports, hurry --------------------------------------------------------------------------------------------------------

@@ -207,9 +207,14 @@ class FakeNode:
         self.is_silent = False
         self._last_heard: MetadataUpdate | None = None
 
-    def cut_off(self) -> None:
-        """It hears nothing new of the metadata any more, and tells clients what it knows."""
-        self._last_heard = self.cluster.update()
+    def cut_off(self, *, knows_it: bool = False) -> None:
+        """It hears nothing new of the metadata any more, and tells clients what it knows.
+
+        Args:
+            knows_it: it has been for long enough to say that it knows of no controller.
+        """
+        heard = self._last_heard or self.cluster.update()
+        self._last_heard = replace(heard, controller_id=-1) if knows_it else heard
 
     def cut(self) -> None:
         """Every stream of this node ends."""

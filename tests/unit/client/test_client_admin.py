@@ -121,6 +121,37 @@ async def test_the_watch_moves_to_another_broker() -> None:
         await admin.wait_for_topic("new", lambda topic: True, timeout_ms=1_000)
 
 
+async def test_a_broker_without_a_controller_is_believed_only_when_no_other_knows_of_one() -> None:
+    cluster = FakeCluster(3)
+    cluster.create_topic("t")
+    async with make(cluster) as admin:
+        await admin.wait_until_ready(brokers=3)
+        cluster.nodes[1].cut_off(knows_it=True)
+        cluster.move_leader("t", 0, 3)
+        assert (await admin.describe_topics(["t"]))["t"].partitions[0].leader == 3
+    async with make(cluster) as newcomer:
+        assert (await newcomer.describe_topics(["t"]))["t"].partitions[0].leader == 3
+        for node in cluster.nodes.values():
+            node.cut_off(knows_it=True)
+        cluster.publish()
+        assert (await newcomer.describe_cluster()).brokers, "what is known is shown without a quorum too"
+
+
+async def test_the_watch_leaves_a_broker_that_finds_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.client.cluster.ATTEMPT_TIMEOUT_MS", 100)
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    async with make(cluster) as admin:
+        await admin.wait_until_ready(brokers=2)
+        cluster.nodes[1].cut_off(knows_it=True)
+        cluster.publish()
+        moved = admin.wait_for_topic("t", lambda topic: topic.partitions[0].leader == 2, timeout_ms=3_000)
+        waiting = asyncio.create_task(moved)
+        await asyncio.sleep(0.5)  # what is asked for when the waiting begins is answered by now
+        cluster.move_leader("t", 0, 2)
+        await waiting
+
+
 async def test_offsets() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t")
