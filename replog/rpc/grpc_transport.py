@@ -178,7 +178,7 @@ class GrpcConnection:
     """Connection to one address; see `replog.rpc.transport.Connection`.
 
     Invariants:
-        - a call that fails has tried to connect after it began: it never repeats what an earlier one met.
+        - a call or stream that fails has tried to connect after it began: it never repeats what an earlier one met.
     """
 
     def __init__(self, address: str) -> None:
@@ -207,7 +207,7 @@ class GrpcConnection:
         return calls.decode_controller_response(answer)
 
     async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
-        method = self._channel.unary_stream(f"/{SERVICE}/WatchMetadata", _identity, _identity)
+        method = self._usable_channel().unary_stream(f"/{SERVICE}/WatchMetadata", _identity, _identity)
         call = method(watch_codec.encode_watch_request(request))
         try:
             while (data := await call.read()) is not grpc.aio.EOF:
@@ -244,20 +244,24 @@ class GrpcConnection:
         return await self._open("Controller", encode_items, decode_items, client_hello("", "controller-calls"))
 
     async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
-        if self._channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
-            self._leave_failed_channel()
-        call = self._channel.unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
+        call = self._usable_channel().unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
         try:
             answer: bytes = await call(_within_limit(data, self._address), timeout=timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
             raise _reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
         return answer
 
-    def _leave_failed_channel(self) -> None:
+    def _usable_channel(self) -> Any:
         """A channel that could not connect fails every call at once with that old reason, until its backoff is over."""
-        failed, self._channel = self._channel, _channel_to(self._address)
-        task = asyncio.create_task(failed.close(LAST_CALLS_S), name=f"close-channel-{self._address}")
-        self._left[task] = failed
+        if self._channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            self._leave_channel()
+        return self._channel
+
+    def _leave_channel(self) -> None:
+        """From now on another is used; this one ends with the calls that are under way on it."""
+        left, self._channel = self._channel, _channel_to(self._address)
+        task = asyncio.create_task(left.close(LAST_CALLS_S), name=f"close-channel-{self._address}")
+        self._left[task] = left
         task.add_done_callback(self._left.pop)
 
     async def _open(
@@ -268,7 +272,7 @@ class GrpcConnection:
     async def _greet(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
     ) -> tuple[_GrpcStream[Any, Any], Hello]:
-        call = self._channel.stream_stream(f"/{SERVICE}/{method}", _identity, _identity)()
+        call = self._usable_channel().stream_stream(f"/{SERVICE}/{method}", _identity, _identity)()
 
         async def close() -> None:
             call.cancel()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -187,17 +187,29 @@ async def test_nobody_there_is_refused() -> None:
     await connection.close()
 
 
-async def test_a_call_tries_anew_whatever_the_last_one_met() -> None:
+async def ask(connection: GrpcConnection) -> None:
+    assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+
+
+async def watch(connection: GrpcConnection) -> None:
+    assert await anext(connection.watch_metadata(WatchRequest())) == UPDATE
+
+
+async def open_stream(connection: GrpcConnection) -> None:
+    await (await connection.open_fetch(HELLO)).close()
+
+
+@pytest.mark.parametrize("use", [ask, watch, open_stream])
+async def test_a_call_tries_anew_whatever_the_last_one_met(use: Callable[[GrpcConnection], Awaitable[None]]) -> None:
     """gRPC answers calls from memory while its reconnect backoff runs; a restarted node would look dead."""
     port = await closed_port()
     connection = GrpcTransport().connect(f"127.0.0.1:{port}", purpose="data")
     for _ in range(3):  # the backoff grows
-        refused = [connection.call(MetadataRequest(), timeout_ms=5000) for _ in range(10)]
-        errors = await asyncio.gather(*refused, return_exceptions=True)
+        errors = await asyncio.gather(*(use(connection) for _ in range(10)), return_exceptions=True)
         assert all(isinstance(error, ConnectionLostError) and error.refused for error in errors), errors
     server = await serve(Handlers(), "127.0.0.1", port)
     try:
-        assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+        await use(connection)
     finally:
         await connection.close()
         await server.stop(0)
@@ -207,7 +219,7 @@ async def test_calls_under_way_end_as_they_would_when_others_connect_anew() -> N
     async with serving() as (_, connection):
         unanswered = asyncio.create_task(connection.call(DescribeNodeRequest(), timeout_ms=300))
         await connection.call(MetadataRequest(), timeout_ms=5000)
-        connection._leave_failed_channel()
+        connection._leave_channel()
         assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
         with pytest.raises(ConnectionLostError, match="Deadline"):
             await unanswered
