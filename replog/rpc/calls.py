@@ -12,36 +12,9 @@ from replog.controller import messages as controller
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ErrorCode, MalformedFrameError, NotLeaderOrFollowerError, ReplogError
 from replog.pb.v1 import controller_pb2, data_pb2
-from replog.rpc.client_messages import ClientRequest, ClientResponse
-from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.client_messages import CLIENT_KINDS, ClientRequest, ClientResponse
 from replog.rpc.convert import from_proto, to_proto
 from replog.rpc.error_codes import error_code_of, error_from_code
-from replog.rpc.log_dir_messages import (
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    MoveReplicaRequest,
-    MoveReplicaResponse,
-)
-from replog.rpc.messages import (
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    EpochEndsRequest,
-    EpochEndsResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
-from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
-from replog.rpc.quorum_messages import (
-    AddVoterRequest,
-    AddVoterResponse,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    RemoveVoterRequest,
-    RemoveVoterResponse,
-)
 
 T = TypeVar("T")
 
@@ -65,20 +38,6 @@ _CONTROLLER_KINDS = {
     "update_features": (controller.UpdateFeatures, controller.UpdateFeaturesResponse),
     "register_controller": (controller.RegisterController, controller.RegisterControllerResponse),
 }
-_CLIENT_KINDS = {
-    "metadata": (MetadataRequest, ClusterMetadata),
-    "list_offsets": (ListOffsetsRequest, ListOffsetsResponse),
-    "init_producer_id": (InitProducerIdRequest, InitProducerIdResponse),
-    "describe_node": (DescribeNodeRequest, DescribeNodeResponse),
-    "describe_quorum": (DescribeQuorumRequest, DescribeQuorumResponse),
-    "add_voter": (AddVoterRequest, AddVoterResponse),
-    "remove_voter": (RemoveVoterRequest, RemoveVoterResponse),
-    "describe_configs": (DescribeConfigsRequest, DescribeConfigsResponse),
-    "delete_records": (DeleteRecordsRequest, DeleteRecordsResponse),
-    "epoch_ends": (EpochEndsRequest, EpochEndsResponse),
-    "move_replica": (MoveReplicaRequest, MoveReplicaResponse),
-    "describe_log_dirs": (DescribeLogDirsRequest, DescribeLogDirsResponse),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +57,24 @@ def encode_client_request(
     request: ClientRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False
 ) -> bytes:
     message = data_pb2.ClientRequest(cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded)
-    return _encode(request, message, _CLIENT_KINDS, 0)
+    return _encode(request, message, CLIENT_KINDS, 0)
 
 
 def decode_client_request(data: bytes) -> IncomingCall[ClientRequest]:
     message = _parse(data_pb2.ClientRequest(), data)
-    request = _decode(message, "request", _CLIENT_KINDS, 0)
+    request = _decode(message, "request", CLIENT_KINDS, 0)
     return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
 
 
 def encode_client_response(response: ClientResponse | BaseException) -> bytes:
-    return _encode_response(response, data_pb2.ClientResponse(), _CLIENT_KINDS)
+    return _encode_response(response, data_pb2.ClientResponse(), CLIENT_KINDS)
 
 
 def decode_client_response(data: bytes) -> ClientResponse:
     """Raises the error that the other side answered with, as its own class."""
     message = _parse(data_pb2.ClientResponse(), data)
     _raise_error(message)
-    response: ClientResponse = _decode(message, "response", _CLIENT_KINDS, 1)
+    response: ClientResponse = _decode(message, "response", CLIENT_KINDS, 1)
     return response
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.log_dir_messages import (
@@ -60,3 +61,19 @@ ClientResponse: TypeAlias = (
     | MoveReplicaResponse
     | DescribeLogDirsResponse
 )
+
+CLIENT_KINDS: Final[Mapping[str, tuple[type, type]]] = {
+    "metadata": (MetadataRequest, ClusterMetadata),
+    "list_offsets": (ListOffsetsRequest, ListOffsetsResponse),
+    "init_producer_id": (InitProducerIdRequest, InitProducerIdResponse),
+    "describe_node": (DescribeNodeRequest, DescribeNodeResponse),
+    "describe_quorum": (DescribeQuorumRequest, DescribeQuorumResponse),
+    "add_voter": (AddVoterRequest, AddVoterResponse),
+    "remove_voter": (RemoveVoterRequest, RemoveVoterResponse),
+    "describe_configs": (DescribeConfigsRequest, DescribeConfigsResponse),
+    "delete_records": (DeleteRecordsRequest, DeleteRecordsResponse),
+    "epoch_ends": (EpochEndsRequest, EpochEndsResponse),
+    "move_replica": (MoveReplicaRequest, MoveReplicaResponse),
+    "describe_log_dirs": (DescribeLogDirsRequest, DescribeLogDirsResponse),
+}
+"""Request and answer by the name that both have on the wire."""

@@ -13,10 +13,11 @@ from replog.errors import MalformedFrameError, NotLeaderOrFollowerError, ReplogE
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
 from replog.rpc.calls import IncomingCall
+from replog.rpc.client_messages import CLIENT_KINDS
 from replog.rpc.metadata_messages import MetadataRequest
 from replog.rpc.node_messages import DescribeNodeRequest
 
-CLIENT = list(calls._CLIENT_KINDS.values())
+CLIENT = list(CLIENT_KINDS.values())
 CONTROLLER = list(calls._CONTROLLER_KINDS.values())
 
 
@@ -93,8 +94,8 @@ def test_a_message_of_another_call_is_a_bug_of_ours() -> None:
 def test_every_kind_of_the_envelope_has_its_classes() -> None:
     """A kind in the proto file that nobody decodes would be a request without an answer."""
     for message, oneof, kinds in (
-        (data_pb2.ClientRequest, "request", calls._CLIENT_KINDS),
-        (data_pb2.ClientResponse, "response", calls._CLIENT_KINDS),
+        (data_pb2.ClientRequest, "request", CLIENT_KINDS),
+        (data_pb2.ClientResponse, "response", CLIENT_KINDS),
         (controller_pb2.ControllerRequest, "request", calls._CONTROLLER_KINDS),
         (controller_pb2.ControllerResponse, "response", calls._CONTROLLER_KINDS),
     ):
