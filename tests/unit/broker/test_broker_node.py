@@ -329,6 +329,8 @@ async def test_stop_may_be_called_by_everybody() -> None:
         await asyncio.gather(it.node.stop(), it.node.stop(), it.node.abort())
         await it.node.wait_closed()
         await it.node.stop()
+        with pytest.raises(ReplogError):
+            await it.connection.call(MetadataRequest(), timeout_ms=1_000)
 
 
 async def fail_the_disk(it: Running, fs: SimulatedFileSystem) -> None:
@@ -502,4 +504,8 @@ async def test_a_controller_alone_is_ready_when_it_has_started() -> None:
     alone = config(process_roles=["controller"], listeners=[address], controller_quorum_voters=f"1@{address}")
     only = await Node.start(alone, environment=NodeEnvironment(fs=SimulatedFileSystem()))
     await asyncio.wait_for(only.wait_until_ready(), 1)
+    connection = GrpcTransport().connect(only.address, purpose="data")
+    metadata = await connection.call(MetadataRequest(), timeout_ms=1_000)
+    assert (metadata.controller_id, metadata.brokers) == (1, ())
+    await connection.close()
     await only.stop()

@@ -302,6 +302,7 @@ async def test_a_topic_is_deleted_while_its_fsync_runs() -> None:
             if not waiting.done():
                 waiting.cancel()
         await it.flushed()
+        assert list(it.manager.replicas) == [(again, 0)]
 
 
 async def test_replicas_that_are_no_longer_ours_are_deleted_at_the_start() -> None:

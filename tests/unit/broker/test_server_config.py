@@ -353,7 +353,7 @@ def test_a_controller_that_may_become_a_voter_later() -> None:
 
 
 def test_a_voter_may_be_reached_at_its_advertised_address() -> None:
-    ServerConfig.from_mapping(
+    config = ServerConfig.from_mapping(
         MINIMAL
         | {
             "listeners": "0.0.0.0:9092",
@@ -362,6 +362,8 @@ def test_a_voter_may_be_reached_at_its_advertised_address() -> None:
             "controller.quorum.voters": "1@10.0.0.1:9092,2@10.0.0.2:9092,3@10.0.0.3:9092",
         }
     )
+    assert config.is_controller
+    assert config.advertised_listeners == (Endpoint("10.0.0.1", 9092),)
 
 
 @pytest.mark.parametrize(
