@@ -123,6 +123,7 @@ _STAGE = Log._stage
 _ASSIGN_EPOCH_START = Log.assign_epoch_start
 _PROMISE_NO_MORE_THAN = Log._promise_no_more_than
 _LOAD = LogLoader.load
+_READ_CHECKPOINT = LogDirectory._read_checkpoint
 _APPEND_AS_FOLLOWER = Log.append_as_follower
 
 
@@ -195,6 +196,12 @@ def without_producers(self: LogLoader) -> Any:
     loaded = _LOAD(self)
     loaded.producers.load_snapshot([], self.now_ms)
     return loaded
+
+
+def without_log_starts(self: LogDirectory, checkpoint: Any) -> None:
+    """A log begins where its first segment does."""
+    if checkpoint is not self._log_start_offsets:
+        _READ_CHECKPOINT(self, checkpoint)
 
 
 def begins_with_a_batch(self: Log, epoch: int) -> None:
@@ -433,6 +440,12 @@ ABLATIONS = (
     ),
     Ablation("a leader's share counts when it is on disk", "R6", ((high_watermark, "leader_waits_for_flush", false),)),
     Ablation("producers are known after a restart", ".*duplicate", ((LogLoader, "load", without_producers),)),
+    Ablation(
+        "log starts are read from their checkpoint",
+        "S10",
+        ((LogDirectory, "_read_checkpoint", without_log_starts),),
+        swarm={**DELETIONS, "stop": 0.6, "crash": 0.0},
+    ),
     Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_sync_dir", nothing),)),
     Ablation(
         "broker epochs of fetches, at the leader",

@@ -15,7 +15,7 @@ R10      see `committed_partition`
 R13      see `committed_partition`
 R14      at the end all replicas are equal byte for byte from the highest log start on, all are in the ISR, nobody is in
          the ELR
-S10      no log starts above what somebody has asked to delete
+S10      no log starts above what somebody has asked to delete, nor after an orderly stop below where it started before
 ======== ===============================================================================================================
 
 *Committed* is what was below the high watermark of any leader.  Nothing of this holds after an unclean election; there
@@ -260,9 +260,19 @@ class ReplicationChecks:
         watched = self._watched.get(node_id)
         if watched is None or watched.log is not replica.log:
             life = self._cluster_or_raise.nodes[node_id].lives
+            if watched is not None and watched.life == life - 1:
+                self._check_restarted_log(manager, watched, replica.log)
             watched = self._watched[node_id] = Watched(node_id, life, replica, LogMirror(replica.log))
         watched.replica = replica
         return watched
+
+    def _check_restarted_log(self, manager: ReplicaManager, before: Watched, log: Log) -> None:
+        home = manager._logs.home_of(self._topic, before.replica.partition_id)
+        if home is not None and home.was_clean and log.log_start_offset < before.log.log_start_offset:
+            self._report(
+                f"S10 node {before.node_id} starts at {log.log_start_offset} after an orderly stop, before it at"
+                f" {before.log.log_start_offset}"
+            )
 
     def _commit(self, leader: Watched, role: Leader) -> None:
         """The high watermark of a leader has passed what no leader had committed before."""
