@@ -1,14 +1,14 @@
 """Reads what a fetch asks for, on the replica driver: checks first, then the log.
 
-A follower reads to the log end, a consumer to the high watermark, of a follower to that which the follower knows.  What the page cache holds is read at once.  Other
-records are read by a few threads while the driver goes on; when they are there everything is checked again, because
-the replica may have been cut, deleted or passed to another leader meanwhile.
+A follower reads to the log end, a consumer to the high watermark, of a follower to that which the follower knows.  What
+memory holds is read at once.  Other records are read by a few threads while the driver goes on; when they are there
+everything is checked again, because the replica may have been cut, deleted or passed to another leader meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from replog.broker.config import ReplicaSelector
@@ -67,16 +67,6 @@ class Refusal(NamedTuple):
     leader_epoch: int = -1
 
 
-@dataclass(slots=True)
-class _Reading:
-    """A fetch some of whose partitions are being read from the disk: one slot for each partition."""
-
-    request: FetchRequest
-    slots: list[Slot]
-    cold_count: int
-    done: Callable[[Sequence[Slot]], None]
-
-
 class FetchReader:
     """Reads partitions that this broker leads.
 
@@ -100,11 +90,28 @@ class FetchReader:
         """
         slots = self._read_all(request, fresh)
         cold = [index for index, slot in enumerate(slots) if slot.data is None]
-        reading = _Reading(request, slots, len(cold), done)
+        missing = set(cold)
+
+        def fill(index: int, slot: Slot) -> None:
+            slots[index] = slot
+            missing.discard(index)
+            if not missing:
+                done(slots)
+
         for index in cold:
-            self._read_cold(reading, index)
+            self.read_cold(request, request.partitions[index], slots[index], partial(fill, index))
         if not cold:
             done(slots)
+
+    def read_warm(self, request: FetchRequest, fresh: Collection[ReplicaKey], *, cold_bytes: int) -> Sequence[Slot]:
+        """A slot for each partition; those without data are for `read_cold`, as many as `cold_bytes` have room for.
+
+        Args:
+            request: what is asked; its byte limit is for what memory holds.
+            fresh: as of `read`.
+            cold_bytes: for what has to be read from the disk.
+        """
+        return self._read_all(request, fresh, cold_bytes)
 
     def would_answer(self, request: FetchRequest) -> bool:
         """Whether it is worth an answer now."""
@@ -142,27 +149,45 @@ class FetchReader:
 
     # ---- from the disk --------------------------------------------------------------------------------------------------
 
-    def _read_cold(self, reading: _Reading, index: int) -> None:
-        """Has the data of one partition read in a thread; it was checked just now."""
-        partition, slot = reading.request.partitions[index], reading.slots[index]
+    def read_cold(
+        self, request: FetchRequest, partition: FetchPartition, slot: Slot, done: Callable[[Slot], None]
+    ) -> None:
+        """Has the data of one partition read in a thread; it was checked just now.
+
+        Args:
+            request: that names the partition.
+            partition: of it.
+            slot: what is known of it, without data.
+            done: called with its slot when the disk has answered; now, and without records, when nothing can be read.
+        """
         replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
-        if replica is None or self._serving_role(reading.request, replica) is None or self._manager.cold_reads.is_full:
-            self._fill(reading, index, slot._replace(data=b""))  # the client asks again
+        if replica is None or self._serving_role(request, replica) is None or self._manager.cold_reads.is_full:
+            done(slot._replace(data=b""))  # the client asks again
             return
         try:
             job = replica.log.prepare_read(
                 partition.fetch_offset,
                 max_bytes=slot.max_bytes,
-                end_offset=_ceiling(reading.request, replica),
+                end_offset=_ceiling(request, replica),
                 min_one_batch=slot.min_one_batch,
             )
         except StorageError as error:
             self._manager.trouble.storage_failed(replica, error)
-            self._fill(reading, index, slot._replace(result=self.not_leader(partition), data=b""))
+            done(slot._replace(result=self.not_leader(partition), data=b""))
             return
-        self._manager.cold_reads.start(replica.log, job, lambda job: self._take_cold(reading, index, replica, job))
+        self._manager.cold_reads.start(
+            replica.log, job, lambda job: self._take_cold(request, partition, slot, done, replica, job)
+        )
 
-    def _take_cold(self, reading: _Reading, index: int, replica: Replica, job: ReadJob) -> None:
+    def _take_cold(
+        self,
+        request: FetchRequest,
+        partition: FetchPartition,
+        slot: Slot,
+        done: Callable[[Slot], None],
+        replica: Replica,
+        job: ReadJob,
+    ) -> None:
         """The disk has answered; what was true when it was asked need not be true now."""
         data: bytes | None = None
         try:
@@ -171,30 +196,29 @@ class FetchReader:
             pass  # deleted or moved on: the checks below say it
         except StorageError as error:
             self._manager.trouble.storage_failed(replica, error)
-        partition, slot = reading.request.partitions[index], reading.slots[index]
         refused = self._serving()
         if refused is not None:
             result: FetchResult = failed_fetch(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
-            self._fill(reading, index, slot._replace(result=result, data=b""))
+            done(slot._replace(result=result, data=b""))
             return
         result, data = self._read(
-            reading.request, partition, slot.max_bytes, is_fresh=False, min_one_batch=slot.min_one_batch, found=data
+            request, partition, slot.max_bytes, is_fresh=False, min_one_batch=slot.min_one_batch, found=data
         )
         if data is None:  # the log was cut, and is cold again
-            self._read_cold(reading, index)
+            self.read_cold(request, partition, slot, done)
         else:
-            self._fill(reading, index, slot._replace(result=result, data=data))
-
-    def _fill(self, reading: _Reading, index: int, slot: Slot) -> None:
-        reading.slots[index] = slot
-        reading.cold_count -= 1
-        if reading.cold_count == 0:
-            reading.done(reading.slots)
+            done(slot._replace(result=result, data=data))
 
     # ---- one after the other ----------------------------------------------------------------------------------------------
 
-    def _read_all(self, request: FetchRequest, fresh: Collection[ReplicaKey]) -> list[Slot]:
-        """Reads every partition within the request's byte limit, as far as that needs no disk."""
+    def _read_all(
+        self, request: FetchRequest, fresh: Collection[ReplicaKey], cold_bytes: int | None = None
+    ) -> list[Slot]:
+        """Reads every partition within the request's byte limit, as far as that needs no disk.
+
+        Args:
+            cold_bytes: for what needs the disk; None: it shares the request's limit.
+        """
         left = min(request.max_bytes, MAX_RESPONSE_BYTES)
         empty = True
         slots: list[Slot] = []
@@ -202,6 +226,11 @@ class FetchReader:
             max_bytes = min(left, partition.max_bytes)
             is_fresh = (partition.topic_id, partition.partition_id) in fresh
             result, data = self._read(request, partition, max_bytes, is_fresh=is_fresh, min_one_batch=empty)
+            if data is None and cold_bytes is not None:
+                has_room = cold_bytes > 0
+                slots.append(Slot(result, None if has_room else b"", max_bytes, min_one_batch=True))
+                cold_bytes -= max_bytes if has_room else 0
+                continue
             slots.append(Slot(result, data, max_bytes, empty))
             left = max(0, left - (max_bytes if data is None else len(data)))
             empty = empty and data == b""

@@ -10,13 +10,15 @@ one that comes meanwhile adds its positions, and one answer, to the later of the
 every position that was said up to the request that it names, and of none that was said later.
 
 Partitions are looked at in the order in which they became interesting, and what did not fit into an answer stays in
-front: a partition that always has much to say does not hold up the others.
+front: a partition that always has much to say does not hold up the others.  Nor does one whose records must come from the
+disk: its turn is when they are there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from replog.broker.fetch_reader import MAX_WAIT_MS, FetchReader, Slot, failed_fetch, is_worth_sending
@@ -51,8 +53,7 @@ class IncrementalFetch:
         self._fresh: set[ReplicaKey] = set()
         self._postponed: set[ReplicaKey] = set()
         self._told: dict[ReplicaKey, tuple[int, int]] = {}
-        self._is_reading = False
-        self._looks_again = False
+        self._cold: dict[ReplicaKey, int] = {}  # being read from the disk -> so many bytes at most
 
     def submit(self, request: FetchRequest) -> None:
         """Takes in a request, and answers if there is something to tell."""
@@ -80,27 +81,33 @@ class IncrementalFetch:
         for key in keys:
             self._interesting[key] = None
             position = self._positions.get(key)
-            if request is not None and position is not None:
+            if request is not None and position is not None and key not in self._cold:
                 wakes = wakes or self._owner.reader.has_something(request, position)
         if wakes:
             self.look()
 
-    def look(self) -> None:
-        """Reads what is interesting; answers if that is worth it, or the time is over."""
+    def look(self, *, from_disk: Slot | None = None) -> None:
+        """Reads what is interesting; answers if that is worth it, or the time is over.
+
+        Args:
+            from_disk: of a partition whose position stands, checked just now.
+        """
         request = self._request
-        self._looks_again = self._is_reading
-        if request is None or self._is_reading:
+        if request is None:
             return
         refused = self._owner.serving()
         if refused is not None:
             self._refuse(request, refused)
             return
         self._postpone_unknown()
-        keys = [key for key in self._interesting if key in self._positions and key not in self._postponed]
-        asked = replace(request, partitions=tuple(self._positions[key] for key in keys))
+        found = () if from_disk is None else (from_disk,)
+        asked = self._asked(request, found)
         fresh, self._fresh = self._fresh, self._fresh & self._postponed
-        self._is_reading = True
-        self._owner.reader.read(asked, fresh, lambda slots: self._finish(asked, slots))
+        cold_bytes = request.max_bytes - sum(self._cold.values())
+        slots = self._owner.reader.read_warm(asked, fresh, cold_bytes=cold_bytes)
+        if is_worth_sending(asked, (*found, *slots)) or self._until_ms <= self._owner.now_ms():
+            self._send(request, [slot for slot in (*found, *slots) if self._is_new(asked, slot)])
+        self._read_cold(asked, [read for read in zip(asked.partitions, slots, strict=True) if read[1].data is None])
 
     def close(self) -> None:
         """The stream has ended."""
@@ -119,22 +126,44 @@ class IncrementalFetch:
         self._postponed.clear()
         self.look()
 
-    def _finish(self, asked: FetchRequest, slots: Sequence[Slot]) -> None:
-        self._is_reading = False
-        if self._request is None:
-            return
-        if is_worth_sending(asked, slots) or self._until_ms <= self._owner.now_ms():
-            read = zip(asked.partitions, slots, strict=True)
-            self._send(self._request, [slot for partition, slot in read if self._is_new(asked, partition, slot)])
-        elif self._looks_again:
-            self.look()
+    def _asked(self, request: FetchRequest, found: Sequence[Slot]) -> FetchRequest:
+        """The positions to look at, beside those of which something is found already."""
+        looked_at = {(slot.result.topic_id, slot.result.partition_id) for slot in found}
+        partitions: list[FetchPartition] = []
+        for key in self._interesting:
+            position = self._positions.get(key)
+            if position is None or key in self._postponed or key in looked_at:
+                continue
+            if key not in self._cold:
+                partitions.append(position)
+            elif key in self._fresh:
+                partitions.append(replace(position, max_bytes=0))  # it tells progress, which must not wait
+        size_bytes = sum(len(slot.data or b"") for slot in found)
+        return replace(request, partitions=tuple(partitions), max_bytes=max(0, request.max_bytes - size_bytes))
 
-    def _is_new(self, asked: FetchRequest, position: FetchPartition, slot: Slot) -> bool:
-        """Whether the slot says something about the position that stands now; what it says is noted."""
+    def _read_cold(self, asked: FetchRequest, reads: Sequence[tuple[FetchPartition, Slot]]) -> None:
+        """Has partitions read from the disk; what comes of each is told when it is there, which may be at once."""
+        self._cold.update({(position.topic_id, position.partition_id): slot.max_bytes for position, slot in reads})
+        for position, slot in reads:
+            self._owner.reader.read_cold(asked, position, slot, partial(self._take_cold, position))
+
+    def _take_cold(self, position: FetchPartition, slot: Slot) -> None:
+        key = (position.topic_id, position.partition_id)
+        self._cold.pop(key, None)
+        stands = self._positions.get(key)
+        if stands is None or _place(stands) != _place(position):
+            self.look()  # the follower has moved on while the disk was read
+        elif slot.data or slot.is_news:
+            self.look(from_disk=slot)  # without a request it is in the page cache when the next one comes
+        # else the disk has too much to do: it is looked at again when the request's time is over
+
+    def _is_new(self, asked: FetchRequest, slot: Slot) -> bool:
+        """Whether the slot says something about its position; what it says is noted."""
         result = slot.result
         key = (result.topic_id, result.partition_id)
-        if self._positions.get(key) != position:
-            return False  # the follower has moved on while the disk was read: another offset, or another leader epoch
+        position = self._positions[key]
+        if slot.data is None:
+            return False  # being read from the disk from now on
         told = (result.high_watermark, result.log_start_offset)
         if slot.data or slot.is_news:
             self._forget(key)
@@ -167,6 +196,11 @@ class IncrementalFetch:
         self._told.pop(key, None)
         self._fresh.discard(key)
         self._owner.unwatch(key, self)
+
+
+def _place(position: FetchPartition) -> tuple[int, int, int]:
+    """What a read depends on."""
+    return position.fetch_offset, position.last_fetched_epoch, position.leader_epoch
 
 
 class IncrementalFetches:

@@ -262,11 +262,11 @@ def keeps_position(self: LeaderFetcher, response: Any) -> None:
             self._said[key] = said[key]
 
 
-def never_forgets(self: IncrementalFetch, asked: Any, read: Any, slot: Any) -> bool:
+def never_forgets(self: IncrementalFetch, asked: Any, slot: Any) -> bool:
     """An error, or records, leave the position where it was."""
     key = (slot.result.topic_id, slot.result.partition_id)
     position = self._positions.get(key)
-    is_new = _IS_NEW(self, asked, read, slot)
+    is_new = _IS_NEW(self, asked, slot)
     if position is not None and slot.is_news:
         self._positions[key] = position
         self._interesting[key] = None

@@ -6,7 +6,8 @@ import asyncio
 import threading
 
 import pytest
-from broker_kit import KEY, Rig, batch, registered, rig, topic, wait_until
+from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
+from stream_kit import OTHER, WAIT_MS, Stream, append, at, data_of, two_topics
 
 from replog.broker import cold_reads
 from replog.errors import ErrorCode
@@ -230,3 +231,119 @@ async def test_what_was_read_for_an_earlier_position_of_a_stream_says_nothing_ab
             it.fetch_path.submit_incremental(stream, request)
             await wait_until(lambda: len(answers) == 2)
         assert bases(answers[-1].batches[0]) == [0, 1, 2]
+
+
+# ---- on a follower's stream ------------------------------------------------------------------------------------------
+
+
+async def lead_two(it: Rig, count: int) -> tuple[SlowDisk, Stream]:
+    """Leads two partitions that broker 2 follows; the records of the first are not in the page cache."""
+    fs = it.fs
+    assert isinstance(fs, SlowDisk)
+    await two_topics(it)
+    for _ in range(count):
+        await append(it, KEY)
+    make_cold(fs, it.replica.log)
+    fs.gate.clear()
+    return fs, Stream(it)
+
+
+async def test_a_partition_on_a_slow_disk_does_not_hold_up_the_others() -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        await stream.ask(at(0), at(0, OTHER))
+        await wait_until(lambda: fs.waiting)
+        for offset in range(3):
+            await append(it, OTHER)
+            assert data_of(stream.take()) == {OTHER[0]: [offset]}
+            await stream.ask(at(offset + 1, OTHER))
+        await it.advance(WAIT_MS)
+        assert stream.take().results[0].topic_id == OTHER[0], "the time of a request is over when it is over"
+        await stream.ask()
+        fs.gate.set()
+        await wait_until(lambda: stream.answers)
+        assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
+        assert (fs.waiting_max, fs.loop_reads) == (1, 0)
+
+
+async def test_what_comes_from_the_disk_when_no_request_waits_is_told_to_the_next() -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        await stream.ask(at(0), at(0, OTHER))
+        await append(it, OTHER)
+        stream.take()
+        fs.gate.set()
+        await wait_until(lambda: not stream.fetch._cold)
+        assert stream.answers == []
+        await stream.ask()
+        assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
+
+
+async def test_progress_is_told_while_the_disk_is_read() -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        await stream.ask(at(1))
+        await wait_until(lambda: fs.waiting)
+        assert it.replica.high_watermark == 1
+        make_cold(fs, it.replica.log)
+        await stream.ask(at(2))
+        assert it.replica.high_watermark == 2
+        fs.gate.set()
+        await wait_until(lambda: stream.answers)
+        assert data_of(stream.take()) == {TOPIC_ID: [2]}, "the follower has moved on while the disk was read"
+
+
+async def test_a_place_that_is_said_again_is_not_read_again() -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        for _ in range(5):
+            await stream.ask(at(0))
+        await wait_until(lambda: fs.waiting)
+        await it.settle()
+        assert (fs.waiting_max, len(stream.fetch._cold)) == (1, 1)
+        fs.gate.set()
+        await wait_until(lambda: stream.answers)
+        assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
+
+
+async def test_no_more_is_read_from_the_disk_at_a_time_than_an_answer_holds() -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        for _ in range(3):
+            await append(it, OTHER)
+        make_cold(fs, it.manager.replicas[OTHER].log)
+        size = len(batch(b"v"))
+        await stream.ask(at(0), at(0, OTHER), max_bytes=size)
+        assert list(stream.fetch._cold) == [KEY]
+        fs.gate.set()
+        await wait_until(lambda: stream.answers)
+        assert data_of(stream.take()) == {TOPIC_ID: [0]}
+        await stream.ask(max_bytes=size)
+        await wait_until(lambda: stream.answers)
+        assert data_of(stream.take()) == {OTHER[0]: [0]}
+
+
+async def test_leadership_lost_while_the_disk_is_read_is_told() -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        await stream.ask(at(0))
+        await wait_until(lambda: fs.waiting)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        fs.gate.set()
+        await wait_until(lambda: stream.answers)
+        assert stream.take().results[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_disk_with_too_much_to_do_is_asked_again_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        monkeypatch.setattr(cold_reads, "COLD_READS_WAITING_MAX", 0)
+        await stream.ask(at(0))
+        assert (stream.answers, stream.fetch._cold) == ([], {})
+        monkeypatch.setattr(cold_reads, "COLD_READS_WAITING_MAX", 10)
+        fs.gate.set()
+        await it.advance(WAIT_MS)
+        stream.answers.clear()
+        await stream.ask()
+        await wait_until(lambda: stream.answers)
+        assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
