@@ -13,6 +13,7 @@ from bench.model import Scenario, WrongResultError
 from bench.scenarios.codec import CodecScenario
 from bench.scenarios.compaction import CompactionScenario
 from bench.scenarios.controller import ControllerScenario
+from bench.scenarios.deadlines import DeadlinesScenario
 from bench.scenarios.log_append import LogAppendScenario
 from bench.scenarios.log_lookup import LogLookupScenario
 from bench.scenarios.log_partitions import LogPartitionsScenario
@@ -61,6 +62,7 @@ def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
             {"build_s", "publish_ms", "publish_max_ms", "memory_mib"},
         ),
         (ControllerScenario(pipelined_count=40, naive_count=3), {"requests_per_s", "cpu_us_per_request"}),
+        (DeadlinesScenario(operations=300, waiting=(10, 100)), {"operation_ns"}),
         (TimelineScenario(entries=50), {"write_ns", "read_ns", "revert_us", "bytes_per_changed_key"}),
     ],
     ids=lambda each: getattr(each, "name", None),
