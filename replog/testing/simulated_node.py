@@ -168,7 +168,7 @@ class SimulatedNode:
             self.fs.faults.clear()
 
     async def stop(self) -> None:
-        """An orderly stop, as SIGTERM does."""
+        """An orderly stop, as SIGTERM does.  If it fails, on a full disk for one, observers are told of a failed node."""
         node, process = self.node, self.process
         if node is not None and process is not None and not process.is_dead:
             stopping = process.create_task(node.stop())
@@ -177,6 +177,8 @@ class SimulatedNode:
             waiting = asyncio.ensure_future(died.wait())
             await asyncio.wait({stopping, waiting}, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
+            if stopping.done() and not stopping.cancelled():
+                stopping.exception()
         self._let_go(process)
 
     def _let_go(self, process: SimulatedProcess | None) -> None:

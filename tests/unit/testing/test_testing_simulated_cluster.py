@@ -138,6 +138,19 @@ def test_an_orderly_stop_leaves_the_marker_a_crash_does_not() -> None:
     run(test)
 
 
+def test_an_orderly_stop_that_fails_is_told_and_ends_the_process() -> None:
+    async def test(cluster: SimulatedCluster, observer: Observer) -> None:
+        node = cluster.nodes[4]
+        node.fs.faults.fail_next(Operation.WRITE, path_part="recovery-point")
+        await cluster.stop(4)
+        assert not node.is_running
+        assert not node.fs.exists(f"{LOG_DIRECTORY}/{CLEAN_SHUTDOWN_FILE}")
+        ((failed_id, error),) = observer.failures
+        assert (failed_id, type(error)) == (4, StorageError)
+
+    run(test)
+
+
 def test_a_broker_without_metadata_keeps_its_session_and_hears_of_nothing() -> None:
     async def test(cluster: SimulatedCluster, _: Observer) -> None:
         cluster.cut_metadata(4)
