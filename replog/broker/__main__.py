@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from replog.broker.config import ServerConfig
+from replog.broker.log_output import print_logs, set_format
 from replog.broker.node import Node
 from replog.broker.process import die_with_parent, tune_process
 from replog.broker.recovery_log import RecoveryLog
@@ -32,13 +33,11 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.parent_pid is not None:
         die_with_parent(arguments.parent_pid)
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    print_logs()
     tune_process()
     try:
         config = ServerConfig.from_toml(arguments.config)
+        set_format(config.logging_format)
         return asyncio.run(run_node(config))
     except (ReplogError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")

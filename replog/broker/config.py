@@ -42,6 +42,7 @@ from replog.broker.config_kinds import (
     milliseconds,
     size_bytes,
 )
+from replog.broker.log_output import LoggingFormat
 from replog.errors import ConfigError
 from replog.metadata.config_keys import CleanupPolicy, FlushPolicy, MessageTimestampType
 
@@ -430,7 +431,15 @@ class ServerConfig:
     request_timeout_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 30_000
     """How long this node waits for an answer of another node, and at most lets an acks=all write wait for followers."""
 
-    # ---- metrics ----------------------------------------------------------------------------------------------------
+    # ---- what it tells ----------------------------------------------------------------------------------------------
+
+    logging_format: Annotated[
+        LoggingFormat,
+        Choice(LoggingFormat),
+        Differs("no such key; Kafka configures log4j", "there is no JVM"),
+    ] = LoggingFormat.TEXT
+    """Lines of what a node prints.  text: for people.  json: an object each, for log collectors; needs the extra
+    `replog[json]`."""
 
     metrics_listener: Annotated[
         Endpoint | None,

@@ -1,12 +1,9 @@
-"""Changes of the in-sync replicas of the partitions that this broker leads: one line in the log each, and counters."""
+"""Changes of the in-sync replicas of the partitions that this broker leads: told, and counted."""
 
 from __future__ import annotations
 
-import logging
-
+from replog.broker import partition_events
 from replog.replication.messages import IsrChanged
-
-_log = logging.getLogger(__name__)
 
 
 class IsrChanges:
@@ -31,4 +28,4 @@ class IsrChanges:
         before, after = set(change.before), set(change.isr)
         self.shrinks += bool(before - after)
         self.expands += bool(after - before)
-        _log.info("%s: ISR %s, was %s: %s", name, list(change.isr), list(change.before), change.reason)
+        partition_events.isr_changed(name, change)

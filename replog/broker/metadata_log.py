@@ -200,8 +200,12 @@ class MetadataLog:
 
     def truncate_to(self, end_offset: int) -> None:
         """Cuts the tail, and forgets the voter sets in it."""
-        _log.info("metadata log: truncated from %d to %d: the leader of the quorum has other records from there on",
-                  self.log.log_end_offset, end_offset)  # fmt: skip
+        before = self.log.log_end_offset
+        _log.info(
+            "metadata log: truncated from %d to %d: the leader of the quorum has other records from there on",
+            before, end_offset,
+            extra={"event": "metadata_truncated", "offset": end_offset, "log_end_offset": before},
+        )  # fmt: skip
         self.log.truncate_to(end_offset)
         self.voter_sets = [entry for entry in self.voter_sets if entry[0] < end_offset]
 

@@ -415,9 +415,11 @@ class QuorumDriver:
     def _leadership(self, effect: BecameLeader | LostLeadership | LeaderChanged) -> None:
         match effect:
             case BecameLeader():
+                epoch, offset = effect.epoch, effect.epoch_start_offset
                 _log.info(
-                    "leads the metadata quorum in epoch %d from offset %d", effect.epoch, effect.epoch_start_offset
-                )
+                    "leads the metadata quorum in epoch %d from offset %d", epoch, offset,
+                    extra=self._election_parts(self._identity.node_id, epoch),
+                )  # fmt: skip
                 self._claim = (effect.epoch, effect.epoch_start_offset)
             case LostLeadership():
                 _log.info("no longer leads the metadata quorum (epoch %d)", effect.epoch)
@@ -437,9 +439,15 @@ class QuorumDriver:
     def _tell_leader(self, leader_id: int | None, epoch: int) -> None:
         """Of itself it was told by `BecameLeader`."""
         if leader_id is None:
-            _log.info("the metadata quorum has no leader (epoch %d)", epoch)
+            _log.info("the metadata quorum has no leader (epoch %d)", epoch, extra=self._election_parts(-1, epoch))
         elif leader_id != self._identity.node_id:
-            _log.info("node %d leads the metadata quorum in epoch %d", leader_id, epoch)
+            parts = self._election_parts(leader_id, epoch)
+            _log.info("node %d leads the metadata quorum in epoch %d", leader_id, epoch, extra=parts)
+
+    @staticmethod
+    def _election_parts(leader_id: int, epoch: int) -> dict[str, object]:
+        """For log collectors (`log_output`)."""
+        return {"event": "quorum_leader", "leader": leader_id, "leader_epoch": epoch}
 
     def _answer_voter_change(self, effect: VoterChangeAnswered) -> None:
         future = self._voter_changes.get(effect.request_id)

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import assert_never
 
+from replog.broker import partition_events
 from replog.broker.clock import Clock
 from replog.broker.cold_reads import ColdReads
 from replog.broker.config import DAY_MS, LONG_MAX, ServerConfig
@@ -213,7 +214,7 @@ class ReplicaManager:
         state = partition_state(replica, self.image, self.config)
         if isinstance(replica.role, Leader) and replica.role.leads_on(state.leader_epoch):
             if state.leader_epoch > replica.role.leader_epoch:
-                _log.info("%s: leads on in epoch %d: %s", replica.name, state.leader_epoch, reason)
+                partition_events.leads_on(replica.name, state.leader_epoch, reason)
                 replica.log.assign_epoch_start(state.leader_epoch)
                 self.on_progress(replica.key)  # fetches of the epoch before are answered now
             self.step_leader(replica, StateChanged(state))
@@ -222,10 +223,7 @@ class ReplicaManager:
         self.leave_role(replica)
         replica.log.keep_tail(self._tails)
         replica.log.assign_epoch_start(state.leader_epoch)
-        _log.info(
-            "%s: leads in epoch %d from offset %d, ISR %s: %s",
-            replica.name, state.leader_epoch, replica.log.log_end_offset, list(state.isr), reason,
-        )  # fmt: skip
+        partition_events.leads(replica.name, state, replica.log.log_end_offset, reason)
         replica.role = Leader(
             topic_partition=replica.name,
             broker_id=self._broker_id,
@@ -251,10 +249,9 @@ class ReplicaManager:
         self.leave_role(replica)
         if registration.leader < 0:
             if role is not None:
-                _log.warning("%s: has no leader in epoch %d: %s", replica.name, registration.leader_epoch, reason)
+                partition_events.has_no_leader(replica.name, registration.leader_epoch, reason)
             return
-        _log.info("%s: follows broker %d in epoch %d: %s", replica.name, registration.leader,
-                  registration.leader_epoch, reason)  # fmt: skip
+        partition_events.follows(replica.name, registration, reason)
         replica.role = Follower(
             topic_partition=replica.name,
             broker_id=self._broker_id,
@@ -372,14 +369,12 @@ class ReplicaManager:
                 self.step_follower(replica, Appended(replica.log.log_end_offset))
                 self._maybe_flush(replica)
             case TruncateTo():
-                _log.info("%s: truncated from %d to %d: %s", replica.name, replica.log.log_end_offset, effect.offset,
-                          effect.reason)  # fmt: skip
+                partition_events.truncated(replica.name, replica.log.log_end_offset, effect)
                 replica.log.truncate_to(effect.offset)
                 replica.truncated_to = effect.offset
             case TruncateFullyAndStartAt():
-                _log.warning("%s: all of %d to %d is dropped, starts again at %d: %s", replica.name,
-                             replica.log.log_start_offset, replica.log.log_end_offset, effect.offset,
-                             effect.reason)  # fmt: skip
+                log = replica.log
+                partition_events.starts_again(replica.name, log.log_start_offset, log.log_end_offset, effect)
                 replica.log.truncate_fully_and_start_at(effect.offset)
                 replica.truncated_to = effect.offset
             case SetHighWatermark():
