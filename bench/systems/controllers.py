@@ -50,17 +50,13 @@ class ControllerSystem(System):
         self.name = name
         self.in_flight = in_flight
         self._thresholds = gc.get_threshold()
-        self._others_froze = False
 
     def start(self, directory: Path) -> None:  # noqa: ARG002 -- nothing is stored
         """As in a process of our own."""
-        self._others_froze = gc.get_freeze_count() > 0
         tune_garbage_collector()
 
     def stop(self) -> None:
         """As before."""
-        if not self._others_froze:
-            gc.unfreeze()
         gc.set_threshold(*self._thresholds)
 
     def new_controller(self, commit_ms: float, brokers_count: int) -> TimedController:
