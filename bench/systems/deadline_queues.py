@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bench.model import System
-from replog.replication.deadlines import Deadlines
+from replog.deadlines import Deadlines
 
 TICK_MS = 1
 BUCKETS = 20
@@ -103,4 +103,4 @@ class DeadlineSystem(System):
         return self._kind()
 
 
-SYSTEMS = (DeadlineSystem("replog", Deadlines), DeadlineSystem("timing-wheel", TimingWheels))
+SYSTEMS = (DeadlineSystem("replog", Deadlines[int]), DeadlineSystem("timing-wheel", TimingWheels))

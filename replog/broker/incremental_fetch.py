@@ -24,8 +24,8 @@ from typing import TypeAlias
 from replog.broker.fetch_reader import MAX_WAIT_MS, FetchReader, Slot, failed_fetch, is_worth_sending
 from replog.broker.replica import ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
+from replog.deadlines import Deadlines
 from replog.errors import ErrorCode
-from replog.replication.deadlines import Deadlines
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
 
 Answer: TypeAlias = Callable[[FetchResponse], None]
@@ -218,7 +218,7 @@ class IncrementalFetches:
         self._manager = manager
         self._fetches: dict[int, IncrementalFetch] = {}
         self._watching: dict[ReplicaKey, list[IncrementalFetch]] = {}
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines[int]()
         self._last_id = 0
 
     def __len__(self) -> int:

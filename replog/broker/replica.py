@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
@@ -65,7 +65,6 @@ class Replica:
     record_rules: RecordRules
     role: Leader | Follower | None = None
     truncated_to: int = -1
-    scheduled_ms: int | None = field(default=None)
     last_flush_ms: int = 0  # monotonic
 
     @property

@@ -7,7 +7,6 @@ manager makes it so: deletes first, then leaders, then followers.  Produces and 
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -31,6 +30,7 @@ from replog.broker.replication_throttle import ReplicationThrottle
 from replog.broker.topic_settings import TopicSettings
 from replog.broker.write_backs import WriteBacks
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
+from replog.deadlines import Deadlines
 from replog.errors import CorruptRecordError, DiskFullError, ErrorCode, StorageError
 from replog.log import LogManager, TailCache
 from replog.metadata.config_keys import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
@@ -124,8 +124,7 @@ class ReplicaManager:
         self._flusher = flusher
         self._propose_isr = propose_isr
         self._in_thread = in_thread
-        self._deadlines: list[tuple[int, int, Replica]] = []
-        self._schedule_count = 0
+        self._deadlines = Deadlines[ReplicaKey]()
         self.driver = Driver(
             "replica-driver",
             clock,
@@ -486,29 +485,26 @@ class ReplicaManager:
     # ---- deadlines ----------------------------------------------------------------------------------------------------
 
     def _schedule(self, replica: Replica) -> None:
-        """Keeps one live entry per replica in the heap; entries that are no longer the replica's are skipped."""
+        """A tick that comes too early costs less than moving it whenever the deadline moves back."""
         deadline = replica.role.next_deadline_ms() if replica.role is not None else None
-        if deadline is None or (replica.scheduled_ms is not None and replica.scheduled_ms <= deadline):
+        scheduled = self._deadlines.get(replica.key)
+        if deadline is None or (scheduled is not None and scheduled <= deadline):
             return
-        replica.scheduled_ms = deadline
-        self._schedule_count += 1
-        heapq.heappush(self._deadlines, (deadline, self._schedule_count, replica))
+        self._deadlines.discard(replica.key)
+        self._deadlines.add(replica.key, deadline)
 
     def _next_deadline_ms(self) -> int | None:
-        fetches = self.fetch_deadline_ms()
-        replicas = self._deadlines[0][0] if self._deadlines else None
+        fetches, replicas = self.fetch_deadline_ms(), self._deadlines.next_deadline_ms()
         if fetches is None or replicas is None:
             return replicas if fetches is None else fetches
         return min(fetches, replicas)
 
     def _tick(self) -> None:
         self.expire_fetches()
-        now = self.clock.now_ms()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, _, replica = heapq.heappop(self._deadlines)
-            if replica.scheduled_ms != deadline:
+        for key in self._deadlines.pop_expired(self.clock.now_ms()):
+            replica = self.replicas.get(key)
+            if replica is None:
                 continue
-            replica.scheduled_ms = None
             if isinstance(replica.role, Leader):
                 self.step_leader(replica, Tick())
             elif isinstance(replica.role, Follower):

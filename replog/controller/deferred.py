@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import TypeAlias
 
 from replog.controller.messages import Reply, ReplyError
+from replog.deadlines import Deadlines
 from replog.errors import InvariantViolationError, NotControllerError, RequestTimedOutError
 
-_STALE_DEADLINES_MAX = 64
-
-
-_Parked: TypeAlias = tuple[int, int, Reply | ReplyError]
-"""End offset, deadline, answer; a tuple because there is one for every request."""
+_Parked: TypeAlias = tuple[int, Reply | ReplyError]
+"""End offset and answer; a tuple because there is one for every request."""
 
 
 class DeferredReplies:
@@ -25,7 +22,7 @@ class DeferredReplies:
 
     def __init__(self) -> None:
         self._parked: dict[int, _Parked] = {}
-        self._deadlines: list[tuple[int, int]] = []  # heap of (deadline, request id); may name requests that are gone
+        self._deadlines = Deadlines[int]()
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -38,33 +35,30 @@ class DeferredReplies:
         """
         if answer.request_id in self._parked:
             raise InvariantViolationError(f"request {answer.request_id} waits already")
-        self._parked[answer.request_id] = (end_offset, deadline_ms, answer)
-        heapq.heappush(self._deadlines, (deadline_ms, answer.request_id))
-        if len(self._deadlines) > 2 * len(self._parked) + _STALE_DEADLINES_MAX:
-            self._deadlines = [(parked[1], request_id) for request_id, parked in self._parked.items()]
-            heapq.heapify(self._deadlines)
+        self._parked[answer.request_id] = (end_offset, answer)
+        self._deadlines.add(answer.request_id, deadline_ms)
 
     def complete_up_to(self, end_offset: int) -> tuple[Reply | ReplyError, ...]:
         """The answers whose offset has committed, oldest first."""
         done: list[Reply | ReplyError] = []
-        for parked_end_offset, _, answer in self._parked.values():
+        for parked_end_offset, answer in self._parked.values():
             if parked_end_offset > end_offset:
                 break
             done.append(answer)
         for answer in done:
             del self._parked[answer.request_id]
+            self._deadlines.discard(answer.request_id)
         return tuple(done)
 
     def expire(self, now_ms: int) -> tuple[ReplyError, ...]:
         """Timeouts for the requests whose deadline has come; what they changed may still commit."""
-        expired: list[ReplyError] = []
-        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
-            _, request_id = heapq.heappop(self._deadlines)
+        expired = self._deadlines.pop_expired(now_ms)
+        for request_id in expired:
             del self._parked[request_id]
-            expired.append(
-                ReplyError(request_id, RequestTimedOutError("the change was not committed in time; it may still be"))
-            )
-        return tuple(expired)
+        return tuple(
+            ReplyError(request_id, RequestTimedOutError("the change was not committed in time; it may still be"))
+            for request_id in expired
+        )
 
     def fail_all(self) -> tuple[ReplyError, ...]:
         """Leadership is lost: every request fails, whether what it changed survives or not."""
@@ -80,10 +74,4 @@ class DeferredReplies:
 
     def next_deadline_ms(self) -> int | None:
         """Deadline of the request that times out first, None when nothing waits."""
-        while self._deadlines:
-            deadline_ms, request_id = self._deadlines[0]
-            parked = self._parked.get(request_id)
-            if parked is not None and parked[1] == deadline_ms:
-                return deadline_ms
-            heapq.heappop(self._deadlines)
-        return None
+        return self._deadlines.next_deadline_ms()

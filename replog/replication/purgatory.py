@@ -14,8 +14,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from replog.deadlines import Deadlines
 from replog.errors import InvariantViolationError, ThrottledError
-from replog.replication.deadlines import Deadlines
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Purgatory(Generic[T]):
         self._operations_max = operations_max
         self._operations: dict[int, Waiting[T]] = {}
         self._by_key: dict[Hashable, dict[int, None]] = {}
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines[int]()
 
     def __len__(self) -> int:
         return len(self._operations)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
+from replog.deadlines import Deadlines
 from replog.errors import InvariantViolationError
-from replog.replication.deadlines import Deadlines
 
 _COMPACT_FROM: Final = 64
 
@@ -31,7 +31,7 @@ class WaitingProduces:
     def __init__(self) -> None:
         self._by_offset: list[tuple[int, int]] = []
         self._waiting: dict[int, int] = {}
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines[int]()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -73,7 +73,7 @@ class WaitingProduces:
     def pop_all(self) -> list[int]:
         """Removes and returns everything, in offset order."""
         waiting = sorted(self._waiting, key=lambda request_id: (self._waiting[request_id], request_id))
-        self._by_offset, self._waiting, self._deadlines = [], {}, Deadlines()
+        self._by_offset, self._waiting, self._deadlines = [], {}, Deadlines[int]()
         return waiting
 
     def next_deadline_ms(self) -> int | None:

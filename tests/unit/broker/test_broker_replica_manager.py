@@ -223,17 +223,6 @@ async def test_a_replica_that_falls_behind_is_proposed_out() -> None:
         assert it.replica.log.flushed_offset == 1, "alone: what is acknowledged is on disk"
 
 
-async def test_deadlines_do_not_pile_up() -> None:
-    async with rig() as it:
-        await it.apply(*BROKERS, *topic((1, 2)))
-        for _ in range(300):
-            it.produce(timeout_ms=10)
-            await it.advance(20)
-            assert len(it.manager._deadlines) < 600
-        await it.advance(60_000)
-        assert len(it.manager._deadlines) <= 2
-
-
 # ---- following ---------------------------------------------------------------------------------------------------------
 
 

@@ -52,14 +52,6 @@ def test_the_earliest_deadline_of_those_still_waiting_counts() -> None:
     assert deferred.complete_up_to(9) == (reply(2),)
 
 
-def test_deadlines_of_answered_requests_do_not_pile_up() -> None:
-    deferred = DeferredReplies()
-    for number in range(1000):
-        deferred.park(number, 10**6, reply(number))
-        deferred.complete_up_to(number)
-    assert len(deferred._deadlines) < 100
-
-
 def test_lost_leadership_fails_all() -> None:
     deferred = DeferredReplies()
     deferred.park(5, 50, reply(1))

@@ -52,15 +52,6 @@ def test_full_is_a_typed_error_and_twice_the_same_id_our_bug() -> None:
         purgatory.add(1, ["a"], 100, None)
 
 
-def test_forgotten_deadlines_do_not_pile_up() -> None:
-    purgatory: Purgatory[None] = Purgatory(operations_max=10)
-    purgatory.add(0, ["a"], 1, None)
-    for operation_id in range(1, 1_000):
-        purgatory.add(operation_id, ["a"], 30_000 + operation_id, None)
-        purgatory.complete(operation_id)
-    assert len(purgatory._deadlines._due) == len(purgatory._deadlines._buckets) < 100
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("acx"), st.integers(0, 15), st.integers(0, 30)), max_size=60))
 def test_like_a_plain_dictionary(operations: list[tuple[str, int, int]]) -> None:
