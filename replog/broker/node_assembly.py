@@ -399,6 +399,7 @@ class NodeAssembly(ABC):
 
     def on_leader_changed(self, leader_id: int | None, epoch: int) -> None:
         self._leader = (leader_id, epoch)
+        self._lifecycle.hurry()  # a new controller should know soon what this broker cannot use
         self._tell_watchers()
 
     # ---- what parts ask of each other ----------------------------------------------------------------------------------

@@ -89,6 +89,8 @@ class IsrControl:
         registration = self._brokers.get(member.broker_id)
         if registration is None or not registration.is_active or self._replication.is_offline(member.broker_id, key):
             return False
+        if member.broker_id not in partition.isr and not self._replication.has_told(member.broker_id):
+            return False
         if member.broker_epoch == -1:
             return member.broker_id in partition.isr
         return member.broker_epoch == registration.broker_epoch

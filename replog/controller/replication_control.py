@@ -30,8 +30,8 @@ _ELECTION_KEYS = {MIN_INSYNC_REPLICAS.name, UNCLEAN_LEADER_ELECTION_ENABLE.name}
 class ReplicationControl:
     """Makes the changes; the state itself is `ReplicationState`'s.
 
-    `_reports` and `_offline` are not part of the replicated state: they are what brokers told this controller during its
-    term.
+    `_reports`, `_offline` and `_heard` are not part of the replicated state: they are what brokers told this controller
+    during its term.
 
     Invariants:
         - reports are kept only for partitions that await them.
@@ -43,6 +43,7 @@ class ReplicationControl:
         self._configs = configs
         self._reports: dict[PartitionKey, dict[int, ReplicaReport]] = {}
         self._offline: dict[int, frozenset[PartitionKey]] = {}
+        self._heard: set[int] = set()  # brokers that have told what they cannot use
         state.notify(self._drop_reports)
 
     def rules(
@@ -73,6 +74,14 @@ class ReplicationControl:
             settings.unclean_allowed if unclean_allowed is None else unclean_allowed,
             self._brokers.is_drained if self._brokers.drained else nobody,
         )
+
+    def has_told(self, broker_id: int) -> bool:
+        """Whether the broker has told this controller which replicas it cannot use.
+
+        Before, none of its replicas joins an ISR: what a leader knows of one may be older than the loss of the disk, and
+        the controller that was told of that gone.
+        """
+        return broker_id in self._heard
 
     def is_offline(self, broker_id: int, key: PartitionKey) -> bool:
         """Whether the broker has told that it cannot use its replica."""
@@ -127,6 +136,7 @@ class ReplicationControl:
             broker_id: who tells.
             offline: the replicas.
         """
+        self._heard.add(broker_id)
         usable_again = self._offline.get(broker_id, frozenset()) - frozenset(offline)
         if offline:
             self._offline[broker_id] = frozenset(offline)
@@ -194,6 +204,7 @@ class ReplicationControl:
         """Leadership is lost: the next active controller asks again."""
         self._reports.clear()
         self._offline.clear()
+        self._heard.clear()
 
     def _drop_reports(self, key: PartitionKey, partition: PartitionRegistration | None) -> None:
         if self._reports and (partition is None or not partition.awaits_reports):
