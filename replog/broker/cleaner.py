@@ -119,7 +119,7 @@ class LogCleaner:
         if self._manager.replicas.get(replica.key) is not replica:
             return None
         try:
-            self._manager.roll_if_due(replica)
+            self._manager.flushes.roll_if_due(replica)
             dirtiness = replica.log.dirtiness(self._manager.clock.wall_ms(), replica.high_watermark)
         except ReplogError as error:
             self._note_error(replica, error)

@@ -153,9 +153,9 @@ class LogKeeper:
     async def _flush_on_schedule(self) -> None:
         """log.flush.interval.ms and flush.ms; the interval follows the settings of the topics."""
         while True:
-            await asyncio.sleep(self._manager.flush_check_interval_ms() / 1000)
+            await asyncio.sleep(self._manager.flushes.check_interval_ms() / 1000)
             try:
-                await self._manager.driver.call(self._manager.flush_due)
+                await self._manager.driver.call(self._manager.flushes.request_due)
             except BrokerClosedError:
                 return
 
@@ -177,7 +177,7 @@ class LogKeeper:
         if self._manager.replicas.get(replica.key) is not replica or replica.log.failed:
             return 0
         if not replica.log.release_files():
-            self._manager.request_flush(replica)
+            self._manager.flushes.request(replica)
         return 1
 
     async def _each(self, work: Callable[[Replica], object]) -> None:

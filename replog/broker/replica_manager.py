@@ -15,7 +15,7 @@ from typing import assert_never
 from replog.broker import partition_events
 from replog.broker.clock import Clock
 from replog.broker.cold_reads import ColdReads
-from replog.broker.config import DAY_MS, LONG_MAX, ServerConfig
+from replog.broker.config import ServerConfig
 from replog.broker.disk_trouble import DiskTrouble
 from replog.broker.driver import Driver
 from replog.broker.election_reasons import election_reason
@@ -23,12 +23,12 @@ from replog.broker.fetchers import Fetchers
 from replog.broker.flusher import LogFlusher
 from replog.broker.isr_changes import IsrChanges
 from replog.broker.replica import Replica, ReplicaKey, ReplicaLog
+from replog.broker.replica_flushes import ReplicaFlushes
 from replog.broker.replica_logs import ReplicaLogs, is_new_replica
 from replog.broker.replica_moves import ReplicaMoves
 from replog.broker.replica_views import awaited_ends, log_dirs, partition_state, replica_statuses
 from replog.broker.replication_throttle import ReplicationThrottle
 from replog.broker.topic_settings import TopicSettings
-from replog.broker.write_backs import WriteBacks
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
 from replog.deadlines import Deadlines
 from replog.errors import CorruptRecordError, DiskFullError, ErrorCode, StorageError
@@ -43,7 +43,6 @@ from replog.replication.messages import (
     Appended,
     AppendFetched,
     FetchAnswered,
-    Flushed,
     FlushPolicyChanged,
     FollowerEffect,
     FollowerMessage,
@@ -65,7 +64,6 @@ from replog.replication.messages import (
 from replog.rpc.log_dir_messages import LogDir
 from replog.rpc.node_messages import ReplicaStatus
 
-FLUSH_CHECK_MAX_MS = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -121,7 +119,6 @@ class ReplicaManager:
         self.expire_fetches: Callable[[], None] = _nothing_to_do
         self._broker_id = config.node_id
         self._logs = logs
-        self._flusher = flusher
         self._propose_isr = propose_isr
         self._in_thread = in_thread
         self._deadlines = Deadlines[ReplicaKey]()
@@ -135,7 +132,7 @@ class ReplicaManager:
         )
 
         self.cold_reads = ColdReads(self.driver.submit)
-        self._write_backs = WriteBacks(self.driver.submit, self.trouble.log_failed)
+        self.flushes = ReplicaFlushes(self, flusher)
 
     # ---- metadata -----------------------------------------------------------------------------------------------------
 
@@ -319,7 +316,7 @@ class ReplicaManager:
         for effect in replica.role.step(message, self.clock.now_ms()):
             self._perform_leader(replica, effect)
         if isinstance(message, Appended) and not replica.log.failed:
-            self._maybe_flush(replica)
+            self.flushes.after_append(replica)
         if isinstance(message, StateChanged):
             self.on_follower_told(replica.key)  # a follower that is not up any more does not hold it up
         self._schedule(replica)
@@ -336,7 +333,7 @@ class ReplicaManager:
             case IsrChanged():
                 self.isr_changes.note(replica.name, effect)
             case RequestFlush():
-                self.request_flush(replica)
+                self.flushes.request(replica)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -366,7 +363,7 @@ class ReplicaManager:
             case AppendFetched():
                 self._append_fetched(replica, fetched, effect.leader_epoch)
                 self.step_follower(replica, Appended(replica.log.log_end_offset))
-                self._maybe_flush(replica)
+                self.flushes.after_append(replica)
             case TruncateTo():
                 partition_events.truncated(replica.name, replica.log.log_end_offset, effect)
                 replica.log.truncate_to(effect.offset)
@@ -382,7 +379,7 @@ class ReplicaManager:
                 replica.log.set_log_start_offset(effect.log_start_offset)
                 self.log_start_moved(replica)
             case RequestFlush():
-                self.request_flush(replica)
+                self.flushes.request(replica)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -396,45 +393,6 @@ class ReplicaManager:
             _log.warning("%s: what the leader sent is damaged and is fetched again: %s", replica.name, error)
         except DiskFullError as error:
             self.trouble.disk_full(replica, error)
-
-    def _maybe_flush(self, replica: Replica) -> None:
-        """Beside the way of an acknowledgement: segments that are full, and log.flush.interval.messages."""
-        log = replica.log
-        unflushed = log.log_end_offset - log.recovery_point
-        self._write_backs.after_append(log, lambda: self._written_back(replica))
-        is_due = log.has_unflushed_segment or unflushed >= log.config.flush_messages
-        if is_due and not self._flusher.is_flushing(log):
-            self.request_flush(replica)
-
-    def roll_if_due(self, replica: Replica) -> None:
-        """Begins a new segment where the active one is too old, without waiting for an append, and flushes the old one."""
-        replica.log.maybe_roll(self.clock.wall_ms())
-        self._maybe_flush(replica)
-
-    def flush_due(self) -> None:
-        """Asks for an fsync of every log with unflushed records whose last one is `flush.ms` ago."""
-        now = self.clock.now_ms()
-        for replica in self.replicas.values():
-            log = replica.log
-            is_due = now - replica.last_flush_ms >= log.config.flush_ms
-            if is_due and log.recovery_point < log.log_end_offset and not log.failed:
-                self.request_flush(replica)
-
-    def flush_check_interval_ms(self) -> int:
-        """How long until `flush_due` should look again (log.flush.scheduler.interval.ms)."""
-        configured_ms = self.config.log_flush_scheduler_interval_ms
-        if configured_ms < LONG_MAX:
-            return min(configured_ms, DAY_MS)
-        shortest = min((replica.log.config.flush_ms for replica in self.replicas.values()), default=LONG_MAX)
-        return max(1, min(shortest // 2, FLUSH_CHECK_MAX_MS))  # at most: settings may change meanwhile
-
-    def _written_back(self, replica: Replica) -> None:
-        """The disk has caught up by a part of a window: whoever was held back goes on."""
-        if replica.key in self.replicas and replica.log.is_behind_write_back:
-            return
-        self.on_written_back(replica)
-        if self.fetchers is not None:
-            self.fetchers.wake(replica)
 
     def log_start_moved(self, replica: Replica) -> None:
         """A leader tells its followers, a follower its leader."""
@@ -450,24 +408,6 @@ class ReplicaManager:
             case Follower():
                 self.step_follower(replica, message)
                 if self.fetchers is not None:  # it may have waited for an fsync that nobody asks for any more
-                    self.fetchers.wake(replica)
-            case None:
-                pass
-
-    def request_flush(self, replica: Replica) -> None:
-        """Asks for an fsync of everything its log holds now."""
-        self._flusher.request(replica.log, lambda _: self.driver.submit(lambda: self._flushed(replica)))
-
-    def _flushed(self, replica: Replica) -> None:
-        """What is flushed is asked of the log now: a truncation since the fsync may have lowered it."""
-        flushed_offset = replica.log.flushed_offset
-        replica.last_flush_ms = self.clock.now_ms()
-        match replica.role:
-            case Leader():
-                self.step_leader(replica, Flushed(flushed_offset))
-            case Follower():
-                self.step_follower(replica, Flushed(flushed_offset))
-                if self.fetchers is not None:
                     self.fetchers.wake(replica)
             case None:
                 pass
@@ -555,7 +495,7 @@ class ReplicaManager:
             self.leave_role(replica)
         self.after_drain()
         await self.driver.stop()
-        await self._write_backs.stop()
+        await self.flushes.stop()
         await self.cold_reads.stop()
 
 

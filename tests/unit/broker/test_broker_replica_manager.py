@@ -184,7 +184,7 @@ async def test_a_flush_of_an_earlier_role_says_nothing_about_what_was_cut_since(
 
         it.manager.driver.submit(cut_and_lead)
         it.submit(PartitionChangeRecord(0, TOPIC_ID, leader=1, isr=(1,)))
-        it.manager.driver.submit(lambda: it.manager._flushed(it.replica))
+        it.manager.driver.submit(lambda: it.manager.flushes._flushed(it.replica))
         high_watermarks: list[int] = []
         it.manager.driver.submit(lambda: high_watermarks.append(it.replica.high_watermark))
         await wait_until(lambda: high_watermarks)
