@@ -70,7 +70,7 @@ def run(
     for row in reports.rows(outcome):
         seconds = "   ".join(f"{name} {value:6.2f} s" for name, value in row.unavailable_s.items())
         typer.echo(
-            f"{row.name:<24} {row.count:>3} times   {row.acknowledged:>7,} acknowledged, {row.lost} lost, "
+            f"{row.name:<24} {row.count:>3}x   {row.acknowledged:>7,} acknowledged, {row.lost} lost, "
             f"{row.duplicated} twice   {seconds}"
         )
     page, data = reports.write(outcome, report)
