@@ -320,6 +320,18 @@ async def test_changed_settings_reach_the_log() -> None:
         assert it.replica.log.config.segment_bytes == it.config.log_segment_bytes
 
 
+async def test_what_was_acknowledged_before_is_flushed_when_the_policy_becomes_always() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        waiting = it.produce()
+        await it.settle()
+        it.fetch(1, replica_id=2)
+        assert (await waiting).error is ErrorCode.NONE
+        assert it.replica.log.flushed_offset == 0, "two have it in memory"
+        await it.apply(ConfigRecord(ResourceType.TOPIC, TOPIC, "flush.policy", "always"))
+        await wait_until(lambda: it.replica.log.flushed_offset == 1)
+
+
 async def test_a_changed_flush_policy_is_in_force_with_the_next_role() -> None:
     async with rig() as it:
         await it.apply(*BROKERS, *topic((1, 2)))
