@@ -92,8 +92,12 @@ class FetchReader:
         cold = [index for index, slot in enumerate(slots) if slot.data is None]
         missing = set(cold)
 
-        def fill(index: int, slot: Slot) -> None:
-            slots[index] = slot
+        def fill(index: int, data: bytes | None) -> None:
+            partition = request.partitions[index]
+            slot = slots[index] = self.checked(request, partition, slots[index], data)
+            if slot.data is None:  # the log was cut, and is cold again
+                self.read_cold(request, partition, slot, partial(fill, index))
+                return
             missing.discard(index)
             if not missing:
                 done(slots)
@@ -103,15 +107,18 @@ class FetchReader:
         if not cold:
             done(slots)
 
-    def read_warm(self, request: FetchRequest, fresh: Collection[ReplicaKey], *, cold_bytes: int) -> Sequence[Slot]:
+    def read_warm(
+        self, request: FetchRequest, fresh: Collection[ReplicaKey], *, cold_bytes: int, is_first: bool
+    ) -> Sequence[Slot]:
         """A slot for each partition; those without data are for `read_cold`, as many as `cold_bytes` have room for.
 
         Args:
             request: what is asked; its byte limit is for what memory holds.
             fresh: as of `read`.
             cold_bytes: for what has to be read from the disk.
+            is_first: nothing else is in the answer, so that a batch of any size may be.
         """
-        return self._read_all(request, fresh, cold_bytes)
+        return self._read_all(request, fresh, cold_bytes, is_first=is_first)
 
     def would_answer(self, request: FetchRequest) -> bool:
         """Whether it is worth an answer now."""
@@ -150,7 +157,7 @@ class FetchReader:
     # ---- from the disk --------------------------------------------------------------------------------------------------
 
     def read_cold(
-        self, request: FetchRequest, partition: FetchPartition, slot: Slot, done: Callable[[Slot], None]
+        self, request: FetchRequest, partition: FetchPartition, slot: Slot, done: Callable[[bytes | None], None]
     ) -> None:
         """Has the data of one partition read in a thread; it was checked just now.
 
@@ -158,11 +165,12 @@ class FetchReader:
             request: that names the partition.
             partition: of it.
             slot: what is known of it, without data.
-            done: called with its slot when the disk has answered; now, and without records, when nothing can be read.
+            done: called with what the disk has brought, for `checked`; now, and with nothing, if it has too much to do;
+                with None if it could not be read.
         """
         replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
         if replica is None or self._serving_role(request, replica) is None or self._manager.cold_reads.is_full:
-            done(slot._replace(data=b""))  # the client asks again
+            done(b"")  # the client asks again
             return
         try:
             job = replica.log.prepare_read(
@@ -173,63 +181,67 @@ class FetchReader:
             )
         except StorageError as error:
             self._manager.trouble.storage_failed(replica, error)
-            done(slot._replace(result=self.not_leader(partition), data=b""))
+            done(None)
             return
-        self._manager.cold_reads.start(
-            replica.log, job, lambda job: self._take_cold(request, partition, slot, done, replica, job)
-        )
+        self._manager.cold_reads.start(replica.log, job, lambda job: done(self._data_of(replica, job)))
 
-    def _take_cold(
-        self,
-        request: FetchRequest,
-        partition: FetchPartition,
-        slot: Slot,
-        done: Callable[[Slot], None],
-        replica: Replica,
-        job: ReadJob,
-    ) -> None:
-        """The disk has answered; what was true when it was asked need not be true now."""
-        data: bytes | None = None
+    def _data_of(self, replica: Replica, job: ReadJob) -> bytes | None:
         try:
-            data = replica.log.complete_read(job)
+            return replica.log.complete_read(job)
         except (BrokerClosedError, OffsetOutOfRangeError):
-            pass  # deleted or moved on: the checks below say it
+            return None  # deleted or moved on: the checks say it
         except StorageError as error:
             self._manager.trouble.storage_failed(replica, error)
+            return None
+
+    def checked(self, request: FetchRequest, partition: FetchPartition, slot: Slot, data: bytes | None) -> Slot:
+        """The slot with what the disk has brought.  What was true when it was asked need not be true now.
+
+        Args:
+            request: that names the partition.
+            partition: of it.
+            slot: as `read_cold` got it.
+            data: as `read_cold` gave it.
+
+        Returns:
+            Without data if it has to be read from the disk again.
+        """
         refused = self._serving()
         if refused is not None:
             result: FetchResult = failed_fetch(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
-            done(slot._replace(result=result, data=b""))
-            return
+            return slot._replace(result=result, data=b"")
         result, data = self._read(
             request, partition, slot.max_bytes, is_fresh=False, min_one_batch=slot.min_one_batch, found=data
         )
-        if data is None:  # the log was cut, and is cold again
-            self.read_cold(request, partition, slot, done)
-        else:
-            done(slot._replace(result=result, data=data))
+        return slot._replace(result=result, data=data)
 
     # ---- one after the other ----------------------------------------------------------------------------------------------
 
     def _read_all(
-        self, request: FetchRequest, fresh: Collection[ReplicaKey], cold_bytes: int | None = None
+        self,
+        request: FetchRequest,
+        fresh: Collection[ReplicaKey],
+        cold_bytes: int | None = None,
+        *,
+        is_first: bool = True,
     ) -> list[Slot]:
         """Reads every partition within the request's byte limit, as far as that needs no disk.
 
         Args:
             cold_bytes: for what needs the disk; None: it shares the request's limit.
+            is_first: as of `read_warm`.
         """
         left = min(request.max_bytes, MAX_RESPONSE_BYTES)
-        empty = True
+        empty = is_first
         slots: list[Slot] = []
         for partition in request.partitions:
             max_bytes = min(left, partition.max_bytes)
             is_fresh = (partition.topic_id, partition.partition_id) in fresh
             result, data = self._read(request, partition, max_bytes, is_fresh=is_fresh, min_one_batch=empty)
             if data is None and cold_bytes is not None:
-                has_room = cold_bytes > 0
-                slots.append(Slot(result, None if has_room else b"", max_bytes, min_one_batch=True))
-                cold_bytes -= max_bytes if has_room else 0
+                max_bytes = min(partition.max_bytes, max(0, cold_bytes))
+                slots.append(Slot(result, None if max_bytes else b"", max_bytes, min_one_batch=True))
+                cold_bytes -= max_bytes
                 continue
             slots.append(Slot(result, data, max_bytes, empty))
             left = max(0, left - (max_bytes if data is None else len(data)))

@@ -19,9 +19,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from replog.broker.fetch_reader import MAX_WAIT_MS, FetchReader, Slot, failed_fetch, is_worth_sending
+from replog.broker.fetch_reader import (
+    MAX_RESPONSE_BYTES,
+    MAX_WAIT_MS,
+    FetchReader,
+    Slot,
+    failed_fetch,
+    is_worth_sending,
+)
 from replog.broker.replica import ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
 from replog.deadlines import Deadlines
@@ -29,6 +36,14 @@ from replog.errors import ErrorCode
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
 
 Answer: TypeAlias = Callable[[FetchResponse], None]
+
+
+class _Found(NamedTuple):
+    """Records that the disk has brought for a position, of the slot that asked for them."""
+
+    position: FetchPartition
+    slot: Slot
+    data: bytes
 
 
 class IncrementalFetch:
@@ -54,6 +69,7 @@ class IncrementalFetch:
         self._postponed: set[ReplicaKey] = set()
         self._told: dict[ReplicaKey, tuple[int, int]] = {}
         self._cold: dict[ReplicaKey, int] = {}  # being read from the disk -> so many bytes at most
+        self._found: dict[ReplicaKey, _Found] = {}  # read from the disk and not told
 
     def submit(self, request: FetchRequest) -> None:
         """Takes in a request, and answers if there is something to tell."""
@@ -81,17 +97,13 @@ class IncrementalFetch:
         for key in keys:
             self._interesting[key] = None
             position = self._positions.get(key)
-            if request is not None and position is not None and key not in self._cold:
+            if request is not None and position is not None and not self._has_turn_later(key):
                 wakes = wakes or self._owner.reader.has_something(request, position)
         if wakes:
             self.look()
 
-    def look(self, *, from_disk: Slot | None = None) -> None:
-        """Reads what is interesting; answers if that is worth it, or the time is over.
-
-        Args:
-            from_disk: of a partition whose position stands, checked just now.
-        """
+    def look(self) -> None:
+        """Reads what is interesting; answers if that is worth it, or the time is over."""
         request = self._request
         if request is None:
             return
@@ -100,13 +112,18 @@ class IncrementalFetch:
             self._refuse(request, refused)
             return
         self._postpone_unknown()
-        found = () if from_disk is None else (from_disk,)
-        asked = self._asked(request, found)
+        self._drop_useless()
+        found = list(self._found.values())
+        found_bytes = sum(len(one.data) for one in found)
+        asked = self._asked(request, found_bytes)
         fresh, self._fresh = self._fresh, self._fresh & self._postponed
-        cold_bytes = request.max_bytes - sum(self._cold.values())
-        slots = self._owner.reader.read_warm(asked, fresh, cold_bytes=cold_bytes)
-        if is_worth_sending(asked, (*found, *slots)) or self._until_ms <= self._owner.now_ms():
-            self._send(request, [slot for slot in (*found, *slots) if self._is_new(asked, slot)])
+        cold_bytes = request.max_bytes - found_bytes - sum(self._cold.values())
+        slots = self._owner.reader.read_warm(asked, fresh, cold_bytes=cold_bytes, is_first=not found)
+        is_worth = is_worth_sending(asked, [*(one.slot._replace(data=one.data) for one in found), *slots])
+        if is_worth or self._until_ms <= self._owner.now_ms():
+            self._found.clear()
+            from_disk = [self._owner.reader.checked(request, one.position, one.slot, one.data) for one in found]
+            self._send(request, [slot for slot in (*from_disk, *slots) if self._is_new(asked, slot)])
         self._read_cold(asked, [read for read in zip(asked.partitions, slots, strict=True) if read[1].data is None])
 
     def close(self) -> None:
@@ -126,44 +143,52 @@ class IncrementalFetch:
         self._postponed.clear()
         self.look()
 
-    def _asked(self, request: FetchRequest, found: Sequence[Slot]) -> FetchRequest:
-        """The positions to look at, beside those of which something is found already."""
-        looked_at = {(slot.result.topic_id, slot.result.partition_id) for slot in found}
+    def _asked(self, request: FetchRequest, found_bytes: int) -> FetchRequest:
+        """The positions to look at, within what is left of an answer."""
         partitions: list[FetchPartition] = []
         for key in self._interesting:
             position = self._positions.get(key)
-            if position is None or key in self._postponed or key in looked_at:
+            if position is None or key in self._postponed:
                 continue
-            if key not in self._cold:
+            if not self._has_turn_later(key):
                 partitions.append(position)
             elif key in self._fresh:
                 partitions.append(replace(position, max_bytes=0))  # it tells progress, which must not wait
-        size_bytes = sum(len(slot.data or b"") for slot in found)
-        return replace(request, partitions=tuple(partitions), max_bytes=max(0, request.max_bytes - size_bytes))
+        max_bytes = max(0, min(request.max_bytes, MAX_RESPONSE_BYTES) - found_bytes)
+        return replace(request, partitions=tuple(partitions), max_bytes=max_bytes)
+
+    def _has_turn_later(self, key: ReplicaKey) -> bool:
+        """Whether its records are on the way from the disk, or wait to be told."""
+        return key in self._cold or key in self._found
 
     def _read_cold(self, asked: FetchRequest, reads: Sequence[tuple[FetchPartition, Slot]]) -> None:
         """Has partitions read from the disk; what comes of each is told when it is there, which may be at once."""
         self._cold.update({(position.topic_id, position.partition_id): slot.max_bytes for position, slot in reads})
         for position, slot in reads:
-            self._owner.reader.read_cold(asked, position, slot, partial(self._take_cold, position))
+            self._owner.reader.read_cold(asked, position, slot, partial(self._take_cold, position, slot))
 
-    def _take_cold(self, position: FetchPartition, slot: Slot) -> None:
+    def _take_cold(self, position: FetchPartition, slot: Slot, data: bytes | None) -> None:
         key = (position.topic_id, position.partition_id)
         self._cold.pop(key, None)
-        stands = self._positions.get(key)
-        if stands is None or _place(stands) != _place(position):
-            self.look()  # the follower has moved on while the disk was read
-        elif slot.data or slot.is_news:
-            self.look(from_disk=slot)  # without a request it is in the page cache when the next one comes
-        # else the disk has too much to do: it is looked at again when the request's time is over
+        if data:
+            self._found[key] = _Found(position, slot, data)
+        if data != b"":  # else the disk has too much to do: it is asked again when the request's time is over
+            self.look()
+
+    def _drop_useless(self) -> None:
+        """Where the follower has moved on while the disk was read, or while that waited to be told."""
+        for key, found in list(self._found.items()):
+            stands = self._positions.get(key)
+            if stands is None or _place(stands) != _place(found.position):
+                del self._found[key]
 
     def _is_new(self, asked: FetchRequest, slot: Slot) -> bool:
         """Whether the slot says something about its position; what it says is noted."""
         result = slot.result
         key = (result.topic_id, result.partition_id)
-        position = self._positions[key]
-        if slot.data is None:
-            return False  # being read from the disk from now on
+        position = self._positions.get(key)
+        if position is None or slot.data is None:
+            return False  # told already, or read from the disk from now on
         told = (result.high_watermark, result.log_start_offset)
         if slot.data or slot.is_news:
             self._forget(key)
@@ -194,6 +219,7 @@ class IncrementalFetch:
         self._positions.pop(key, None)
         self._interesting.pop(key, None)
         self._told.pop(key, None)
+        self._found.pop(key, None)
         self._fresh.discard(key)
         self._owner.unwatch(key, self)
 

@@ -312,15 +312,61 @@ async def test_no_more_is_read_from_the_disk_at_a_time_than_an_answer_holds() ->
         for _ in range(3):
             await append(it, OTHER)
         make_cold(fs, it.manager.replicas[OTHER].log)
-        size = len(batch(b"v"))
-        await stream.ask(at(0), at(0, OTHER), max_bytes=size)
+        less = len(batch(b"v")) // 2  # of a batch, which is given whole
+        await stream.ask(at(0), at(0, OTHER), max_bytes=less)
+        await stream.ask(max_bytes=less)
         assert list(stream.fetch._cold) == [KEY]
         fs.gate.set()
         await wait_until(lambda: stream.answers)
         assert data_of(stream.take()) == {TOPIC_ID: [0]}
-        await stream.ask(max_bytes=size)
+        await stream.ask(max_bytes=less)
         await wait_until(lambda: stream.answers)
         assert data_of(stream.take()) == {OTHER[0]: [0]}
+
+
+async def test_an_answer_with_records_from_the_disk_keeps_within_its_limit() -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        limit = 3 * len(batch(b"v")) + 1
+        await stream.ask(at(0), at(0, OTHER), max_bytes=limit)
+        await wait_until(lambda: fs.waiting)
+        other = it.manager.replicas[OTHER].log  # nothing wakes the stream before the disk does
+        await it.manager.driver.call(lambda: other.append_as_leader(batch(b"x" * 5_000), leader_epoch=0, now_ms=1))
+        fs.gate.set()
+        await wait_until(lambda: stream.answers)
+        assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
+        await stream.ask(max_bytes=limit)
+        assert data_of(stream.take()) == {OTHER[0]: [0]}
+
+
+async def test_what_the_disk_has_brought_is_kept_until_it_is_told() -> None:
+    """The page cache may not keep it: a partition that always has something to say must not starve another."""
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        await stream.ask(at(0), at(0, OTHER))
+        await append(it, OTHER)
+        assert data_of(stream.take()) == {OTHER[0]: [0]}
+        fs.gate.set()
+        await wait_until(lambda: not stream.fetch._cold)
+        make_cold(fs, it.replica.log)
+        fs.gate.clear()
+        await stream.ask(at(1, OTHER))
+        assert data_of(stream.take())[TOPIC_ID] == [0, 1, 2]
+        assert stream.fetch._found == {}
+
+
+async def test_what_the_disk_has_brought_is_checked_when_it_is_told() -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        await stream.ask(at(0), at(0, OTHER))
+        await append(it, OTHER)
+        stream.take()
+        fs.gate.set()
+        await wait_until(lambda: not stream.fetch._cold)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        await stream.ask(at(1, OTHER))
+        errors = {result.topic_id: result.error for result in stream.take().results}
+        assert errors[TOPIC_ID] is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_leadership_lost_while_the_disk_is_read_is_told() -> None:
