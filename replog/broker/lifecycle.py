@@ -193,6 +193,7 @@ class BrokerLifecycle:
                 if str(error) != problem:
                     _log.warning("%s", error)
                 problem = str(error)
+                self._tell_lease()
                 await asyncio.sleep(self._config.broker_heartbeat_interval_ms / 1000)
                 continue
             self.broker_epoch = response.broker_epoch

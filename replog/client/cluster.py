@@ -9,11 +9,12 @@ forward: a broker that lags behind cannot take newer knowledge away.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -155,7 +156,7 @@ class ClusterView:
         self._listeners.append(listener)
 
     def request_refresh(self) -> None:
-        """Something did not fit what is known: ask a broker soon.  At most one refresh runs at a time."""
+        """Something did not fit what is known: ask a broker soon.  At most one refresh asked for here runs at a time."""
         self._refresh_wanted.set()
 
     async def wait_for(self, found: Callable[[], T | None], *, timeout_ms: int, what: str) -> T:
@@ -219,15 +220,19 @@ class ClusterView:
     async def describe(self, timeout_ms: int) -> ClusterMetadata:
         """Brokers, controller and topics, asked anew; the first answer of all is new enough.  Raises: as `ready`.
 
-        A broker that hears of no controller is believed when no other knows of one either.
+        A broker that knows of no controller is believed when no other knows of one either.
         """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
         if not self.cluster_id:
             knows_controller = (await self.ready(timeout_ms)).controller_id >= 0
         else:
             knows_controller = await self._ask_around(self._update, timeout_ms=timeout_ms, what="describe the cluster")
         if not knows_controller:
-            await self._refresh()
-        return self.metadata
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline_s):
+                    knows_controller = await self._refresh()
+        return self.metadata if knows_controller else replace(self.metadata, controller_id=-1)
 
     async def controller_call(
         self,
@@ -308,12 +313,12 @@ class ClusterView:
             self._pool.use(address) as connection,
             aclosing(_pictures(connection, self.image, ATTEMPT_TIMEOUT_MS)) as pictures,
         ):
-            self._adopt(address, (await anext(pictures)).image)
-            backoff.reset()
-            self._good_address = address
-            await self._pool.prune({*self.image.addresses(), *self.bootstrap})
             async for picture in pictures:
                 self._adopt(address, picture.image)
+                if picture.knows_controller:
+                    backoff.reset()
+                    self._good_address = address
+                await self._pool.prune({*self.image.addresses(), *self.bootstrap})
 
     async def _refresh_forever(self) -> None:
         backoff = Backoff(self.rng)
@@ -325,7 +330,7 @@ class ClusterView:
             await asyncio.sleep(backoff.next_s())
 
     async def _refresh(self) -> bool:
-        """Asks until one broker answers that knows of a controller; whether any answered.
+        """Asks until one broker answers that knows of a controller; whether one does.
 
         One that is cut off from the controllers does not find out at once and never knows anything new, so that after
         an answer without news the next refresh begins at another broker.
@@ -333,25 +338,22 @@ class ClusterView:
         candidates = self._candidates()
         first = self._newsless_count % len(candidates)
         known_offset = self.image.metadata_offset
-        has_answer = False
         for address in (*candidates[first:], *candidates[:first]):
             try:
                 knows_controller = await self._update(address, REFRESH_TIMEOUT_MS)
             except ReplogError as error:
                 self._note_failure(address, error)
                 continue
-            has_answer = True
             if knows_controller:
                 has_news = self.image.metadata_offset > known_offset
                 self._newsless_count = 0 if has_news else self._newsless_count + 1
                 if has_news or not self._good_address:
                     self._good_address = address
-                break
+                await self._pool.prune({*self.image.addresses(), *self.bootstrap})
+                return True
             if self._good_address == address:
                 self._good_address = ""
-        if has_answer:
-            await self._pool.prune({*self.image.addresses(), *self.bootstrap})
-        return has_answer
+        return False
 
     async def _update(self, address: str, limit_ms: int) -> bool:
         """Asks one broker for what has changed; whether it knows of a controller."""
@@ -442,6 +444,7 @@ async def _pictures(
         ConnectionLostError: nothing came within the limit, or the connection was lost.
     """
     updates = connection.watch_metadata(WatchRequest(known.metadata_offset, follow))
+    problem = "sends no metadata"
     try:
         steps: list[MetadataUpdate] = []
         limit_s: float | None = limit_ms / 1000
@@ -452,8 +455,9 @@ async def _pictures(
                 known, knows_controller = known.after(steps), steps[-1].controller_id >= 0
                 yield _Picture(known, knows_controller)
                 steps, limit_s = [], None if knows_controller else limit_ms / 1000
+                problem = "ended the metadata watch" if knows_controller else "knows of no controller"
     except (TimeoutError, StopAsyncIteration):
-        raise ConnectionLostError(f"{connection.address} sends no metadata") from None
+        raise ConnectionLostError(f"{connection.address} {problem}") from None
     finally:
         await _close_iterator(updates)
 

@@ -98,6 +98,8 @@ async def test_the_leader_of_the_quorum_is_asked() -> None:
     assert len(it.network.connections) == 1, "a connection is kept"
     await it.channel.close()
     assert it.network.connections[0].closed
+    assert await it.send() == ANSWER
+    assert len(it.network.connections) == 2, "it connects anew"
 
 
 async def test_it_follows_the_leader() -> None:

@@ -43,7 +43,7 @@ def objects(output: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_events_carry_their_parts(printed: io.StringIO) -> None:
-    set_format(LoggingFormat.JSON)
+    set_format(LoggingFormat.JSON, 7)
     partition_events.leads(PARTITION, STATE, 17, "broker 1 is fenced")
     partition_events.leads_on(PARTITION, 6, "broker 2 was elected again")
     partition_events.follows(PARTITION, REGISTRATION, "broker 1 is fenced")
@@ -52,7 +52,7 @@ def test_events_carry_their_parts(printed: io.StringIO) -> None:
     partition_events.truncated(PARTITION, 9, TruncateTo(3, "epoch 4 ends at 3"))
     partition_events.starts_again(PARTITION, 1, 9, TruncateFullyAndStartAt(20, "the leader starts at 20"))
     told = objects(printed)
-    kept = ("timestamp", "logger", "message", "partition", "level")
+    kept = ("timestamp", "logger", "message", "partition", "level", "node")
     parts = [{name: value for name, value in line.items() if name not in kept} for line in told]
     assert parts == [
         {"event": "leads", "leader_epoch": 5, "log_end_offset": 17, "isr": [2], "reason": "broker 1 is fenced"},
@@ -69,14 +69,14 @@ def test_events_carry_their_parts(printed: io.StringIO) -> None:
             "reason": "the leader starts at 20",
         },
     ]
-    assert {line["partition"] for line in told} == {PARTITION}
+    assert {(line["partition"], line["node"]) for line in told} == {(PARTITION, 7)}
     assert told[0]["message"] == "flights-0: leads in epoch 5 from offset 17, ISR [2]: broker 1 is fenced"
     assert told[3]["level"] == "WARNING"
     assert told[0]["timestamp"].endswith("+00:00")
 
 
 def test_a_failure_is_one_line_too(printed: io.StringIO) -> None:
-    set_format(LoggingFormat.JSON)
+    set_format(LoggingFormat.JSON, 7)
     try:
         int("no such thing")
     except ValueError:
@@ -87,7 +87,7 @@ def test_a_failure_is_one_line_too(printed: io.StringIO) -> None:
 
 
 def test_text_is_for_people(printed: io.StringIO) -> None:
-    set_format(LoggingFormat.TEXT)
+    set_format(LoggingFormat.TEXT, 7)
     partition_events.has_no_leader(PARTITION, 7, "broker 2 is fenced")
     assert printed.getvalue().endswith(
         "WARNING replog.broker.partition_events: flights-0: has no leader in epoch 7: broker 2 is fenced\n"
@@ -99,7 +99,7 @@ def test_without_the_library_the_configuration_is_refused(monkeypatch: pytest.Mo
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pythonjsonlogger", None)
     with pytest.raises(ConfigError, match=r'logging.format=json .*pip install "replog\[json\]"'):
-        set_format(LoggingFormat.JSON)
+        set_format(LoggingFormat.JSON, 7)
 
 
 def test_the_key() -> None:

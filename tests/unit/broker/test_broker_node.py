@@ -202,6 +202,21 @@ async def test_the_watch_tells_a_new_topic() -> None:
         assert names == ["t"]
 
 
+async def test_who_has_lost_its_lease_tells_of_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with node(SimulatedFileSystem()) as it:
+        watch = it.connection.watch_metadata(WatchRequest())
+        assert (await anext(watch)).controller_id == 1
+        lifecycle = it.node._lifecycle
+        monkeypatch.setattr(type(lifecycle), "refuses_because", lambda _: "cut off")
+        lifecycle.hurry()
+        assert (await asyncio.wait_for(anext(watch), 5)).controller_id == -1
+        metadata = await it.connection.call(MetadataRequest(), timeout_ms=1_000)
+        assert metadata.controller_id == -1
+        monkeypatch.undo()
+        lifecycle.hurry()
+        assert (await asyncio.wait_for(anext(watch), 5)).controller_id == 1
+
+
 async def test_a_watch_goes_on_from_what_the_client_knows() -> None:
     async with node(SimulatedFileSystem()) as it:
         await it.create()

@@ -205,6 +205,7 @@ class FakeNode:
         self.appended = asyncio.Event()
         self.streams: set[MemoryPipe] = set()
         self.is_silent = False
+        self.is_mute = False  # of metadata
         self._last_heard: MetadataUpdate | None = None
 
     def cut_off(self, *, knows_it: bool = False) -> None:
@@ -289,6 +290,8 @@ class FakeNode:
         return TopicResult(name, ErrorCode.NONE)
 
     async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:
+        if self.is_mute:
+            await asyncio.Event().wait()
         while not self.is_down:
             changed = self.cluster.changed
             yield self._last_heard or self.cluster.update()

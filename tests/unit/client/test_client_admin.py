@@ -134,7 +134,20 @@ async def test_a_broker_without_a_controller_is_believed_only_when_no_other_know
         for node in cluster.nodes.values():
             node.cut_off(knows_it=True)
         cluster.publish()
-        assert (await newcomer.describe_cluster()).brokers, "what is known is shown without a quorum too"
+        metadata = await newcomer.describe_cluster()
+        assert metadata.brokers, "what is known is shown without a quorum too"
+        assert metadata.controller_id == -1
+
+
+async def test_describing_keeps_to_its_time_where_others_are_silent() -> None:
+    cluster = FakeCluster(4)
+    async with make(cluster) as admin:
+        await admin.wait_until_ready(brokers=4)
+        cluster.nodes[1].cut_off(knows_it=True)
+        for node in list(cluster.nodes.values())[1:]:
+            node.is_mute = True
+        async with asyncio.timeout(2.5):  # a second for each silent broker would be three
+            assert (await admin.describe_cluster(timeout_ms=200)).controller_id == -1
 
 
 async def test_the_watch_leaves_a_broker_that_finds_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
