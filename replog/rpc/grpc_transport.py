@@ -44,8 +44,6 @@ MAX_STATUS_CHARACTERS = 1000
 """Of the message that ends a stream: it travels in HTTP/2 headers, which have a limit of 8 KiB."""
 
 HELLO_TIMEOUT_S = 5.0
-LAST_CALLS_S = 3600.0
-"""For calls on a channel that was left: each has a time-out of its own, which is shorter."""
 
 SERVICE = "replog.v1.Node"
 _ERROR_CODE_KEY = "replog-error-code"
@@ -170,6 +168,12 @@ def _error_of(code: str, message: str) -> ReplogError:
         return ReplogError(f"error {code}: {message}")
 
 
+async def _close_after(channel: Any, under_way: set[Any]) -> None:
+    """Closes a channel when nothing is under way on it any more."""
+    await asyncio.gather(*(call.code() for call in under_way), return_exceptions=True)
+    await channel.close()
+
+
 def _channel_to(address: str) -> Any:
     return grpc.aio.insecure_channel(address, options=_CLIENT_OPTIONS)
 
@@ -184,7 +188,8 @@ class GrpcConnection:
     def __init__(self, address: str) -> None:
         self._address = address
         self._channel = _channel_to(address)
-        self._left: dict[asyncio.Task[None], Any] = {}  # channels with their last calls under way
+        self._under_way: set[Any] = set()  # calls and streams of the channel
+        self._left: dict[asyncio.Task[None], tuple[Any, set[Any]]] = {}  # channels with theirs
         self._controller_calls = ControllerCalls(address, self._open_controller)
 
     @property
@@ -208,7 +213,7 @@ class GrpcConnection:
 
     async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
         method = self._usable_channel().unary_stream(f"/{SERVICE}/WatchMetadata", _identity, _identity)
-        call = method(watch_codec.encode_watch_request(request))
+        call = self._noted(method(watch_codec.encode_watch_request(request)))
         try:
             while (data := await call.read()) is not grpc.aio.EOF:
                 yield watch_codec.decode_update(data)
@@ -235,18 +240,21 @@ class GrpcConnection:
 
     async def close(self) -> None:
         await self._controller_calls.close()
-        for waiting in self._left:
+        left = dict(self._left)
+        for waiting, (_, under_way) in left.items():
             waiting.cancel()
-        for channel in (self._channel, *self._left.values()):
+            for call in list(under_way):
+                call.cancel()
+        for channel in (self._channel, *(channel for channel, _ in left.values())):
             await channel.close()
 
     async def _open_controller(self) -> ItemStream:
         return await self._open("Controller", encode_items, decode_items, client_hello("", "controller-calls"))
 
     async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
-        call = self._usable_channel().unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
+        start = self._usable_channel().unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
         try:
-            answer: bytes = await call(_within_limit(data, self._address), timeout=timeout_ms / 1000)
+            answer: bytes = await self._noted(start(_within_limit(data, self._address), timeout=timeout_ms / 1000))
         except grpc.aio.AioRpcError as error:
             raise _reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
         return answer
@@ -259,10 +267,18 @@ class GrpcConnection:
 
     def _leave_channel(self) -> None:
         """From now on another is used; this one ends with the calls that are under way on it."""
-        left, self._channel = self._channel, _channel_to(self._address)
-        task = asyncio.create_task(left.close(LAST_CALLS_S), name=f"close-channel-{self._address}")
-        self._left[task] = left
+        left, under_way = self._channel, self._under_way
+        self._channel, self._under_way = _channel_to(self._address), set()
+        task = asyncio.create_task(_close_after(left, under_way), name=f"close-channel-{self._address}")
+        self._left[task] = left, under_way
         task.add_done_callback(self._left.pop)
+
+    def _noted(self, call: Any) -> Any:
+        """A call that has begun on the channel."""
+        under_way = self._under_way
+        under_way.add(call)
+        call.add_done_callback(under_way.discard)
+        return call
 
     async def _open(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
@@ -272,7 +288,7 @@ class GrpcConnection:
     async def _greet(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
     ) -> tuple[_GrpcStream[Any, Any], Hello]:
-        call = self._usable_channel().stream_stream(f"/{SERVICE}/{method}", _identity, _identity)()
+        call = self._noted(self._usable_channel().stream_stream(f"/{SERVICE}/{method}", _identity, _identity)())
 
         async def close() -> None:
             call.cancel()

@@ -228,6 +228,20 @@ async def test_calls_under_way_end_as_they_would_when_others_connect_anew() -> N
                 await asyncio.sleep(0.01)
 
 
+async def test_the_end_of_a_connection_is_that_of_what_runs_on_a_channel_it_has_left() -> None:
+    async with serving() as (handlers, connection):
+        unanswered = asyncio.create_task(connection.call(DescribeNodeRequest(), timeout_ms=60_000))
+        stream = await connection.open_produce(HELLO)
+        await connection.call(MetadataRequest(), timeout_ms=5_000)
+        connection._leave_channel()
+        await stream.send(produce(1))
+        await stream.receive()
+        await connection.close()
+        async with asyncio.timeout(5):
+            await handlers.stream_ended.wait()
+            await asyncio.gather(unanswered, return_exceptions=True)
+
+
 async def test_a_port_is_taken_once() -> None:
     server = await serve(Handlers(), "127.0.0.1", 0)
     with pytest.raises(ConfigError, match="another process may use the port") as caught:
