@@ -54,10 +54,7 @@ class Deadlines(Generic[Id]):
         if deadline_ms is None:
             return
         del self._buckets[deadline_ms][one]
-        if len(self._due) > 2 * len(self._deadlines) + _COMPACT_FROM:
-            self._buckets = {deadline_ms: bucket for deadline_ms, bucket in self._buckets.items() if bucket}
-            self._due = list(self._buckets)
-            heapq.heapify(self._due)
+        self._drop_empty()
 
     def clear(self) -> None:
         """Forgets all of them."""
@@ -72,6 +69,7 @@ class Deadlines(Generic[Id]):
             expired.extend(self._buckets.pop(heapq.heappop(self._due)))
         for one in expired:
             del self._deadlines[one]
+        self._drop_empty()
         return expired
 
     def next_deadline_ms(self) -> int | None:
@@ -79,3 +77,9 @@ class Deadlines(Generic[Id]):
         while self._due and not self._buckets[self._due[0]]:
             del self._buckets[heapq.heappop(self._due)]
         return self._due[0] if self._due else None
+
+    def _drop_empty(self) -> None:
+        if len(self._due) > 2 * len(self._deadlines) + _COMPACT_FROM:
+            self._buckets = {deadline_ms: bucket for deadline_ms, bucket in self._buckets.items() if bucket}
+            self._due = list(self._buckets)
+            heapq.heapify(self._due)

@@ -29,7 +29,7 @@ class DeadlinesScenario(Scenario[DeadlineSystem]):
     """
 
     name = "deadlines"
-    question = "What do the deadlines of waiting requests cost, in a heap and in a hierarchical timing wheel?"
+    question = "What do the deadlines of waiting requests cost, in one bucket a millisecond and in a hierarchical timing wheel?"
 
     def __init__(self, operations: int = OPERATIONS, waiting: Sequence[int] = WAITING) -> None:
         self._operations = operations

@@ -1,4 +1,4 @@
-"""Deadlines that are usually taken back before they come: the heap of our purgatory, and a hierarchical timing wheel."""
+"""Deadlines that are usually taken back before they come: the buckets of our purgatory, and a hierarchical timing wheel."""
 
 from __future__ import annotations
 

@@ -41,6 +41,17 @@ def test_like_a_plain_dictionary(steps: list[tuple[str, int, int]]) -> None:
         )
 
 
+def test_nor_do_those_that_were_beside_expired_ones() -> None:
+    deadlines = Deadlines[int]()
+    for one in range(1_000):
+        deadlines.add(one, 1)
+        deadlines.add(1_000 + one, 10 + one)
+    for one in range(1_000, 1_999):
+        deadlines.discard(one)
+    assert len(deadlines.pop_expired(1)) == 1_000
+    assert len(deadlines._due) == len(deadlines._buckets) < 100
+
+
 def test_forgotten_ones_do_not_pile_up() -> None:
     deadlines = Deadlines[int]()
     deadlines.add(0, 1)
