@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     tune_process()
     try:
         config = ServerConfig.from_toml(arguments.config)
-        set_format(config.logging_format)
+        set_format(config.logging_format, config.node_id)
         return asyncio.run(run_node(config))
     except (ReplogError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")

@@ -28,18 +28,22 @@ def print_logs() -> None:
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
-def set_format(logging_format: LoggingFormat) -> None:
+def set_format(logging_format: LoggingFormat, node_id: int) -> None:
     """Lines from now on.
+
+    Args:
+        logging_format: of them.
+        node_id: in each JSON object, for collectors of several nodes.
 
     Raises:
         ConfigError: the library is missing.
     """
-    formatter = logging.Formatter(TEXT) if logging_format is LoggingFormat.TEXT else _json_formatter()
+    formatter = logging.Formatter(TEXT) if logging_format is LoggingFormat.TEXT else _json_formatter(node_id)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
 
 
-def _json_formatter() -> logging.Formatter:
+def _json_formatter(node_id: int) -> logging.Formatter:
     try:
         from pythonjsonlogger.json import JsonFormatter
     except ModuleNotFoundError as error:
@@ -52,5 +56,6 @@ def _json_formatter() -> logging.Formatter:
         "{levelname}{name}{message}",
         style="{",
         timestamp=True,
+        static_fields={"node": node_id},
         rename_fields={"levelname": "level", "name": "logger", "exc_info": "exception"},
     )

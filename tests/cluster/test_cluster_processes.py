@@ -84,6 +84,13 @@ async def test_a_child_whose_parent_is_gone_does_not_start(start_cluster: StartC
     assert b"is gone" in errors
 
 
+async def test_what_it_logs_may_be_objects(start_cluster: StartCluster) -> None:
+    cluster = await start_cluster(1, logging_format="json")
+    lines = [json.loads(line) for line in cluster.log_text(1).splitlines()]
+    assert "quorum_leader" in [line.get("event") for line in lines]
+    assert {line["node"] for line in lines} == {1}
+
+
 # ---- a node that cannot start ------------------------------------------------------------------------------------------
 
 
