@@ -111,7 +111,7 @@ class Proxies(Network):
     async def _forward(
         self, cluster: LocalCluster, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        source = owner(cluster, writer.get_extra_info("peername")[1])
+        source = owner(cluster, writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1])
         try:
             await self._wait_until_open((source, node_id))
             node_reader, node_writer = await asyncio.open_connection(
@@ -144,9 +144,9 @@ class Proxies(Network):
         writer.close()
 
 
-def owner(cluster: LocalCluster, port: int) -> int:
-    """The node whose process holds the socket with this local port; `CLIENT` where it is none of them."""
-    inode = _inode(port)
+def owner(cluster: LocalCluster, port: int, remote_port: int) -> int:
+    """The node whose process holds the socket from `port` to `remote_port`; `CLIENT` where it is none of them."""
+    inode = socket_inode(port, remote_port)
     if inode:
         for node_id, spec in cluster.nodes.items():
             if spec.process is not None and _holds(spec.process.pid, inode):
@@ -154,14 +154,21 @@ def owner(cluster: LocalCluster, port: int) -> int:
     return CLIENT
 
 
-def _inode(port: int) -> str:
-    """Of the loopback socket with this local port that is connected; "" where there is none."""
+def socket_inode(port: int, remote_port: int) -> str:
+    """Of the connected loopback socket from one port to another; "" where there is none.
+
+    Both count: the kernel gives one local port to connections with several others.
+    """
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
-            fields = line.split()
-            if int(fields[1].rpartition(":")[2], 16) == port and fields[9] != "0":
-                return fields[9]
+            _, local, remote, *_, inode = line.split()[:10]
+            if (_port(local), _port(remote)) == (port, remote_port) and inode != "0":
+                return inode
     return ""
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
 
 
 def _holds(pid: int, inode: str) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from replog.cli.chaos.network import CLIENT
-from replog.cli.chaos.proxy import Proxies, owner
+from replog.cli.chaos.proxy import Proxies, owner, socket_inode
 from replog.cluster import LocalCluster
 from replog.cluster.local_cluster import NodeSpec
 from replog.cluster.processes import ProcessId
@@ -137,5 +138,27 @@ async def test_a_connection_belongs_to_the_node_whose_process_holds_it(
     _, writer = await connected(network, node)
     await node.arrived.get()
     port: int = writer.get_extra_info("sockname")[1]
-    assert owner(cluster(tmp_path, 1, ProcessId.of(os.getpid())), port) == 2
-    assert owner(cluster(tmp_path, 1, ProcessId.of(os.getppid())), port) == CLIENT
+    proxy_port: int = writer.get_extra_info("peername")[1]
+    assert owner(cluster(tmp_path, 1, ProcessId.of(os.getpid())), port, proxy_port) == 2
+    assert owner(cluster(tmp_path, 1, ProcessId.of(os.getppid())), port, proxy_port) == CLIENT
+    assert owner(cluster(tmp_path, 1, ProcessId.of(os.getpid())), port, port) == CLIENT
+
+
+def test_one_local_port_may_have_several_connections() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+        from_port(0, first) as one,
+        from_port(one.getsockname()[1], second) as other,
+    ):
+        port = one.getsockname()[1]
+        found = [socket_inode(port, server.getsockname()[1]) for server in (first, second)]
+        assert found == [str(os.fstat(end.fileno()).st_ino) for end in (one, other)]
+
+
+def from_port(port: int, server: socket.socket) -> socket.socket:
+    end = socket.socket()
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    end.bind(("127.0.0.1", port))
+    end.connect(server.getsockname())
+    return end
