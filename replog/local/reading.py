@@ -262,13 +262,17 @@ class ReadableLog:
 
     def _fetch_batches(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
         """From the page cache under the mutex, which takes microseconds; what must come from the disk is read without it, so
-        that appends go on meanwhile.
+        that appends go on meanwhile.  Checksums are looked at where the batches are decoded.
         """
         with self._reading():
-            data = self._log.read_cached(offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True)
+            data = self._log.read_cached(
+                offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True, is_checked=False
+            )
             if data is not None:
                 return data
-            job = self._log.prepare_read(offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True)
+            job = self._log.prepare_read(
+                offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True, is_checked=False
+            )
         try:
             job.run()
         finally:

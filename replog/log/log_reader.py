@@ -2,6 +2,10 @@
 
 One read is one pread where it can be: a reader that goes on where its last read ended needs no index, because the place
 is remembered; the end is found with the offset index and a few headers.
+
+Checksums are looked at where a read does not go on from another one.  Whoever receives batches checks them, and comes
+again to the same place when they are damaged: that is such a read, and tells whether it is the file that is damaged.  A
+reader that goes on costs nothing more.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ class ReadRequest(NamedTuple):
         ceiling: exclusive; no batch that reaches it.
         log_end_offset: of the log when it was asked.
         min_one_batch: return a first batch larger than `max_bytes` whole.
+        is_checked: checksums are looked at where it does not go on from another read.
     """
 
     offset: int
@@ -38,6 +43,7 @@ class ReadRequest(NamedTuple):
     ceiling: int
     log_end_offset: int
     min_one_batch: bool
+    is_checked: bool = True
 
 
 class Place(NamedTuple):
@@ -118,6 +124,9 @@ class LogReader:
 
         Returns:
             None: `cached_only`, and the page cache does not hold all of it.
+
+        Raises:
+            CorruptRecordError: the first batch is damaged, and it was looked at (see the module).
         """
         place = self._places.pop(request.offset, None)
         if self.tail is not None:
@@ -199,6 +208,8 @@ class LogReader:
         if outcome is None:
             return b""
         found = outcome.found
+        if found.next_position is None:
+            return found.data
         if found.data:
             self._remember(found.next_offset, Place(outcome.base_offset, found.next_position, now_ms))
         else:
@@ -225,7 +236,8 @@ def _read_first(parts: Iterable[Part], request: ReadRequest, place: Place | None
             segment_end_offset=end_offset,
             min_one_batch=request.min_one_batch,
         )
-        return ReadOutcome(found, reader.base_offset)
+        must_check = place is None and request.is_checked
+        return ReadOutcome(reader.checked(position, found) if must_check else found, reader.base_offset)
     return None
 
 

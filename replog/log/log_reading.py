@@ -38,15 +38,21 @@ class LogReading(LogState):
             raise self._unreadable(error) from error
         return found or b""
 
-    def read_cached(self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool) -> bytes | None:
+    def read_cached(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> bytes | None:
         """The same without waiting for the disk.
+
+        Args:
+            offset, max_bytes, end_offset, min_one_batch: as of `read`.
+            is_checked: see `ReadRequest`; False: the caller looks at every checksum.
 
         Returns:
             None: not all of it is in the page cache; read it in a thread (`prepare_read`).
 
         Raises: as `read`.
         """
-        request = self._request(offset, max_bytes, end_offset, min_one_batch)
+        request = self._request(offset, max_bytes, end_offset, min_one_batch, is_checked=is_checked)
         try:
             return self._reader.read(
                 request, flushed_offset=self._recovery_point, now_ms=self._wall_ms, cached_only=True
@@ -58,14 +64,18 @@ class LogReading(LogState):
         """From now on what is appended as the leader is kept for those who read right behind; None: no more."""
         self._reader.tail = None if cache is None else LogTail(cache)
 
-    def prepare_read(self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadJob:
+    def prepare_read(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> ReadJob:
         """The same for another thread.  Every job must be handed to `complete_read`, whether it ran or not.
+
+        Args: as of `read_cached`.
 
         Raises:
             OffsetOutOfRangeError: as `read`.
             StorageError: a file cannot be opened.
         """
-        request = self._request(offset, max_bytes, end_offset, min_one_batch)
+        request = self._request(offset, max_bytes, end_offset, min_one_batch, is_checked=is_checked)
         try:
             captured = self._reader.capture(request, flushed_offset=self._recovery_point)
         except OSError as error:
@@ -131,11 +141,13 @@ class LogReading(LogState):
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def _request(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadRequest:
+    def _request(
+        self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, *, is_checked: bool = True
+    ) -> ReadRequest:
         if not self._log_start_offset <= offset <= self._log_end_offset:
             raise self._out_of_range(offset)
         ceiling = min(end_offset, self._log_end_offset)
-        return ReadRequest(offset, max_bytes, ceiling, self._log_end_offset, min_one_batch)
+        return ReadRequest(offset, max_bytes, ceiling, self._log_end_offset, min_one_batch, is_checked)
 
     def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
         return OffsetOutOfRangeError(

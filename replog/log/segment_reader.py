@@ -15,10 +15,12 @@ from typing import Final, NamedTuple
 from replog.errors import CorruptRecordError
 from replog.log.offset_index import OffsetIndex
 from replog.log.segment_scan import FRAME_BYTES, Frame, parse_frame
-from replog.records import HEADER_BYTES
+from replog.records import HEADER_BYTES, scan_checked
 from replog_checkpoints import File
 
 _OFFSET_MAX: Final = 2**63 - 1
+_NO_EPOCH: Final = -1
+_EPOCH_MAX: Final = 2**31 - 1
 _SEARCH_CHUNK_BYTES: Final = 16 * 1024
 
 
@@ -41,11 +43,17 @@ class Found(NamedTuple):
 
 
 class SegmentRead(NamedTuple):
-    """Whole batches, and where the next one starts (`next_position`, first offset not in `data`)."""
+    """Whole batches, and where the next one starts.
+
+    Attributes:
+        data: the batches.
+        next_offset: the first one that is not in `data`.
+        next_position: byte at which its batch starts; None: there is damage, nobody should go on there unchecked.
+    """
 
     data: bytes
     next_offset: int
-    next_position: int
+    next_position: int | None
 
 
 class SegmentReader:
@@ -114,6 +122,25 @@ class SegmentReader:
                 next_offset = first.last_offset + 1
         data = buffer if length == len(buffer) else buffer[:length]
         return SegmentRead(data, next_offset, position + length)
+
+    def checked(self, position: int, found: SegmentRead) -> SegmentRead:
+        """What was read at byte `position`, up to the first batch whose checksum, offset or epoch cannot be right.
+
+        Raises:
+            CorruptRecordError: that is the first one.
+        """
+        batches, length, damage = scan_checked(
+            found.data,
+            next_offset=self.base_offset,
+            leader_epoch=_NO_EPOCH,
+            offset_max=_OFFSET_MAX - 1,
+            leader_epoch_max=_EPOCH_MAX,
+        )
+        if length == len(found.data):
+            return found
+        if not batches:
+            raise CorruptRecordError(self._file.path, position, damage or "the batch goes beyond the end of the file")
+        return SegmentRead(found.data[:length], batches[-1][3] + 1, None)
 
     def seek(self, offset: int) -> tuple[int, int]:
         """(position, end offset before it) of a batch at or before the one that holds `offset`.

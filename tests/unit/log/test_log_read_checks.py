@@ -1,0 +1,99 @@
+"""Damage in a file is found by whoever comes again to the same place, and costs a reader that goes on nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from log_test_kit import filled
+
+from replog.errors import CorruptRecordError
+from replog.log import Log, LogConfig
+from replog.records import scan
+
+COUNT = 10
+DAMAGED = 4
+BATCH_BYTES = 69
+PATH = "/data/t-0/00000000000000000000.log"
+RECORD, LENGTH = 64, 9
+"""Bytes of a batch: in its record, in its length."""
+
+
+def damaged(byte: int = RECORD) -> Log:
+    """One segment of ten batches; a bit of the fifth is wrong."""
+    fs, log = filled(COUNT, config=LogConfig())
+    assert fs.size(PATH) == COUNT * BATCH_BYTES
+    fs.flip_bit(PATH, DAMAGED * BATCH_BYTES + byte)
+    return log
+
+
+def read(log: Log, offset: int) -> bytes:
+    return log.read(offset, max_bytes=2 * BATCH_BYTES, end_offset=COUNT, min_one_batch=True)
+
+
+def read_cached(log: Log, offset: int) -> bytes:
+    found = log.read_cached(offset, max_bytes=2 * BATCH_BYTES, end_offset=COUNT, min_one_batch=True)
+    assert found is not None
+    return found
+
+
+def read_in_job(log: Log, offset: int) -> bytes:
+    job = log.prepare_read(offset, max_bytes=2 * BATCH_BYTES, end_offset=COUNT, min_one_batch=True)
+    job.run()
+    found = log.complete_read(job)
+    assert found is not None
+    return found
+
+
+READERS = (read, read_cached, read_in_job)
+Read = Callable[[Log, int], bytes]
+
+
+def bases(data: bytes) -> list[int]:
+    return [header.base_offset for header in scan(data)]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_who_comes_again_is_told_of_the_damage(read: Read) -> None:
+    log = damaged()
+    assert [bases(read(log, offset)) for offset in (0, 2, 4)] == [[0, 1], [2, 3], [4, 5]], "it goes on, unchecked"
+    with pytest.raises(CorruptRecordError, match="checksum") as raised:
+        read(log, 4)
+    assert (raised.value.path, raised.value.position) == (PATH, DAMAGED * BATCH_BYTES)
+    with pytest.raises(CorruptRecordError):
+        read(log, 4)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_what_is_good_before_the_damage_is_read(read: Read) -> None:
+    log = damaged()
+    assert bases(read(log, 3)) == [3]
+    with pytest.raises(CorruptRecordError):
+        read(log, 4)
+    assert bases(read(log, 5)) == [5, 6]
+
+
+def test_a_batch_that_goes_beyond_the_end_of_the_file() -> None:
+    log = damaged(LENGTH)
+    with pytest.raises(CorruptRecordError, match="beyond the end of the file"):
+        log.read(DAMAGED, max_bytes=1 << 20, end_offset=COUNT, min_one_batch=True)
+
+
+def test_a_reader_that_goes_on_checks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its receiver does; a second walk over every batch would cost as much as reading it."""
+    _, log = filled(COUNT, config=LogConfig())
+    read(log, 0)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("checked")
+
+    monkeypatch.setattr("replog.log.segment_reader.scan_checked", refuse)
+    for offset in range(2, COUNT, 2):
+        assert bases(read(log, offset)) == [offset, offset + 1]
+
+
+def test_an_untouched_log_is_read_alike() -> None:
+    _, log = filled(COUNT)  # several segments
+    for offset in range(COUNT):
+        assert bases(read(log, offset))[0] == offset
+        assert bases(read(log, offset))[0] == offset
