@@ -13,7 +13,7 @@ Order, and what a crash after each step leaves:
 
 from __future__ import annotations
 
-from replog.errors import DiskFullError, StorageError
+from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
 from replog.log.log_state import LogState
 from replog.log.producer_files import rebuild_producers, remove_snapshots
 from replog.log.segment import LogSegment
@@ -35,6 +35,10 @@ class LogTruncation(LogState):
 
         Returns:
             False when the log ends at or below `offset` already.
+
+        Raises:
+            CorruptRecordError, CorruptIndexError: what stays is damaged; the log cannot be used any more, its disk can.
+            StorageError: the disk failed.
         """
         self._check_available()
         if offset >= self._log_end_offset:
@@ -45,6 +49,9 @@ class LogTruncation(LogState):
             return True
         try:
             self._truncate_segments(offset)
+        except (CorruptRecordError, CorruptIndexError) as error:
+            self._note_failure(error)
+            raise
         except (OSError, StorageError) as error:
             self._fail("a truncation failed", error)
         return True

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from replog.errors import CorruptIndexError
+from replog.errors import CorruptIndexError, CorruptRecordError
 from replog.log.config import LogConfig
 from replog.log.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from replog.log.index_entries import without_trailing_zeros
@@ -318,14 +318,24 @@ class LogSegment(SealedIndexes):
         self._bytes_since_index = 0
 
     def _resume(self) -> int:
-        """Reads on behind the last index entry: largest timestamp so far, end offset."""
+        """Reads on behind the last index entry: largest timestamp so far, end offset.
+
+        Raises:
+            CorruptRecordError: something else than whole batches, or a timestamp that the time index would know.
+        """
         offset_index, time_index = self._indexes()
-        self._max_timestamp, self._max_timestamp_offset = time_index.last()
+        last = time_index.last()
+        self._max_timestamp, self._max_timestamp_offset = last
         self._bytes_since_index = 0
         end_offset = self.base_offset
-        for _, header in scan_headers(self.file, offset_index.last().position, self.size_bytes):
+        for position, header in scan_headers(self.file, offset_index.last().position, self.size_bytes):
             end_offset = header.next_offset
             if header.max_timestamp > self._max_timestamp:
+                if header.last_offset < last.offset:
+                    reason = (
+                        f"timestamp {header.max_timestamp}, the largest up to offset {last.offset} is {last.timestamp}"
+                    )
+                    raise CorruptRecordError(self.path, position, reason)
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
         return end_offset
 

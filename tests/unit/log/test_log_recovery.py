@@ -100,6 +100,29 @@ def test_damage_below_the_recovery_point_is_reported_and_nothing_is_touched(posi
     assert {name: snapshot_of(fs)[name] for name in before} == before
 
 
+TIMESTAMP = 36
+"""Of a batch: a byte of its largest timestamp, zero for the next centuries."""
+
+
+def test_a_timestamp_that_the_time_index_would_know_is_damage() -> None:
+    """The index says the largest so far; one before it that is larger would make its entries fall."""
+    fs, log = filled(5, config=LogConfig())
+    log.close(T0)
+    fs.flip_bit(path(0, ".log"), TIMESTAMP)
+    with pytest.raises(CorruptRecordError, match=r"checksum .* everything below offset 5 was flushed"):
+        open_log(fs, config=LogConfig(), recovery_point=5, clean=True)
+
+
+def test_a_timestamp_that_the_time_index_would_know_is_met_by_a_cut() -> None:
+    fs, log = filled(5, config=LogConfig())
+    log.close(T0)
+    log = open_log(fs, config=LogConfig(), recovery_point=5, clean=True)
+    append(log, 1)
+    fs.flip_bit(path(0, ".log"), TIMESTAMP)
+    with pytest.raises(CorruptRecordError, match="the largest up to offset 4 is"):
+        log.truncate_to(5)
+
+
 def test_a_log_that_ends_below_the_recovery_point_is_refused() -> None:
     fs, before = killed(5, flushed=5)
     write_file(fs, path(0, ".log"), b"".join(before[:4]))
