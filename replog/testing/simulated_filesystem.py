@@ -96,6 +96,17 @@ class SimulatedFileSystem:
         with self._mutex:
             return dict(self._disk.contents())
 
+    def durable_content(self, path: str) -> bytes | None:
+        """What is on the disk for certain under a name that is there for certain; None: there is no such file.
+
+        A crash may leave more of what was written since.
+        """
+        with self._mutex:
+            node: Node | None = self._disk.root
+            for name in _parts(path):
+                node = node.durable.get(name) if isinstance(node, DirectoryNode) else None
+            return bytes(node.durable) if isinstance(node, FileNode) else None
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Bit rot in one byte of a file, unseen by whoever has it open."""
         self._file_node(path).flip_bit(position, bit)

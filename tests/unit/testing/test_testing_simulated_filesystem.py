@@ -244,6 +244,26 @@ def test_bit_rot_is_there_before_and_after_a_crash() -> None:
     assert content(disk) == b"acc"
 
 
+def test_what_is_durable_is_what_every_crash_leaves() -> None:
+    """Two files; a third whose name was not synced; the second has got more since."""
+    disk = SimulatedFileSystem()
+    disk.make_dirs("/logs")
+    for name in ("a", "b"):
+        file = disk.open(f"/logs/{name}", OpenMode.CREATE)
+        file.pwrite([b"old"], 0)
+        file.sync()
+    disk.sync_dir("/")
+    disk.sync_dir("/logs")
+    file.pwrite([b"newer"], 0)
+    disk.open("/logs/c", OpenMode.CREATE).sync()
+    assert [disk.durable_content(f"/logs/{name}") for name in "abc"] == [b"old", b"old", None]
+    assert (disk.durable_content("/logs"), disk.durable_content("/logs/a/b")) == (None, None)
+    disk.flip_bit("/logs/a", 0)
+    assert disk.durable_content("/logs/a") == b"nld"
+    file.sync()
+    assert disk.durable_content("/logs/b") == b"newer"
+
+
 def test_removing_a_tree_is_one_step_per_name() -> None:
     disk = SimulatedFileSystem()
     disk.make_dirs("/a/b")
