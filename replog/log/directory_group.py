@@ -55,6 +55,11 @@ class DirectoryGroup:
         return {key: log for directory in self._online() for key, log in directory.logs.items()}
 
     @property
+    def replicas(self) -> tuple[TopicPartition, ...]:
+        """Everything in directories that work, what cannot be used included."""
+        return tuple(key for directory in self._online() for key in (*directory.logs, *directory.offline))
+
+    @property
     def offline(self) -> Mapping[TopicPartition, ReplogError]:
         """Replicas that cannot be used, and why: alone, or with their directory."""
         found: dict[TopicPartition, ReplogError] = {}

@@ -106,14 +106,15 @@ async def test_without_its_last_disk_a_node_stops() -> None:
         it.fs.faults.clear()
 
 
-async def test_bytes_that_rot_take_one_replica_offline() -> None:
+@pytest.mark.parametrize(("position", "bit"), [(8, 7), (64, 0)], ids=["the length of the first batch", "its record"])
+async def test_bytes_that_rot_take_one_replica_offline(position: int, bit: int) -> None:
     async with rig() as it:
         await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
         await it.committed(3)
         await it.flushed()
         it.replica.log.keep_tail(None)
-        it.fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 8, 7)  # the length of the first batch
-        fetched = it.fetch(1, max_wait_ms=0)
+        it.fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", position, bit)
+        fetched = it.fetch(0, max_wait_ms=0)
         await it.settle()
         assert fetched.result.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert list(it.manager.replicas) == [OTHER_KEY]

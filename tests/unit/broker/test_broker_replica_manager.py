@@ -308,6 +308,25 @@ async def test_replicas_that_are_no_longer_ours_are_deleted_at_the_start() -> No
         assert len(strays) == 1, "kept, in case it was the metadata that was lost"
 
 
+async def test_a_damaged_replica_that_is_no_longer_ours_makes_way_too() -> None:
+    """Else a new topic of that name would be offline for it."""
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic())
+        await it.committed(3)
+        await it.flushed()
+    fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 8, 7)  # the length of the first batch
+    async with rig(fs) as it:
+        assert list(it.directory.offline) == [(TOPIC, 0)]
+        it.submit(*BROKERS)
+        image = it.image
+        await it.manager.driver.call(lambda: it.manager.local_logs.set_strays_aside(image))
+        assert [name for name in it.fs.list_dir(DIRECTORY) if name.endswith("-stray")] != []
+        await it.apply(*topic(topic_id=UUID(int=101)))
+        assert list(it.manager.replicas) == [(UUID(int=101), 0)]
+        assert it.manager.trouble.reported() == ()
+
+
 # ---- settings --------------------------------------------------------------------------------------------------------------
 
 
