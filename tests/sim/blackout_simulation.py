@@ -63,6 +63,7 @@ class BlackoutSimulation(DataSimulation):
         await self._until(self._is_in_sync, "the ISR is not whole")
         self.checker.replication.check_end()
         self.checker.check()
+        self.seen["acknowledged"] += self.history.acknowledged_count
 
 
 if __name__ == "__main__":
