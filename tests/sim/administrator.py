@@ -93,6 +93,12 @@ class Administrator:
                 return False
         return True
 
+    async def elect(self, broker_id: int) -> None:
+        """Asks once that the broker leads."""
+        partition = self._checks.metadata.partition
+        if partition is not None:
+            await self._elect(broker_id, partition)
+
     async def restore(self, is_restored: Callable[[], bool]) -> None:
         """Asks until no broker is drained and the minimum of replicas is what it was."""
         for task in self._tasks:

@@ -27,7 +27,7 @@ SHAPES = (
 AUTO = 0.4
 """Of the clusters with data, those that acknowledge without an fsync."""
 
-ONE_MACHINE: dict[str, Any] = {"flush_policy": "auto", "min_isr": 2, "mains": 0.0, "wipe": 0.0}
+ONE_MACHINE: dict[str, Any] = {"flush_policy": "auto", "min_isr": 2, "mains": 0.0, "wipe": 0.0, "bit_rot": 0.0}
 """What replication must protect against then: any process is killed, and one machine, always the same, loses power."""
 
 
@@ -47,6 +47,7 @@ class Swarm:
         flush_policy: "always", or "auto" as `ONE_MACHINE` says.
         machine: that may lose power then.
         burst_max: so many records are sent at once at most; they share a batch.
+        bit_rot: of a replica of that partition.
     """
 
     controllers: tuple[int, ...]
@@ -89,6 +90,7 @@ class Swarm:
     flush_policy: str = "always"
     machine: int = 0
     burst_max: int = 1
+    bit_rot: float = 0.0
 
     @classmethod
     def draw(cls, rng: random.Random) -> Swarm:
@@ -147,7 +149,9 @@ class Swarm:
             burst_max=rng.choice((1, 3, 10)),
             machine=rng.choice((*controllers, *brokers)),
         )
-        return replace(with_data, **ONE_MACHINE) if rng.random() < AUTO else with_data
+        is_auto = rng.random() < AUTO
+        with_data = replace(with_data, bit_rot=rng.choice((0.0, 0.2, 0.5)))
+        return replace(with_data, **ONE_MACHINE) if is_auto else with_data
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Swarm:
@@ -167,8 +171,8 @@ class Swarm:
 
     @property
     def min_isr_values(self) -> tuple[int, ...]:
-        """What `min.insync.replicas` may be: with a disk that may be lost, another one must have everything."""
-        may_be_alone = self.flush_policy == "always" and not self.wipe
+        """What `min.insync.replicas` may be: where a disk may be lost, or rot, another one must have everything."""
+        may_be_alone = self.flush_policy == "always" and not self.wipe and not self.bit_rot
         return (1, 2, 3) if may_be_alone else (2, 3)
 
     @property

@@ -7,8 +7,9 @@ them; after healing every send must be answered, the ISR be whole again, and the
 (`replog.testing.history`).  In some runs the partition is moved to other brokers meanwhile, a topic may lose records to an
 unclean election, and only to that, or one is deleted and created again all the time (`data_topics`).
 
-To the faults of `metadata_cluster_simulation` come disks that fail or are full, wiped disks, clients that are cut off, brokers
-that hear of no metadata, and what an administrator does to the partition (`administrator`).
+To the faults of `metadata_cluster_simulation` come disks that fail or are full, wiped disks, replicas that rot (`bit_rot`),
+clients that are cut off, brokers that hear of no metadata, and what an administrator does to the partition
+(`administrator`).
 
 Repeat or extend a campaign (from the root of the repository), see `campaign`::
 
@@ -28,11 +29,12 @@ from unittest import mock
 
 from replog.broker import node_assembly
 from replog.controller.messages import CommittedRecords
-from replog.errors import OffsetOutOfRangeError
+from replog.errors import CorruptRecordError, OffsetOutOfRangeError
 from replog.log.index_cache import INDEX_CACHE
 from replog.testing.history import AnomaliesFoundError, History
 from replog.testing.simulated_node import ObservedNode
 from tests.sim.administrator import Administrator
+from tests.sim.bit_rot import BitRot
 from tests.sim.campaign import main
 from tests.sim.cluster_swarm import Swarm
 from tests.sim.data_topics import (
@@ -53,6 +55,7 @@ from tests.sim.replication_checks import ReplicationChecks
 
 TOPIC = "flights"
 REPLICAS = 3
+MEETING_S = 0.5
 CLIENTS_WITHIN_S = 200.0
 """A send is given up after its delivery time-out of two minutes."""
 
@@ -69,7 +72,9 @@ ONE_TOPIC = {
     "has_unclean_topic": False,
     "has_recreated_topic": False,
     "is_reassigned": False,
-    **dict.fromkeys(("elect", "drain", "alter_min_isr", "delete_records", "cut_pair", "cut_metadata", "usurp"), 0.0),
+    **dict.fromkeys(
+        ("elect", "drain", "alter_min_isr", "delete_records", "cut_pair", "cut_metadata", "usurp", "bit_rot"), 0.0
+    ),
 }
 """For simulations that look at one thing."""
 
@@ -119,6 +124,10 @@ class DataSimulation(Simulation):
             self.cluster, TOPIC, self.checker.replication, self.events, seed=seed, min_isr=swarm.min_isr
         )
         self.performer.administrator = self.administrator
+        self.rot = BitRot(
+            self.cluster, TOPIC, self.checker.replication, self.history, self.events, self.seen, self.may_rot
+        )
+        self.performer.damage = self.rot.damage
         self._wiped: int | None = None
         self._others = self._other_topics()
 
@@ -140,12 +149,22 @@ class DataSimulation(Simulation):
 
     def may_lose_disk(self, node_id: int) -> bool:
         """One disk in one run, and only if another member always holds everything: at least two must have it."""
-        members = set(self.checker.replication.metadata.members)
-        if self._wiped is not None or self._is_healed or self.swarm.min_isr == 1 or not members - {node_id}:
+        if self._wiped is not None or self.rot.is_on_a_disk or not self._is_held_beside(node_id):
             return False
         self._wiped = node_id
         self.checker.replication.disk_is_lost(node_id)
         return True
+
+    def may_rot(self, node_id: int) -> bool:
+        """The same, for a replica: the disk that was lost is known to be another one, and has everything again."""
+        metadata = self.checker.replication.metadata
+        has_all_disks = self._wiped is None or (self._wiped in metadata.members and not metadata.lost_disks)
+        return has_all_disks and self.is_flushed and self._is_held_beside(node_id)
+
+    def _is_held_beside(self, node_id: int) -> bool:
+        """Whether another member of ISR and ELR has everything, and there always is one."""
+        others = set(self.checker.replication.metadata.members) - {node_id}
+        return not self._is_healed and self.swarm.min_isr > 1 and bool(others)
 
     def acknowledged(self, offset: int) -> None:
         self.checker.replication.acknowledged(offset)
@@ -179,7 +198,8 @@ class DataSimulation(Simulation):
             stoppable.stop()
         await self._end(tasks)
         await self._until(self._is_in_sync, "the ISR is not whole")
-        await load.read_all()
+        await self._meet_damage()
+        await self._read_all(load)
         for other in self._others:
             await other.check(self.checker.report)
         self.checker.replication.check_end()
@@ -190,6 +210,12 @@ class DataSimulation(Simulation):
         except AnomaliesFoundError as error:
             raise Violation(str(error)) from error
 
+    async def _read_all(self, load: Load) -> None:
+        try:
+            await load.read_all()
+        except CorruptRecordError as error:
+            raise Violation(f"S3 damage is there where nothing has rotted: {error}") from error
+
     def _load(self) -> Load:
         return Load(
             self.cluster,
@@ -199,6 +225,7 @@ class DataSimulation(Simulation):
             interval_s=self.swarm.send_interval_s,
             burst_max=self.swarm.burst_max,
             deletable_end=lambda: self.checker.replication.deletable_end,
+            may_meet_damage=lambda: bool(self.rot.damaged),
             events=self.events,
         )
 
@@ -233,6 +260,32 @@ class DataSimulation(Simulation):
                 task.result()
             except OffsetOutOfRangeError as error:
                 raise Violation(f"stale_read: {error}") from error
+            except CorruptRecordError as error:
+                raise Violation(f"S3 damage is there where nothing has rotted: {error}") from error
+
+    async def _meet_damage(self) -> None:
+        """Who has damage that nobody has met starts again, without what it still has in memory, leads, and is read."""
+        await self.rot.end()
+        until = self.loop.time() + HEALED_WITHIN_S
+        for node_id in sorted({batch.node_id for batch in self.rot.remaining}):
+            self.events.note("fault", f"node {node_id} has damage that nobody has met")
+            self.seen["damage met after healing"] += 1
+            self.cluster.crash(node_id, power_cut=False)
+            self.cluster.start(node_id)
+            await self._settle()
+            while self.rot.remaining and self.loop.time() < until:
+                await self.administrator.elect(node_id)
+                await self.rot.read_everything()
+                await self._watch(MEETING_S)
+        for batch in self.rot.remaining:
+            self.checker.report(f"S3 {batch}, and nobody has found it")
+        self.checker.check()
+        await self._until(self._is_in_sync, "after damage the ISR is not whole")
+        self.seen["damaged replica begun anew"] += sum(
+            f"/{TOPIC}-0." in path and path.endswith("-stray/")
+            for node in self.cluster.nodes.values()
+            for path in node.fs.image()
+        )
 
     async def _restore(self) -> None:
         """The administrator takes back what would last."""

@@ -29,7 +29,7 @@ from replog.controller.messages import (
     NewTopic,
     Reassignment,
 )
-from replog.errors import InvalidRequestError, OffsetOutOfRangeError, ReplogError
+from replog.errors import CorruptRecordError, InvalidRequestError, OffsetOutOfRangeError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import ElectionType
 from replog.metadata.registrations import PartitionRegistration
@@ -61,6 +61,7 @@ class Load:
         interval_s: between two bursts of one record.
         burst_max: so many records are sent at once at most; a longer pause follows.
         deletable_end: records below it may be deleted.
+        may_meet_damage: whether what is read may be damaged; it must be told then, and be whole later.
 
     Attributes:
         is_stopping: nothing new is sent or read.
@@ -76,6 +77,7 @@ class Load:
         interval_s: float = SEND_INTERVAL_S,
         burst_max: int = 1,
         deletable_end: Callable[[], int] = lambda: 0,
+        may_meet_damage: Callable[[], bool] = lambda: False,
         events: EventLog | None = None,
     ) -> None:
         self._topic = topic
@@ -83,6 +85,7 @@ class Load:
         self._interval_s = interval_s
         self._burst_max = burst_max
         self._deletable_end = deletable_end
+        self._may_meet_damage = may_meet_damage
         self._events = events or EventLog(cluster.loop)
         self._cluster = cluster
         self._on_acknowledged = on_acknowledged
@@ -134,13 +137,21 @@ class Load:
                 self._history.poll("c", self._partition, [(r.offset, r.value or b"") for r in records])
 
     async def _poll(self, consumer: Consumer) -> list[ConsumerRecord]:
-        """Goes on at the start of the log where its place was deleted.
+        """Goes on at the start of the log where its place was deleted, and asks again for what came damaged.
 
         Raises:
             OffsetOutOfRangeError: nobody has asked for that.
+            CorruptRecordError: nothing has rotted.
         """
         try:
             return await consumer.poll(timeout_ms=200)
+        except CorruptRecordError as error:
+            if not self._may_meet_damage():
+                raise
+            self._events.note("client", f"is told: {error}")
+            await asyncio.sleep(RETRY_S)
+            consumer.seek(self._partition, consumer.position(self._partition))
+            return []
         except OffsetOutOfRangeError as error:
             start_offset = error.log_start_offset
             if not consumer.position(self._partition) < start_offset <= self._deletable_end():

@@ -43,6 +43,7 @@ class FaultPerformer:
     Attributes:
         troubled: (node, life) of the processes whose disks have failed: they may end by themselves.
         administrator: of the partition that is watched; None: there is none.
+        damage: has a replica of it rot; whether there was something that may.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class FaultPerformer:
     ) -> None:
         self.troubled: set[tuple[int, int]] = set()
         self.administrator: PartitionAdministrator | None = None
+        self.damage: Callable[[Fault], bool] = lambda _: False
         self._cluster = cluster
         self._seen = seen
         self._events = events
@@ -123,6 +125,8 @@ class FaultPerformer:
                 node.clock.stall(fault.amount)
             case FaultKind.WIPE:
                 return self._wipe(node, fault)
+            case FaultKind.BIT_ROT:
+                return self.damage(fault)
             case _:
                 return node.is_running and self._disturb(node, fault)
         return True

@@ -53,6 +53,7 @@ class FaultKind(StrEnum):
     DRAIN = "drained broker"
     MIN_ISR = "min.insync.replicas altered"
     DELETE_RECORDS = "records deleted"
+    BIT_ROT = "bit rot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,9 @@ class Fault:
         kind: what happens.
         node: to which node, or who is to lead; 0: to all; `LEADER`, `FOLLOWER`.
         for_ms: until what it began ends: the node starts again, wakes up, the links are mended, there is room, the broker
-            may be used.
+            may be used, somebody reads what rots.
         amount: changing operations until the cut, operations until the error, milliseconds of a clock, bytes of room, the
-            other node of a pair, a minimum of replicas, hundredths of what is committed.
+            other node of a pair, a minimum of replicas, hundredths of what is committed, which bits rot.
         detail: a cut: "in", "out" or "both"; a client: its name; a disk error: the operation.
     """
 
@@ -125,6 +126,7 @@ class FaultDrawer:
             faults += self._around(at_ms, node)
             faults += self._of_partition(at_ms)
             at_s += rng.uniform(*INTERVAL_S)
+        faults += self._bit_rot()
         return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
     def _of_process(self, at_ms: int, node: int, *, is_frail: bool) -> list[Fault]:
@@ -188,6 +190,19 @@ class FaultDrawer:
             faults.append(Fault(at_ms, FaultKind.CUT_METADATA, LEADER, rng.randrange(200, 2_900)))
         if self._chance(swarm.usurp):
             faults += self._usurp(at_ms)
+        return faults
+
+    def _bit_rot(self) -> list[Fault]:
+        """Drawn last: the other faults are the same without it."""
+        rng, swarm = self._rng, self._swarm
+        faults = []
+        at_s = rng.uniform(*INTERVAL_S)
+        while at_s < swarm.faults_s and swarm.bit_rot:
+            if self._chance(swarm.bit_rot):
+                node = rng.choice((LEADER, FOLLOWER, *swarm.brokers))
+                read_ms, bits = rng.randrange(1, 2_000), rng.randrange(1, 1 << 20)
+                faults.append(Fault(int(at_s * 1000), FaultKind.BIT_ROT, node, read_ms, bits))
+            at_s += rng.uniform(*INTERVAL_S)
         return faults
 
     def _usurp(self, at_ms: int) -> list[Fault]:

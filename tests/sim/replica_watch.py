@@ -14,6 +14,7 @@ from replog.broker.replica import Replica
 from replog.broker.replica_manager import ReplicaManager
 from replog.errors import CorruptRecordError
 from replog.log import Log
+from replog.log.file_names import LOG_SUFFIX, file_path
 from replog.metadata.delta import LocalPartition
 from replog.records import BatchHeader, check_crc, parse_header, scan
 from replog.replication.messages import Appended, FollowerMessage, LeaderMessage
@@ -30,6 +31,15 @@ class Batch(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.base_offset}, {self.next_offset}) of epoch {self.leader_epoch}"
+
+
+class StoredBatch(NamedTuple):
+    """Where a batch is: `size_bytes` from byte `position` of its file on."""
+
+    path: str
+    position: int
+    size_bytes: int
+    next_offset: int
 
 
 class _Place(NamedTuple):
@@ -73,12 +83,26 @@ class LogMirror:
             self._read_next()
         return was_cut
 
+    def stored(self, count: int) -> list[StoredBatch]:
+        """Where the first `count` batches are, or were before segments were deleted."""
+        found: list[StoredBatch] = []
+        before = _Place(-1, 0)
+        for batch, place in zip(self.batches[:count], self._places, strict=False):
+            position = before.end_position if place.base_offset == before.base_offset else 0
+            path = file_path(self.log.directory, place.base_offset, LOG_SUFFIX)
+            found.append(StoredBatch(path, position, place.end_position - position, batch.next_offset))
+            before = place
+        return found
+
     def content(self, start_offset: int) -> bytes:
         """The bytes of all batches that end above `start_offset`."""
         found = bytearray()
         for segment in self.log._segments:
             written, position = bytes(_written(self.log, segment.path)), 0
-            for header in scan(written):
+            while position < segment.size_bytes:
+                header = parse_header(
+                    written, position
+                )  # its records may have rotted, where nobody reads them any more
                 if header.next_offset > start_offset:
                     found += written[position : position + header.size_bytes]
                 position += header.size_bytes

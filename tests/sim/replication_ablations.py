@@ -20,6 +20,7 @@ from unittest import mock
 
 from replog.broker import fetch_reader
 from replog.broker.alter_partition import AlterPartitionSender
+from replog.broker.disk_trouble import DiskTrouble, OfflineReplica
 from replog.broker.fetchers import LeaderFetcher
 from replog.broker.incremental_fetch import IncrementalFetch
 from replog.broker.lifecycle import BrokerLifecycle
@@ -31,9 +32,10 @@ from replog.controller.alter_partition import IsrControl
 from replog.controller.partition_change import Placement
 from replog.controller.replication_control import ReplicationControl
 from replog.errors import ErrorCode
-from replog.log import Log
+from replog.log import Log, log_append
 from replog.log.loader import LogLoader
 from replog.log.log_directory import LogDirectory
+from replog.log.segment_reader import SegmentReader
 from replog.replication import high_watermark
 from replog.replication.fetch_check import check_fetch
 from replog.replication.follower import Follower
@@ -231,6 +233,14 @@ def any_epoch(self: Log, batches: Any, *, now_ms: int, leader_epoch: int | None 
     return _APPEND_AS_FOLLOWER(self, batches, now_ms=now_ms)
 
 
+def unchecked(_self: SegmentReader, _position: int, found: Any) -> Any:
+    return found
+
+
+def at_once(_self: DiskTrouble, offline: OfflineReplica, _registration: Any) -> bool:
+    return offline.is_damaged
+
+
 def nothing(*_: object, **__: object) -> None:
     """Instead of a safeguard."""
 
@@ -322,6 +332,7 @@ DELETIONS = {
     "brokers": (1, 2, 3, 4, 5),
     "is_reassigned": True,
 }
+ROT = {"bit_rot": 0.8, "min_isr": 2, "wipe": 0.0}
 CRASHES = {"crash": 0.8, "power_cut": 1.0, "cut": 0.0, "slow_thread": 0.0}
 
 ABLATIONS = (
@@ -445,6 +456,30 @@ ABLATIONS = (
         "S10",
         ((LogDirectory, "_read_checkpoint", without_log_starts),),
         swarm={**DELETIONS, "stop": 0.6, "crash": 0.0},
+    ),
+    Ablation(
+        "a leader looks at checksums when somebody asks again",
+        "S3|stuck",
+        ((SegmentReader, "checked", unchecked),),
+        swarm=ROT,
+    ),
+    Ablation(
+        "a damaged replica goes offline",
+        "S3|stuck",
+        ((DiskTrouble, "_failed", nothing),),
+        swarm=ROT,
+    ),
+    Ablation(
+        "who fetches looks at checksums",
+        "S3|R14",
+        ((SegmentReader, "checked", unchecked), (log_append, "check_crc", nothing)),
+        swarm=ROT,
+    ),
+    Ablation(
+        "a damaged replica begins anew when nobody counts on it",
+        "R[34]",
+        ((DiskTrouble, "_is_given_up", at_once),),
+        swarm=ROT,
     ),
     Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_sync_dir", nothing),)),
     Ablation(

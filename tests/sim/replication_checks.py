@@ -25,7 +25,8 @@ power.
 What else must hold is checked elsewhere:
 
 ============== =========================================================================================================
-S1 to S10      of one log on a disk that crashes: `tests/unit/log/log_crash_kit.py`; of damaged bytes (S3): the damage matrix
+S1 to S10      of one log on a disk that crashes: `tests/unit/log/log_crash_kit.py`; of damaged bytes (S3): the damage
+               matrix, and `bit_rot`
 S11            of compaction: `tests/unit/log/test_log_compaction.py`
 M1 to M10      of the quorum's core: `quorum_sim_checker`; M1, M4, M7, M8 of whole nodes: `metadata_cluster_checks`
 T1 to T5       of the controller's core: `controller_simulation`; T1, T2 of whole nodes: `metadata_cluster_checks`
@@ -188,6 +189,10 @@ class ReplicationChecks:
     def log_end_offsets(self) -> dict[int, int]:
         """Of all nodes."""
         return {watched.node_id: watched.log.log_end_offset for watched in self._watched.values()}
+
+    def replica_on(self, node_id: int) -> Watched | None:
+        """As the node's last process to open it has it; None: no process has."""
+        return self._watched.get(node_id)
 
     # ---- told by the replica managers ------------------------------------------------------------------------------------
 
