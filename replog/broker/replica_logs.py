@@ -79,7 +79,8 @@ class ReplicaLogs:
     def set_strays_aside(self, image: MetadataImage) -> None:
         """Takes replicas out of the way that this broker no longer has: deleted, or moved, while it was down.
 
-        Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.  They are renamed, not deleted: a broker whose metadata log was lost would otherwise delete everything it has.
+        Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.  They are
+        renamed, not deleted: a broker whose metadata log was lost would otherwise delete everything it has.
         Call it with an image that holds this broker's own registration: everything older is in it.
         """
         for topic, partition_id in self._logs.replicas:
