@@ -14,7 +14,9 @@ class LogReading(LogState):
 
     __slots__ = ()
 
-    def read(self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool) -> bytes:
+    def read(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> bytes:
         """Whole batches from the one that holds `offset` (its first records may lie below); may wait for the disk.
 
         Args:
@@ -22,6 +24,7 @@ class LogReading(LogState):
             max_bytes: limit of the answer.
             end_offset: exclusive ceiling: no batch that ends above it is returned.
             min_one_batch: return a first batch larger than `max_bytes` whole.
+            is_checked: see `ReadRequest`; False: the caller looks at every checksum.
 
         Returns:
             Batches of one segment, or of the tail; b"" when nothing is there.
@@ -31,7 +34,7 @@ class LogReading(LogState):
             CorruptRecordError: the file does not hold batches where it should.
             StorageError: the disk does not give the bytes.
         """
-        request = self._request(offset, max_bytes, end_offset, min_one_batch)
+        request = self._request(offset, max_bytes, end_offset, min_one_batch, is_checked=is_checked)
         try:
             found = self._reader.read(request, flushed_offset=self._recovery_point, now_ms=self._wall_ms)
         except OSError as error:
@@ -44,8 +47,7 @@ class LogReading(LogState):
         """The same without waiting for the disk.
 
         Args:
-            offset, max_bytes, end_offset, min_one_batch: as of `read`.
-            is_checked: see `ReadRequest`; False: the caller looks at every checksum.
+            offset, max_bytes, end_offset, min_one_batch, is_checked: as of `read`.
 
         Returns:
             None: not all of it is in the page cache; read it in a thread (`prepare_read`).

@@ -135,9 +135,13 @@ class LogSource:
         """Whole batches.  What stands behind the first one must not hide it: it may lie outside of what is exported."""
         end_offset = self.log.log_end_offset
         try:
-            return self.log.read(offset, max_bytes=CHUNK_BYTES, end_offset=end_offset, min_one_batch=True)
+            return self._unchecked(offset, end_offset, CHUNK_BYTES)
         except CorruptRecordError:
-            return self.log.read(offset, max_bytes=_FIRST_BATCH_ONLY, end_offset=end_offset, min_one_batch=True)
+            return self._unchecked(offset, end_offset, _FIRST_BATCH_ONLY)
+
+    def _unchecked(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
+        """Checksums are looked at where what was read is put out."""
+        return self.log.read(offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True, is_checked=False)
 
     def _segment_end(self, data: bytes, offset: int) -> int:
         """Exclusive end of the segment that `data` is from: the one of `offset`, or a later one behind a gap.
