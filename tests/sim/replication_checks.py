@@ -272,6 +272,8 @@ class ReplicationChecks:
         return watched
 
     def _check_restarted_log(self, manager: ReplicaManager, before: Watched, log: Log) -> None:
+        if log.log_end_offset < before.log.log_end_offset:
+            return  # it was damaged, and begins anew
         home = manager._logs.home_of(self._topic, before.replica.partition_id)
         if home is not None and home.was_clean and log.log_start_offset < before.log.log_start_offset:
             self._report(
