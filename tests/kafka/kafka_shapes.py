@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +32,7 @@ from replog.records import (
 from replog_checkpoints import OsFileSystem
 
 SHAPES: Final = ("codecs", "rolled", "append-time", "transactions", "open", "compacted", "epochs")
-T0: Final = 1_795_250_000_000
+T0: Final = int(time.time()) // 60 * 60_000  # Kafka forgets producers that were idle for a day
 CONFIG: Final = LogConfig(segment_bytes=1 << 20, segment_index_bytes=65536, retention_ms=-1)
 ROLLING: Final = LogConfig(segment_bytes=20_000, segment_index_bytes=65536, retention_ms=-1)
 EMPTY_BATCH_TIMESTAMP: Final = T0 + 40
