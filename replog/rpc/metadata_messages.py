@@ -51,7 +51,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """A broker's view of the cluster.  `controller_id` -1: unknown."""
+    """A broker's view of the cluster.  `controller_id` -1: unknown, or the broker is cut off and may tell of the past."""
 
     cluster_id: str
     metadata_offset: int
@@ -90,7 +90,7 @@ class MetadataUpdate:
     Attributes:
         metadata_offset: of the picture that the steps lead to; below `known_offset` the sender is behind, and the
             receiver keeps its picture.
-        controller_id: -1: unknown.
+        controller_id: as of `ClusterMetadata`.
         topics: changed ones with all their configs.  Of a topic that was known under the same id the changed partitions,
             of another all of them, which may be spread over several steps.
         deleted_topics: names; they go before `topics` come, which may have the same names.

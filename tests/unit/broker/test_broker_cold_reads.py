@@ -266,17 +266,36 @@ async def test_a_partition_on_a_slow_disk_does_not_hold_up_the_others() -> None:
         assert (fs.waiting_max, fs.loop_reads) == (1, 0)
 
 
-async def test_what_comes_from_the_disk_when_no_request_waits_is_told_to_the_next() -> None:
+async def brought(it: Rig) -> tuple[SlowDisk, Stream]:
+    """The disk has brought three records of the first partition, and no request waits."""
+    fs, stream = await lead_two(it, 3)
+    await stream.ask(at(0), at(0, OTHER))
+    await append(it, OTHER)
+    assert data_of(stream.take()) == {OTHER[0]: [0]}
+    fs.gate.set()
+    await wait_until(lambda: not stream.fetch._cold)
+    assert stream.answers == []
+    return fs, stream
+
+
+async def test_what_the_disk_has_brought_is_kept_until_it_is_told() -> None:
+    """The page cache may not keep it: a partition that always has something to say must not starve another."""
     async with rig(SlowDisk()) as it:
-        fs, stream = await lead_two(it, 3)
-        await stream.ask(at(0), at(0, OTHER))
-        await append(it, OTHER)
-        stream.take()
-        fs.gate.set()
-        await wait_until(lambda: not stream.fetch._cold)
-        assert stream.answers == []
-        await stream.ask()
-        assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
+        fs, stream = await brought(it)
+        make_cold(fs, it.replica.log)
+        fs.gate.clear()
+        await stream.ask(at(1, OTHER))
+        assert data_of(stream.take())[TOPIC_ID] == [0, 1, 2]
+        assert stream.fetch._found == {}
+
+
+async def test_what_the_disk_has_brought_is_checked_when_it_is_told() -> None:
+    async with rig(SlowDisk()) as it:
+        _, stream = await brought(it)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        await stream.ask(at(1, OTHER))
+        errors = {result.topic_id: result.error for result in stream.take().results}
+        assert errors[TOPIC_ID] is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_progress_is_told_while_the_disk_is_read() -> None:
@@ -337,36 +356,6 @@ async def test_an_answer_with_records_from_the_disk_keeps_within_its_limit() -> 
         assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
         await stream.ask(max_bytes=limit)
         assert data_of(stream.take()) == {OTHER[0]: [0]}
-
-
-async def test_what_the_disk_has_brought_is_kept_until_it_is_told() -> None:
-    """The page cache may not keep it: a partition that always has something to say must not starve another."""
-    async with rig(SlowDisk()) as it:
-        fs, stream = await lead_two(it, 3)
-        await stream.ask(at(0), at(0, OTHER))
-        await append(it, OTHER)
-        assert data_of(stream.take()) == {OTHER[0]: [0]}
-        fs.gate.set()
-        await wait_until(lambda: not stream.fetch._cold)
-        make_cold(fs, it.replica.log)
-        fs.gate.clear()
-        await stream.ask(at(1, OTHER))
-        assert data_of(stream.take())[TOPIC_ID] == [0, 1, 2]
-        assert stream.fetch._found == {}
-
-
-async def test_what_the_disk_has_brought_is_checked_when_it_is_told() -> None:
-    async with rig(SlowDisk()) as it:
-        fs, stream = await lead_two(it, 3)
-        await stream.ask(at(0), at(0, OTHER))
-        await append(it, OTHER)
-        stream.take()
-        fs.gate.set()
-        await wait_until(lambda: not stream.fetch._cold)
-        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
-        await stream.ask(at(1, OTHER))
-        errors = {result.topic_id: result.error for result in stream.take().results}
-        assert errors[TOPIC_ID] is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_leadership_lost_while_the_disk_is_read_is_told() -> None:

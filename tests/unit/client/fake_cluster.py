@@ -206,6 +206,7 @@ class FakeNode:
         self.streams: set[MemoryPipe] = set()
         self.is_silent = False
         self.is_mute = False  # of metadata
+        self.watchers = 0  # clients that follow its metadata
         self._last_heard: MetadataUpdate | None = None
 
     def cut_off(self, *, knows_it: bool = False) -> None:
@@ -292,12 +293,16 @@ class FakeNode:
     async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:
         if self.is_mute:
             await asyncio.Event().wait()
-        while not self.is_down:
-            changed = self.cluster.changed
-            yield self._last_heard or self.cluster.update()
-            if not request.follow:
-                return
-            await changed.wait()
+        self.watchers += request.follow
+        try:
+            while not self.is_down:
+                changed = self.cluster.changed
+                yield self._last_heard or self.cluster.update()
+                if not request.follow:
+                    return
+                await changed.wait()
+        finally:
+            self.watchers -= request.follow
 
     def check_hello(self, hello: Hello) -> Hello:
         if hello.cluster_id not in {"", self.cluster.cluster_id}:

@@ -158,11 +158,12 @@ async def test_the_watch_leaves_a_broker_that_finds_no_controller(monkeypatch: p
         await admin.wait_until_ready(brokers=2)
         cluster.nodes[1].cut_off(knows_it=True)
         cluster.publish()
-        moved = admin.wait_for_topic("t", lambda topic: topic.partitions[0].leader == 2, timeout_ms=3_000)
-        waiting = asyncio.create_task(moved)
-        await asyncio.sleep(0.5)  # what is asked for when the waiting begins is answered by now
+        async with asyncio.timeout(5):
+            while (cluster.nodes[1].watchers, cluster.nodes[2].watchers) != (0, 1):
+                await asyncio.sleep(0.01)
         cluster.move_leader("t", 0, 2)
-        await waiting
+        moved = await admin.wait_for_topic("t", lambda topic: topic.partitions[0].leader == 2, timeout_ms=3_000)
+        assert moved.name == "t"
 
 
 async def test_offsets() -> None:
