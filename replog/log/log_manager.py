@@ -129,12 +129,7 @@ class LogManager(DirectoryGroup):
                 ),
                 undo,
             )  # fmt: skip
-            finished = finish_moves(
-                fs,
-                [directory.path for directory in locked],
-                all_are_here=not survey.unopened,
-                unique_id=new_directory_id(),
-            )
+            finished = finish_moves(fs, [directory.path for directory in locked], all_are_here=not survey.unopened)
             loader = Loader(
                 fs, config_for or (lambda _: config), now_ms, lambda: threads(recovery_threads, "replog-recovery"),
                 on_progress, monotonic_ms,

@@ -8,17 +8,18 @@ little is missing the replica is closed for a moment, and the copy takes its pla
 
     copy the rest | fsync | 1 rename -future to -moved | 2 rename flights-3 to -delete | 3 rename -moved to flights-3
 
-Each rename is durable before the next.  `-moved` says that the copy has everything, and that nobody has written since:
+Each rename is durable before the next.  `-moved` says that the copy has everything; where the replica is there too it is at
+least as new, for it may have been used while the directory of the copy was missing:
 
 | crash                | what the next start finds (`finish_moves`)                                     |
 |----------------------|--------------------------------------------------------------------------------|
 | before 1             | the replica, and `-future`, which is removed: the move must be asked for again  |
-| between 1 and 2      | the replica, and `-moved`, which takes its place                               |
+| between 1 and 2      | the replica, and `-moved`, which is removed: the move must be asked for again    |
 | between 2 and 3      | `-moved` only, which takes its place                                            |
 | after 3              | the replica in the new directory; before its first checkpoint there it is checked whole, and starts where its first segment does |
 
-While a log directory is missing nobody knows whether the replica is in it: then `-moved` stays as it is, and the replica is
-not made anew, which would be newer than what takes its place later.
+While a log directory is missing nobody knows whether the replica is in it: where there is only `-moved` it stays as it is,
+and the replica is not made anew, which would be newer than what takes its place later.
 """
 
 from __future__ import annotations
@@ -228,6 +229,15 @@ def swap_folders(fs: FileSystem, current: str, future: str, unique_id: UUID) -> 
     return job
 
 
+def _remove_copy(fs: FileSystem, parent: str, name: str) -> None:
+    """What has the name of a whole copy is one, or the replica is there: half of it must not be left under that name."""
+    future = name.removesuffix(MOVED_DIR_SUFFIX).removesuffix(FUTURE_DIR_SUFFIX) + FUTURE_DIR_SUFFIX
+    if future != name:
+        fs.rename(f"{parent}/{name}", f"{parent}/{future}")
+        fs.sync_dir(parent)
+    fs.remove_tree(f"{parent}/{future}")
+
+
 def _take_place(fs: FileSystem, moved: str, name: str) -> None:
     parent = parent_of(moved)
     fs.rename(moved, f"{parent}/{name}")
@@ -247,14 +257,13 @@ class FinishedMoves:
     waiting: Mapping[tuple[str, int], str]
 
 
-def finish_moves(fs: FileSystem, paths: Sequence[str], *, all_are_here: bool, unique_id: UUID) -> FinishedMoves:
+def finish_moves(fs: FileSystem, paths: Sequence[str], *, all_are_here: bool) -> FinishedMoves:
     """What a start does with moves that a crash interrupted, before it opens a replica.
 
     Args:
         fs: the disks.
         paths: of the log directories that can be used, locked.
         all_are_here: no other may hold the replica.
-        unique_id: in the names of replicas that are deleted.
 
     Raises:
         StorageError: a disk failed.
@@ -269,16 +278,13 @@ def finish_moves(fs: FileSystem, paths: Sequence[str], *, all_are_here: bool, un
                     continue
                 key, suffix = found
                 replica = partition_dir_name(*key)
-                if suffix == FUTURE_DIR_SUFFIX:
-                    fs.remove_tree(f"{path}/{name}")
+                if suffix == FUTURE_DIR_SUFFIX or any(fs.is_dir(f"{other}/{replica}") for other in paths):
+                    _remove_copy(fs, path, name)
                     told.append(f"{replica}: its move to {path} was interrupted; it stays where it is")
                 elif not all_are_here:
                     waiting[key] = f"{path}/{name}"
                     told.append(f"{replica}: {path}/{name} is complete, and is used when all log directories are back")
                 else:
-                    for other in paths:
-                        if fs.is_dir(f"{other}/{replica}"):
-                            retire_directory(fs, f"{other}/{replica}", unique_id)
                     _take_place(fs, f"{path}/{name}", replica)
                     told.append(f"{replica}: its move to {path} was interrupted at the end, and is completed")
     return FinishedMoves(tuple(told), waiting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterator
 from uuid import UUID
@@ -227,14 +228,14 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_replica_where_it_was() -> N
     assert content(broker.open().log) == broker.written
 
 
-@pytest.mark.parametrize(("part", "home"), [("-moved", OLD), ("-delete", NEW)])
-def test_a_rename_that_fails_leaves_the_replica_offline_until_the_next_start(part: str, home: str) -> None:
+@pytest.mark.parametrize(("rename", "home"), [(1, OLD), (2, OLD), (3, NEW)])
+def test_a_rename_that_fails_leaves_the_replica_offline_until_the_next_start(rename: int, home: str) -> None:
     """What is written to one of the two folders now would be lost if the start took the other one."""
     broker = filled()
     move = broker.logs.prepare_move(*KEY, NEW)
     broker.copy_all(move)
     job = broker.logs.begin_swap(move, high_watermark=3)
-    broker.disk.faults.fail_always(Operation.RENAME, path_part=part)
+    broker.disk.faults.fail_next(Operation.RENAME, nth=rename)
     job.run(T0, UNIQUE_ID)
     broker.logs.complete_swap(job)
     assert isinstance(job.error, StorageError)
@@ -303,27 +304,61 @@ def check_restart(before: Broker, after: Broker, *, is_killed: bool) -> None:
     assert content(Broker(after.disk).open().log) == again
 
 
+def stopped_between_renames(*, replica_is_there: bool) -> Broker:
+    """Killed when the copy was complete, and not the replica yet; there may be no other one."""
+    for broker in stopped_before_each_change():
+        broker.disk.faults.clear()
+        broker.disk.kill()
+        is_complete = any(name.endswith("-moved") for name in broker.disk.list_dir(NEW))
+        if is_complete and broker.disk.is_dir(f"{OLD}/t-0") == replica_is_there:
+            return broker
+    raise AssertionError("no crash came between the renames")
+
+
+def test_a_replica_that_was_used_without_the_directory_of_its_copy_stays() -> None:
+    """What was written to it meanwhile is not in the copy."""
+    broker = stopped_between_renames(replica_is_there=True)
+    broker.disk.faults.fail_always(Operation.OPEN, path_part=f"{NEW}/meta.properties")
+    broker.open().append(3)
+    broker.logs.close(now_ms=T0, broker_epoch=1)
+    broker.disk.faults.clear()
+    assert broker.open().homes == [OLD]
+    assert content(broker.log) == broker.written
+    assert broker.logs.finished_moves.told == ("t-0: its move to /new was interrupted; it stays where it is",)
+    assert [name for name in broker.disk.list_dir(NEW) if name.startswith("t-")] == []
+
+
+def test_of_a_copy_that_is_removed_no_half_is_taken_for_a_whole() -> None:
+    """The start that removes it may be killed, and the disk of the replica never come back."""
+    halves = 0
+    stopped = stopped_between_renames(replica_is_there=True).disk
+    whole = {path.rpartition("/")[2] for path in stopped.image() if "-moved/0" in path}
+    for count in range(30):
+        disk = stopped.copied()
+        disk.faults.cut_power_after(count)
+        with contextlib.suppress(PowerCutError):
+            Broker(disk).open()
+        disk.faults.clear()
+        disk.kill()
+        left = {path.rpartition("/")[2] for path in disk.image() if "-moved/0" in path}
+        halves += any("-future/0" in path for path in disk.image())
+        assert left in (set(), whole)
+    assert halves
+
+
 def test_a_finished_copy_waits_for_a_directory_that_cannot_be_opened() -> None:
     """The replica may be in it: with both, the next start would not know which one is newer."""
-    for broker in stopped_before_each_change():
-        disk = broker.disk.copied()
-        disk.faults.clear()
-        disk.kill()
-        if not any(name.endswith("-moved") for name in disk.list_dir(NEW)):
-            continue
-        disk.faults.fail_always(Operation.OPEN, path_part=f"{OLD}/meta.properties")
-        alone = Broker(disk).open().logs
-        assert (list(alone.unopened), alone.logs) == ([OLD], {})
-        assert "when all log directories are back" in alone.finished_moves.told[0]
-        for topic_id in (TOPIC_ID, OTHER_ID):  # also one that was deleted and made anew meanwhile
-            with pytest.raises(StorageError, match=r"t-0 is whole in /new/t-0.*-moved, and is used there when"):
-                alone.open_log(*KEY, topic_id, CONFIG, now_ms=T0)
-            with pytest.raises(StorageError, match="t-0 is whole in"):
-                alone.prepare_create(*KEY, topic_id, CONFIG, now_ms=T0)
-        disk.kill()
-        disk.faults.clear()
-        again = Broker(disk).open()
-        assert again.homes == [NEW]
-        assert content(again.log) == broker.written
-        return
-    raise AssertionError("no crash came between the renames")
+    broker = stopped_between_renames(replica_is_there=False)
+    broker.disk.faults.fail_always(Operation.OPEN, path_part=f"{OLD}/meta.properties")
+    alone = broker.open().logs
+    assert (list(alone.unopened), alone.logs) == ([OLD], {})
+    assert "when all log directories are back" in alone.finished_moves.told[0]
+    for topic_id in (TOPIC_ID, OTHER_ID):  # also one that was deleted and made anew meanwhile
+        with pytest.raises(StorageError, match=r"t-0 is whole in /new/t-0.*-moved, and is used there when"):
+            alone.open_log(*KEY, topic_id, CONFIG, now_ms=T0)
+        with pytest.raises(StorageError, match="t-0 is whole in"):
+            alone.prepare_create(*KEY, topic_id, CONFIG, now_ms=T0)
+    broker.disk.kill()
+    broker.disk.faults.clear()
+    assert broker.open().homes == [NEW]
+    assert content(broker.log) == broker.written
