@@ -8,8 +8,8 @@
 | the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
 
 A replica that is offline leaves its role at once, answers KAFKA_STORAGE_ERROR, and is named in every heartbeat: the
-controller takes it out of ISR and ELR and elects another leader.  With a failed disk it stays offline until the node is
-started again.  A quarantined one begins anew, beside what is kept of the old one, once the committed metadata say that
+controller takes it out of the ISR and elects another leader, and out of the ELR too where what it acknowledged may be lost.
+With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside what is kept of the old one, once the committed metadata say that
 it is in neither ISR nor ELR and that another broker leads; it is named in the heartbeats until it has everything, so
 that nobody takes it into the ISR for what it held before.  The only replica of a partition stays offline.
 """
@@ -105,7 +105,9 @@ class DiskTrouble:
 
     def reported(self) -> tuple[ReportedReplica, ...]:
         """What the controller must know, in a fixed order."""
-        return tuple(ReportedReplica(*key) for key in sorted({*self.offline, *self.beginning_anew}))
+        found = {key: not offline.is_damaged for key, offline in self.offline.items()}
+        found |= dict.fromkeys(self.beginning_anew, False)
+        return tuple(ReportedReplica(*key, is_intact) for key, is_intact in sorted(found.items()))
 
     # ---- beginning anew -----------------------------------------------------------------------------------------------
 

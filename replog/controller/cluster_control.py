@@ -78,8 +78,7 @@ class ClusterControl:
             BrokerIdNotRegisteredError, StaleBrokerEpochError: the sender is not a registered incarnation.
         """
         registration = self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
-        offline = [(replica.topic_id, replica.partition_id) for replica in request.offline_replicas]
-        changes = tuple(self._replication.changes_for_offline(request.broker_id, offline))
+        changes = tuple(self._replication.changes_for_offline(request.broker_id, request.offline_replicas))
         session = self._heartbeats.touch(
             request.broker_id, request.broker_epoch, request.metadata_offset, self._offsets.end_after(0), now_ms
         )

@@ -19,7 +19,7 @@ from replog.controller.partition_change import (
     recovered_change,
 )
 from replog.controller.replication_state import PartitionKey, ReplicationState, in_order
-from replog.controller.requests import ReplicaEnd
+from replog.controller.requests import OfflineReplica, ReplicaEnd
 from replog.metadata.config_keys import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration
@@ -126,35 +126,40 @@ class ReplicationControl:
             if change is not None:
                 yield change
 
-    def changes_for_offline(self, broker_id: int, offline: Sequence[PartitionKey]) -> Iterator[PartitionChangeRecord]:
-        """The broker tells which of its replicas it cannot use, all of them: they leave ISR and ELR, and lead nothing.
+    def changes_for_offline(self, broker_id: int, offline: Sequence[OfflineReplica]) -> Iterator[PartitionChangeRecord]:
+        """The broker tells which of its replicas it cannot use, all of them: they leave the ISR, and lead nothing.
 
-        What such a replica held counts as lost until it proves otherwise: a failed disk may have dropped what it had
-        acknowledged, and damaged bytes are no better.  Where a replica is usable again and nobody leads, it may be elected.
+        What such a replica held counts as lost until it proves otherwise, and it leaves the ELR too: damaged bytes are lost, a
+        failed disk may have dropped what was not flushed.  Where acknowledgements wait for the disk (`flush.policy=always`) a
+        failed disk has what it acknowledged.  Where a replica is usable again and nobody leads, it may be elected.
 
         Args:
             broker_id: who tells.
             offline: the replicas.
         """
         self._heard.add(broker_id)
-        usable_again = self._offline.get(broker_id, frozenset()) - frozenset(offline)
-        if offline:
-            self._offline[broker_id] = frozenset(offline)
+        keys = frozenset((replica.topic_id, replica.partition_id) for replica in offline)
+        usable_again = self._offline.get(broker_id, frozenset()) - keys
+        if keys:
+            self._offline[broker_id] = keys
         else:
             self._offline.pop(broker_id, None)
         yield from self._elections(
             [key for key in usable_again if key in self._state.leaderless], self._brokers.is_active
         )
-        for key in offline:
+        for replica in offline:
+            key = (replica.topic_id, replica.partition_id)
             partition = self._state.partitions.get(key)
             if partition is None or not _is_member(broker_id, partition):
                 continue
+            settings = self._configs.election_settings(self._state.topics[key[0]])
+            keeps_membership = replica.is_intact and settings.always_flushes
             change = partition_change(
                 *key,
                 partition,
                 self.rules(key),
                 target_isr=_without(partition.isr, broker_id),
-                restarted_uncleanly=(broker_id,),
+                restarted_uncleanly=() if keeps_membership else (broker_id,),
             )
             if change is not None:
                 yield change

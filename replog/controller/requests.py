@@ -83,10 +83,14 @@ class RegisterControllerResponse:
 
 @dataclass(frozen=True, slots=True)
 class OfflineReplica:
-    """A replica that its broker cannot use: its disk failed, or its bytes are wrong."""
+    """A replica that its broker cannot use.
+
+    `is_intact`: its disk failed, and what was flushed to it is there when it works again; else its bytes are wrong.
+    """
 
     topic_id: UUID
     partition_id: int
+    is_intact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

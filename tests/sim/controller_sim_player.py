@@ -124,7 +124,7 @@ class Player:
             applied,
             self._rng.random() < 0.05,
             self._rng.random() < 0.05,
-            tuple(OfflineReplica(*key) for key in offline),  # type: ignore[arg-type]
+            tuple(OfflineReplica(*key, is_intact=self._rng.random() < 0.5) for key in offline),  # type: ignore[arg-type,misc]
         )
 
     def _alter_isr(self) -> AlterPartition:

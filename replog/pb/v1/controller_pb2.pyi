@@ -97,12 +97,14 @@ class Heartbeat(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_fence: bool = ..., want_shut_down: bool = ..., offline_replicas: _Optional[_Iterable[_Union[OfflineReplica, _Mapping]]] = ...) -> None: ...
 
 class OfflineReplica(_message.Message):
-    __slots__ = ("topic_id", "partition_id")
+    __slots__ = ("topic_id", "partition_id", "is_intact")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    IS_INTACT_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition_id: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ...) -> None: ...
+    is_intact: bool
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., is_intact: bool = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("is_caught_up", "is_fenced", "should_shut_down", "metadata_offset")

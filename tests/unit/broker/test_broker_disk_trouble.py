@@ -64,7 +64,7 @@ async def test_a_failed_append_takes_its_disk_offline_and_no_other() -> None:
         listed = await it.manager.driver.call(lambda: it.fetch_path.list_offset(asked))
         assert listed.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert isinstance(it.manager.replicas[OTHER_KEY].role, Leader)
-        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0),)
+        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0, is_intact=True),)
         assert told
         status = next(status for status in it.manager.statuses() if status.topic == TOPIC)
         assert (status.state, status.is_leader) == ("offline", False)
@@ -235,7 +235,7 @@ async def test_a_replica_of_a_disk_that_could_not_be_opened_is_not_created_elsew
     fs.faults.fail_always(Operation.OPEN, path_part=f"{DIRECTORY}/meta.properties")
     async with two_disks(fs) as it:
         await it.apply(*BROKERS, *topic((1, 2)), *topic((1, 2), name="other", topic_id=OTHER))
-        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0),)
+        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0, is_intact=True),)
         await it.apply(*topic(name="new", topic_id=UUID(int=102)))
         assert (UUID(int=102), 0) in it.manager.replicas, "what is new now cannot be on the other disk"
         assert not fs.is_dir(f"/other/{TOPIC}-0")

@@ -1,4 +1,4 @@
-"""Replicas that their brokers cannot use: they leave ISR and ELR, lead nothing, and come back by proof only."""
+"""Replicas that their brokers cannot use: they leave the ISR, lead nothing, and come back by proof only."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def quorum() -> Quorum:
     return quorum
 
 
-def tell(quorum: Quorum, broker_id: int, *names: str) -> HeartbeatResponse:
+def tell(quorum: Quorum, broker_id: int, *names: str, is_intact: bool = False) -> HeartbeatResponse:
     """A heartbeat that says which replicas of this broker are offline."""
-    offline = tuple(OfflineReplica(quorum.image.topics_by_name[name].topic_id, 0) for name in names)
+    offline = tuple(OfflineReplica(quorum.image.topics_by_name[name].topic_id, 0, is_intact) for name in names)
     epoch = quorum.broker_epoch(broker_id)
     answer = quorum.ask(Heartbeat(broker_id, epoch, quorum.end_offset, offline_replicas=offline))
     assert isinstance(answer, HeartbeatResponse)
@@ -41,12 +41,38 @@ def test_an_offline_leader_is_replaced_and_its_other_replicas_stay(quorum: Quoru
     assert quorum.end_offset == end_offset, "told again, nothing changes"
 
 
-def test_it_does_not_stay_eligible(quorum: Quorum) -> None:
-    """What a failed disk had acknowledged may be lost: a member of the ELR must have everything."""
-    quorum.create("flights", 1, 2)
-    tell(quorum, 1, "flights")
+@pytest.mark.parametrize(("policy", "is_intact"), [("auto", True), ("auto", False), ("always", False)])
+def test_it_does_not_stay_eligible(quorum: Quorum, policy: str, is_intact: bool) -> None:
+    """What it had acknowledged may be lost, on a failed disk or in damaged bytes: a member of the ELR must have everything."""
+    quorum.create("flights", 1, 2, **{"flush.policy": policy})
+    tell(quorum, 1, "flights", is_intact=is_intact)
     flights = quorum.partition("flights")
     assert (flights.leader, flights.isr, flights.elr, flights.last_known_elr) == (2, (2,), (), (1,))
+
+
+def test_it_stays_eligible_where_what_it_acknowledged_is_on_its_disk(quorum: Quorum) -> None:
+    """And is elected when its disk works again, if nobody else can be."""
+    quorum.create("flights", 1, 2, **{"flush.policy": "always"})
+    tell(quorum, 1, "flights", is_intact=True)
+    flights = quorum.partition("flights")
+    assert (flights.leader, flights.isr, flights.elr) == (2, (2,), (1,))
+    end_offset = quorum.end_offset
+    tell(quorum, 1, "flights", is_intact=True)
+    assert quorum.end_offset == end_offset, "told again, nothing changes"
+    tell(quorum, 2, "flights")
+    flights = quorum.partition("flights")
+    assert (flights.leader, flights.isr, flights.elr) == (-1, (), (1,)), "its disk does not work yet"
+    quorum.register(1, incarnation=2)
+    tell(quorum, 1)
+    flights = quorum.partition("flights")
+    assert (flights.leader, flights.isr) == (1, (1,))
+
+
+def test_whose_bytes_turn_out_to_be_wrong_is_eligible_no_longer(quorum: Quorum) -> None:
+    quorum.create("flights", 1, 2, **{"flush.policy": "always"})
+    tell(quorum, 1, "flights", is_intact=True)
+    tell(quorum, 1, "flights", is_intact=False)
+    assert quorum.partition("flights").elr == ()
 
 
 def test_a_sole_replica_leads_nothing_until_it_proves_what_it_has(quorum: Quorum) -> None:
