@@ -74,11 +74,19 @@ class SimulatedFileSystem:
                 file.close()
             self._locks.clear()
 
-    def wipe(self) -> None:
-        """An empty disk takes the place of this one, under a process that is gone: see `kill`.  Faults are cleared."""
+    def wipe(self, directory: str | None = None) -> None:
+        """An empty disk takes the place of this one, under a process that is gone: see `kill`.  Faults are cleared.
+
+        Args:
+            directory: the disk is mounted at this path, and others stay as they are; None: there is one disk.
+        """
         with self._mutex:
             self.kill()
-            self._disk = Disk()
+            if directory is None:
+                self._disk = Disk()
+            else:
+                parent, name = self._parent(directory)
+                parent.written[name] = parent.durable[name] = DirectoryNode()
             self.faults.clear()
 
     def copied(self) -> SimulatedFileSystem:

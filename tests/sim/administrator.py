@@ -1,4 +1,5 @@
-"""Who changes a partition while it is used: elections, drained brokers, another `min.insync.replicas`, deleted records.
+"""Who changes a partition while it is used: elections, drained brokers, another `min.insync.replicas`, deleted records,
+replicas that move to another log directory.
 
 What is asked for while everything fails may not happen, or happen late; the checks look at what has committed.
 """
@@ -20,8 +21,10 @@ from replog.controller.messages import (
 from replog.errors import ReplogError
 from replog.metadata.records import NO_LEADER, ElectionType
 from replog.metadata.registrations import PartitionRegistration
+from replog.rpc.log_dir_messages import MoveReplicaRequest
 from replog.rpc.messages import DeleteRecordsPartition, DeleteRecordsRequest
 from replog.testing.simulated_cluster import SimulatedCluster
+from replog_checkpoints import parent_of
 from tests.sim.event_log import EventLog
 from tests.sim.fault_schedule import FOLLOWER, LEADER, Fault, FaultKind
 from tests.sim.metadata_cluster_clients import alter_topic
@@ -74,6 +77,11 @@ class Administrator:
         followers = [member for member in partition.isr if member != partition.leader]
         return followers[-1] if role == FOLLOWER and followers else None
 
+    def directory_on(self, node_id: int) -> str | None:
+        """The log directory with the node's replica of the partition, when it was seen last; None: it has none."""
+        watched = self._checks.replica_on(node_id)
+        return None if watched is None else parent_of(watched.log.directory)
+
     def administer(self, fault: Fault) -> bool:
         """Begins with it; whether there was something to do."""
         partition = self._checks.metadata.partition
@@ -89,6 +97,8 @@ class Administrator:
                 self._begin(self._ask(alter_topic(self._topic, MIN_ISR, str(fault.amount))))
             case FaultKind.DELETE_RECORDS if partition.leader != NO_LEADER:
                 self._begin(self._delete_records(fault.amount, partition))
+            case FaultKind.MOVE_REPLICA if fault.node in partition.replicas:
+                self._begin(self._move_replicas(fault.node, fault.amount))
             case _:
                 return False
         return True
@@ -145,6 +155,20 @@ class Administrator:
             await self._client.connection(partition.leader).call(request, timeout_ms=TIMEOUT_MS)
         except ReplogError as error:
             self._events.note("client", f"does not know whether it is deleted: {error}")
+
+    async def _move_replicas(self, broker_id: int, directory: int) -> None:
+        """All that the broker has, of other topics too, to one of its log directories."""
+        node = self._cluster.nodes[broker_id]
+        path = str(node.config.log_dirs[directory])
+        topics = [] if node.node is None else sorted(node.node.image.topics_by_name)
+        for topic in topics:
+            try:
+                request = MoveReplicaRequest(topic, 0, path)
+                await self._client.connection(broker_id).call(request, timeout_ms=TIMEOUT_MS)
+            except ReplogError as error:
+                self._events.note("client", f"{topic}-0 on node {broker_id} is not moved to {path}: {error}")
+            else:
+                self._events.note("client", f"moves {topic}-0 on node {broker_id} to {path}")
 
     async def _ask(self, request: ControllerRequest) -> None:
         """Some node, and after a failure another."""

@@ -21,7 +21,6 @@ from replog.client import Consumer
 from replog.errors import CorruptRecordError, ReplogError
 from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster
-from replog.testing.simulated_disk import FileNode
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from tests.sim.event_log import EventLog
 from tests.sim.fault_schedule import Fault
@@ -43,16 +42,16 @@ class DamagedBatch:
     """One batch on one disk.
 
     Attributes:
-        path: of its file.
-        file: the file that had this path.
-        position: of the batch in it.
+        path: of its file, when it rotted.
+        directories: where its replica may have moved since.
+        position: of the batch in its file.
         next_offset: where the batch ends.
         content: the bytes as they are now, damage included.
     """
 
     node_id: int
     path: str
-    file: FileNode
+    directories: tuple[str, ...]
     position: int
     next_offset: int
     content: bytes
@@ -62,11 +61,12 @@ class DamagedBatch:
 
     def is_there(self, fs: SimulatedFileSystem) -> bool:
         """In the log of its replica: neither set aside nor deleted, nor cut and written anew."""
+        folder, file_name = self.path.split("/")[-2:]
         end = self.position + len(self.content)
-        return (
-            fs.exists(self.path)
-            and fs._file_node(self.path) is self.file
-            and (bytes(self.file.written[self.position : end]) == self.content)
+        return any(
+            fs.exists(path := f"{directory}/{folder}/{file_name}")
+            and bytes(fs._file_node(path).written[self.position : end]) == self.content
+            for directory in self.directories
         )
 
 
@@ -144,7 +144,10 @@ class BitRot:
             fs.flip_bit(batch.path, batch.position + place, rng.randrange(8))
         file = fs._file_node(batch.path)
         content = bytes(file.written[batch.position : batch.position + batch.size_bytes])
-        self.damaged.append(DamagedBatch(fault.node, batch.path, file, batch.position, batch.next_offset, content))
+        directories = tuple(map(str, self._cluster.nodes[fault.node].config.log_dirs))
+        self.damaged.append(
+            DamagedBatch(fault.node, batch.path, directories, batch.position, batch.next_offset, content)
+        )
         self._events.note(
             "fault", f"byte {batch.position + places[first]} of {batch.path} rots, before {batch.next_offset}"
         )

@@ -48,6 +48,9 @@ class Swarm:
         machine: that may lose power then.
         burst_max: so many records are sent at once at most; they share a batch.
         bit_rot: of a replica of that partition.
+        directories: log directories of each node, on disks of their own.
+        move_replica: that partition's replica moves to another of them.
+        directory_error: one of them fails until its node starts again.
     """
 
     controllers: tuple[int, ...]
@@ -91,6 +94,9 @@ class Swarm:
     machine: int = 0
     burst_max: int = 1
     bit_rot: float = 0.0
+    directories: int = 1
+    move_replica: float = 0.0
+    directory_error: float = 0.0
 
     @classmethod
     def draw(cls, rng: random.Random) -> Swarm:
@@ -151,6 +157,12 @@ class Swarm:
         )
         is_auto = rng.random() < AUTO
         with_data = replace(with_data, bit_rot=rng.choice((0.0, 0.2, 0.5)))
+        directories, *rates = rng.choice((1, 1, 2, 3)), rng.choice((0.2, 0.5)), rng.choice((0.0, 0.1))
+        if directories > 1:
+            move_replica, directory_error = rates
+            with_data = replace(
+                with_data, directories=directories, move_replica=move_replica, directory_error=directory_error
+            )
         return replace(with_data, **ONE_MACHINE) if is_auto else with_data
 
     @classmethod

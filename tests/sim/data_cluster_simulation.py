@@ -7,9 +7,9 @@ them; after healing every send must be answered, the ISR be whole again, and the
 (`replog.testing.history`).  In some runs the partition is moved to other brokers meanwhile, a topic may lose records to an
 unclean election, and only to that, or one is deleted and created again all the time (`data_topics`).
 
-To the faults of `metadata_cluster_simulation` come disks that fail or are full, wiped disks, replicas that rot (`bit_rot`),
-clients that are cut off, brokers that hear of no metadata, and what an administrator does to the partition
-(`administrator`).
+To the faults of `metadata_cluster_simulation` come disks that fail or are full, wiped disks, one log directory of several
+that fails, replicas that rot (`bit_rot`), clients that are cut off, brokers that hear of no metadata, and what an
+administrator does to the partition (`administrator`).
 
 Repeat or extend a campaign (from the root of the repository), see `campaign`::
 
@@ -54,6 +54,7 @@ from tests.sim.replica_watch import watched_manager
 from tests.sim.replication_checks import ReplicationChecks
 
 TOPIC = "flights"
+LOG_DIRECTORIES = ("/data", "/disk2", "/disk3")
 REPLICAS = 3
 MEETING_S = 0.5
 CLIENTS_WITHIN_S = 200.0
@@ -75,6 +76,8 @@ ONE_TOPIC = {
     **dict.fromkeys(
         ("elect", "drain", "alter_min_isr", "delete_records", "cut_pair", "cut_metadata", "usurp", "bit_rot"), 0.0
     ),
+    "directories": 1,
+    **dict.fromkeys(("move_replica", "directory_error"), 0.0),
 }
 """For simulations that look at one thing."""
 
@@ -116,6 +119,7 @@ class DataSimulation(Simulation):
             **self.settings,
             "flush.policy": swarm.flush_policy,
             "min.insync.replicas": swarm.min_isr,
+            "log.dirs": list(LOG_DIRECTORIES[: swarm.directories]),
         }
         super().__init__(seed, swarm)
         self.history = History()
@@ -205,6 +209,7 @@ class DataSimulation(Simulation):
         self.checker.replication.check_end()
         self.checker.check()
         self.seen["acknowledged"] += self.history.acknowledged_count
+        self.seen["replica moved"] += self.checker.replication.moved
         try:
             self.history.check_or_raise()
         except AnomaliesFoundError as error:

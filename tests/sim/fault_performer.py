@@ -14,19 +14,23 @@ from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_network import NetworkConditions
 from replog.testing.simulated_node import SimulatedNode
 from tests.sim.event_log import EventLog
-from tests.sim.fault_schedule import Fault, FaultKind
+from tests.sim.fault_schedule import OF_THE_REPLICA, REPLACED, STOPPED, Fault, FaultKind
 
 NOBODY = -9
 """Instead of a node."""
 
 LINKS = frozenset({FaultKind.CUT, FaultKind.CUT_PAIR, FaultKind.CUT_METADATA, FaultKind.CLIENT_CUT})
-ADMINISTERED = frozenset({FaultKind.ELECT, FaultKind.DRAIN, FaultKind.MIN_ISR, FaultKind.DELETE_RECORDS})
+ADMINISTERED = frozenset(
+    {FaultKind.ELECT, FaultKind.DRAIN, FaultKind.MIN_ISR, FaultKind.DELETE_RECORDS, FaultKind.MOVE_REPLICA}
+)
 
 
 class PartitionAdministrator(Protocol):
     """What the performer needs of `tests.sim.administrator`."""
 
     def node_of(self, role: int) -> int | None: ...
+
+    def directory_on(self, node_id: int) -> str | None: ...
 
     def administer(self, fault: Fault) -> bool: ...
 
@@ -62,6 +66,7 @@ class FaultPerformer:
         self._may_lose_disk = may_lose_disk
         self._cuts: list[Fault] = []
         self._stopping: list[asyncio.Task[None]] = []
+        self._failed: dict[int, str] = {}  # node -> its log directory that does not work
         self._is_over = False
 
     async def perform(self, schedule: Sequence[Fault]) -> None:
@@ -84,14 +89,17 @@ class FaultPerformer:
         self._events.note("fault", "everything heals")
         cluster.mend_all()
         cluster.network.conditions = NetworkConditions()
+        self._failed.clear()
         for node_id, node in cluster.nodes.items():
             cluster.resume(node_id)
             self._repair_disk(node)
         self.start_all("restart to heal")
 
     def start_all(self, name: str) -> None:
-        """Starts every node that is down."""
+        """Starts every node that is down, and once more those that do without one of their directories."""
         for node in self._cluster.nodes.values():
+            if _has_failed_directory(node):
+                node.crash(power_cut=False)
             self._start(node, name)
 
     # ---- one fault -------------------------------------------------------------------------------------------------------
@@ -127,6 +135,8 @@ class FaultPerformer:
                 return self._wipe(node, fault)
             case FaultKind.BIT_ROT:
                 return self.damage(fault)
+            case FaultKind.DIRECTORY_ERROR:
+                return self._fail_directory(node, fault)
             case _:
                 return node.is_running and self._disturb(node, fault)
         return True
@@ -164,13 +174,16 @@ class FaultPerformer:
         self._cluster.loop.call_later(fault.for_ms / 1000, end)
 
     def _repair_disk(self, node: SimulatedNode) -> None:
+        """All but a directory that has failed."""
         node.fs.faults.clear()
         node.fs.capacity_bytes = None
+        self._spoil_directory(node)
 
     def _start(self, node: SimulatedNode, name: str) -> None:
         if node.is_running:
             return
         self._seen[name] += 1
+        self._spoil_directory(node)
         node.start()
         self._events.note("node", f"{node.node_id} starts, life {node.lives}")
         if node.fs.faults.is_failing or node.fs.capacity_bytes is not None:
@@ -207,6 +220,48 @@ class FaultPerformer:
         self._start_later(fault, node)
         return True
 
+    # ---- directories -----------------------------------------------------------------------------------------------------
+
+    def _fail_directory(self, node: SimulatedNode, fault: Fault) -> bool:
+        """Nothing in it can be read or written any more, until the node has ended and it is brought back."""
+        paths = [str(path) for path in node.config.log_dirs]
+        path = paths[fault.amount] if fault.amount != OF_THE_REPLICA else self._directory_on(node.node_id)
+        if path is None or node.node_id in self._failed:
+            return False
+        if fault.detail == REPLACED and (path == paths[0] or not self._may_lose_disk(node.node_id)):
+            return False
+        self._failed[node.node_id] = path
+        self._spoil_directory(node)
+        self._cluster.loop.call_later(fault.for_ms / 1000, self._begin_to_bring_back, node, fault)
+        return True
+
+    def _directory_on(self, node_id: int) -> str | None:
+        return None if self.administrator is None else self.administrator.directory_on(node_id)
+
+    def _spoil_directory(self, node: SimulatedNode) -> None:
+        """Crashes and repairs clear the faults of a disk."""
+        path = self._failed.get(node.node_id)
+        if path is not None and not node.fs.faults.is_failing:
+            for operation in Operation:
+                node.fs.faults.fail_always(operation, path_part=path)
+        if path is not None and node.is_running:
+            self.troubled.add((node.node_id, node.lives))
+
+    def _begin_to_bring_back(self, node: SimulatedNode, fault: Fault) -> None:
+        if not self._is_over:
+            self._stopping.append(asyncio.create_task(self._bring_back(node, fault)))
+
+    async def _bring_back(self, node: SimulatedNode, fault: Fault) -> None:
+        if fault.detail == STOPPED and node.node is not None and node.process is not None:
+            node.process.resume()
+            await node.stop()
+        node.crash(power_cut=False)
+        path = self._failed.pop(node.node_id, None)
+        self._repair_disk(node)
+        if path is not None and fault.detail == REPLACED:
+            node.fs.wipe(path)
+        self._start(node, "restart")
+
     # ---- links -----------------------------------------------------------------------------------------------------------
 
     def _cut(self, fault: Fault) -> None:
@@ -235,3 +290,9 @@ class FaultPerformer:
                 cluster.cut_metadata(fault.node)
             case _:
                 cluster.cut_client(fault.detail, fault.node)
+
+
+def _has_failed_directory(node: SimulatedNode) -> bool:
+    """It works without it until it starts again."""
+    logs = None if node.node is None else node.node._logs
+    return logs is not None and (bool(logs.unopened) or any(found.failure for found in logs.directories.values()))

@@ -54,6 +54,15 @@ class FaultKind(StrEnum):
     MIN_ISR = "min.insync.replicas altered"
     DELETE_RECORDS = "records deleted"
     BIT_ROT = "bit rot"
+    MOVE_REPLICA = "replica moved to another directory"
+    DIRECTORY_ERROR = "failed directory"
+
+
+KILLED, STOPPED, REPLACED = "killed", "stopped", "replaced"
+"""How a process ends whose directory has failed, before it starts with one that works; the last with an empty one."""
+
+OF_THE_REPLICA = -1
+"""Instead of a directory: where the replica of the partition that is watched is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +74,12 @@ class Fault:
         kind: what happens.
         node: to which node, or who is to lead; 0: to all; `LEADER`, `FOLLOWER`.
         for_ms: until what it began ends: the node starts again, wakes up, the links are mended, there is room, the broker
-            may be used, somebody reads what rots.
+            may be used, somebody reads what rots, the directory works.
         amount: changing operations until the cut, operations until the error, milliseconds of a clock, bytes of room, the
-            other node of a pair, a minimum of replicas, hundredths of what is committed, which bits rot.
-        detail: a cut: "in", "out" or "both"; a client: its name; a disk error: the operation.
+            other node of a pair, a minimum of replicas, hundredths of what is committed, which bits rot, which directory,
+            from 0, or `OF_THE_REPLICA`.
+        detail: a cut: "in", "out" or "both"; a client: its name; a disk error: the operation; a failed directory: `KILLED`,
+            `STOPPED` or `REPLACED`.
     """
 
     at_ms: int
@@ -127,6 +138,7 @@ class FaultDrawer:
             faults += self._of_partition(at_ms)
             at_s += rng.uniform(*INTERVAL_S)
         faults += self._bit_rot()
+        faults += self._of_directories(swarm.brokers if frail is None else [b for b in swarm.brokers if b in frail])
         return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
     def _of_process(self, at_ms: int, node: int, *, is_frail: bool) -> list[Fault]:
@@ -202,6 +214,26 @@ class FaultDrawer:
                 node = rng.choice((LEADER, FOLLOWER, *swarm.brokers))
                 read_ms, bits = rng.randrange(1, 2_000), rng.randrange(1, 1 << 20)
                 faults.append(Fault(int(at_s * 1000), FaultKind.BIT_ROT, node, read_ms, bits))
+            at_s += rng.uniform(*INTERVAL_S)
+        return faults
+
+    def _of_directories(self, frail: Sequence[int]) -> list[Fault]:
+        """Drawn last, as `_bit_rot`.  What was not flushed is lost with a directory that fails."""
+        rng, swarm = self._rng, self._swarm
+        faults = []
+        at_s = rng.uniform(*INTERVAL_S)
+        while at_s < swarm.faults_s and swarm.directories > 1:
+            at_ms = int(at_s * 1000)
+            if self._chance(swarm.move_replica):
+                node = rng.choice((LEADER, FOLLOWER, *swarm.brokers))
+                faults.append(Fault(at_ms, FaultKind.MOVE_REPLICA, node, amount=rng.randrange(swarm.directories)))
+            if self._chance(swarm.directory_error) and frail:
+                directory = rng.choice((OF_THE_REPLICA, *range(swarm.directories)))
+                ends = rng.choice((KILLED, STOPPED, *((REPLACED,) if swarm.wipe else ())))
+                down_ms = rng.randrange(50, 2_500)
+                faults.append(
+                    Fault(at_ms, FaultKind.DIRECTORY_ERROR, rng.choice(frail), down_ms, directory, detail=ends)
+                )
             at_s += rng.uniform(*INTERVAL_S)
         return faults
 

@@ -15,7 +15,8 @@ R10      see `committed_partition`
 R13      see `committed_partition`
 R14      at the end all replicas are equal byte for byte from the highest log start on, all are in the ISR, nobody is in
          the ELR
-S10      no log starts above what somebody has asked to delete, nor after an orderly stop below where it started before
+S10      no log starts above what somebody has asked to delete, nor after an orderly stop, or a move to another directory,
+         below where it started before
 ======== ===============================================================================================================
 
 *Committed* is what was below the high watermark of any leader.  Nothing of this holds after an unclean election; there
@@ -106,6 +107,7 @@ class ReplicationChecks:
     Attributes:
         metadata: what has committed about the partition.
         deletable_end: records below it may be deleted: somebody has asked for it.
+        moved: so often a replica was opened in another log directory of its node.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class ReplicationChecks:
             topic, report, self._was_unclean, keeps_membership=keeps_membership, min_isr=min_isr
         )
         self.deletable_end = 0
+        self.moved = 0
         self._topic = topic
         self._report = report
         self._is_flushed = is_flushed
@@ -267,6 +270,8 @@ class ReplicationChecks:
             life = self._cluster_or_raise.nodes[node_id].lives
             if watched is not None and watched.life == life - 1:
                 self._check_restarted_log(manager, watched, replica.log)
+            elif watched is not None and watched.life == life and watched.log.directory != replica.log.directory:
+                self._check_moved_log(watched, replica.log)
             watched = self._watched[node_id] = Watched(node_id, life, replica, LogMirror(replica.log))
         watched.replica = replica
         return watched
@@ -278,6 +283,16 @@ class ReplicationChecks:
         if home is not None and home.was_clean and log.log_start_offset < before.log.log_start_offset:
             self._report(
                 f"S10 node {before.node_id} starts at {log.log_start_offset} after an orderly stop, before it at"
+                f" {before.log.log_start_offset}"
+            )
+
+    def _check_moved_log(self, before: Watched, log: Log) -> None:
+        if log.log_end_offset < before.log.log_end_offset:
+            return  # it was deleted, or damaged, and made anew
+        self.moved += 1
+        if log.log_start_offset < before.log.log_start_offset:
+            self._report(
+                f"S10 node {before.node_id} starts at {log.log_start_offset} in another directory, before it at"
                 f" {before.log.log_start_offset}"
             )
 

@@ -37,6 +37,7 @@ MUST_BE_SEEN = (
     "ended by a failed disk",
     "lost to an unclean election",
     "reassignment",
+    "replica moved",
     "restart",
     "snapshot fetched",
     "snapshot loaded",

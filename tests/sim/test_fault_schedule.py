@@ -17,7 +17,17 @@ from tests.sim.cluster_swarm import Swarm
 from tests.sim.data_cluster_simulation import DataSimulation
 from tests.sim.event_log import EventLog
 from tests.sim.fault_performer import FaultPerformer, PartitionAdministrator
-from tests.sim.fault_schedule import FOLLOWER, LEADER, Fault, FaultDrawer, FaultKind
+from tests.sim.fault_schedule import (
+    FOLLOWER,
+    KILLED,
+    LEADER,
+    OF_THE_REPLICA,
+    REPLACED,
+    STOPPED,
+    Fault,
+    FaultDrawer,
+    FaultKind,
+)
 from tests.sim.metadata_cluster_checks import Checker, Violation
 from tests.sim.metadata_cluster_simulation import SETTINGS
 from tests.sim.shrinking import Case
@@ -92,8 +102,9 @@ def perform(
 ) -> object:
     """What `then` says of the cluster, so long after the faults begin."""
     loop = VirtualLoop(random.Random(1))
-    cluster = SimulatedCluster(loop, random.Random(2), controllers=(1, 2, 3), brokers=(1, 2, 3), settings=SETTINGS)
-    performer = FaultPerformer(cluster, Counter(), EventLog(loop))
+    settings = {**SETTINGS, "log.dirs": ["/data", "/disk2"]}
+    cluster = SimulatedCluster(loop, random.Random(2), controllers=(1, 2, 3), brokers=(1, 2, 3), settings=settings)
+    performer = FaultPerformer(cluster, Counter(), EventLog(loop), lambda _: True)
     performer.administrator = administrator
 
     async def main() -> object:
@@ -136,16 +147,21 @@ def test_metadata_are_cut_and_data_are_not() -> None:
     assert perform(cut, links, at_s=0.5) == [False] * 3
 
 
+class Told:
+    """Knows who leads, and where a replica is."""
+
+    def node_of(self, role: int) -> int | None:
+        return {LEADER: 3}.get(role)
+
+    def directory_on(self, node_id: int) -> str | None:
+        return {2: "/disk2"}.get(node_id)
+
+    def administer(self, _fault: Fault) -> bool:
+        return True
+
+
 def test_who_has_a_role_is_asked_when_it_happens() -> None:
     """Nobody knows roles here but the administrator, and without one nobody has any."""
-
-    class Told:
-        def node_of(self, role: int) -> int | None:
-            return {LEADER: 3}.get(role)
-
-        def administer(self, fault: Fault) -> bool:
-            return True
-
     killed = [Fault(0, FaultKind.KILL, LEADER, 900), Fault(0, FaultKind.KILL, FOLLOWER, 900)]
     running = "[node.is_running for node in cluster.nodes.values()]"
     assert perform(killed, running, at_s=0.1, administrator=Told()) == [True, True, False]
@@ -165,6 +181,37 @@ def test_a_failed_fsync_ends_the_process_which_starts_again() -> None:
     ]
     assert perform(failing, "cluster.nodes[1].is_running", at_s=1.8) is False
     assert perform(failing, "cluster.nodes[1].lives", at_s=2.5) == 2
+
+
+@pytest.mark.parametrize("ends", [KILLED, STOPPED, REPLACED])
+def test_a_directory_fails_until_its_node_starts_again(ends: str) -> None:
+    failed = [Fault(0, FaultKind.DIRECTORY_ERROR, 2, 2_000, OF_THE_REPLICA, detail=ends)]
+    unusable = "[d.path for d in cluster.nodes[2].node._logs.directories.values() if d.failure], cluster.nodes[2].lives"
+    assert perform(failed, unusable, at_s=1.9, administrator=Told()) == (["/disk2"], 1)
+    assert perform(failed, unusable, at_s=4.0, administrator=Told()) == ([], 2)
+
+
+def test_a_directory_that_failed_is_another_one_where_it_is_replaced() -> None:
+    ids = "cluster.nodes[2].node._logs.directory_ids"
+
+    def found(ends: str) -> list[object]:
+        failed = [Fault(1_000, FaultKind.DIRECTORY_ERROR, 2, 2_000, 1, detail=ends)]
+        return [perform(failed, ids, at_s=at_s, administrator=Told()) for at_s in (0.5, 5.0)]
+
+    before, after = found(KILLED)
+    assert before == after
+    before, after = found(REPLACED)
+    assert isinstance(before, tuple)
+    assert isinstance(after, tuple)
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+
+
+def test_a_directory_is_still_gone_when_its_node_is_killed_and_starts() -> None:
+    faults = [Fault(0, FaultKind.DIRECTORY_ERROR, 2, 9_000, 1, KILLED), Fault(500, FaultKind.KILL, 2, for_ms=100)]
+    then = "cluster.nodes[2].lives, list(cluster.nodes[2].node._logs.unopened)"
+    assert perform(faults, then, at_s=4.0) == (2, ["/disk2"])
+    assert perform(faults, then, at_s=12.0) == (3, [])
 
 
 def test_a_node_that_ends_for_no_reason_is_a_violation() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from replog.testing.simulated_faults import Operation, PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
-from replog_checkpoints import OpenMode
+from replog_checkpoints import OpenMode, make_durable_dirs, replace_file
 
 
 def disk_with(name: str = "file", data: bytes = b"") -> SimulatedFileSystem:
@@ -138,6 +138,16 @@ def test_after_a_failed_sync_the_bytes_are_lost_although_the_next_one_succeeds()
     file.sync()
     disk.crash(random.Random(1))
     assert content(disk) == b"durable\0\0\0\0kept"
+
+
+def test_of_two_disks_one_is_replaced_by_an_empty_one() -> None:
+    disk = SimulatedFileSystem()
+    for directory in ("/data", "/disk2"):
+        make_durable_dirs(disk, f"{directory}/folder")
+        replace_file(disk, f"{directory}/folder/file", b"kept")
+    disk.wipe("/disk2")
+    disk.crash(random.Random(1))
+    assert disk.image() == {"/data/": b"", "/data/folder/": b"", "/data/folder/file": b"kept", "/disk2/": b""}
 
 
 def test_lying_syncs_lose_data_in_a_crash() -> None:
