@@ -60,6 +60,7 @@ class BrokerLifecycle:
     Args:
         metadata_offset: end (exclusive) of the metadata that this broker's replicas have applied.
         log_dirs: ids of the log directories that work.
+        unopened_log_dirs: how many more there are.
         awaited_ends: replicas whose ends the controller waits for.
         offline_replicas: replicas that cannot be used.
         on_reported: told what the controller has heard of them, and the end of the metadata with what it made of that.
@@ -75,6 +76,7 @@ class BrokerLifecycle:
         cluster_id: str,
         incarnation_id: UUID,
         log_dirs: tuple[UUID, ...],
+        unopened_log_dirs: int,
         previous_broker_epoch: int,
         host: str,
         port: int,
@@ -100,6 +102,7 @@ class BrokerLifecycle:
             rack=config.broker_rack,
             previous_broker_epoch=previous_broker_epoch,
             supported_features=SUPPORTED_FEATURES,
+            unopened_log_dirs=unopened_log_dirs,
         )
         self._channel = channel
         self._clock = clock

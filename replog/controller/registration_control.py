@@ -77,22 +77,26 @@ class RegistrationControl:
             return self._register_again(request, stored, now_ms)
         records: list[MetadataRecord] = []
         if stored is not None:
-            keeps_log_dirs = set(stored.log_dirs) <= set(request.log_dirs)
-            self._check_not_alive(request, stored, now_ms, keeps_log_dirs=keeps_log_dirs)
+            self._check_not_alive(request, stored, now_ms)
+            keeps_log_dirs = _keeps_log_dirs(request, stored)
             records += self._replication.changes_without(
                 request.broker_id,
                 restarted_uncleanly=not keeps_log_dirs or request.previous_broker_epoch != stored.broker_epoch,
                 keeps_log_dirs=keeps_log_dirs,
             )
         broker_epoch = self._offsets.next_write_offset_or_raise()
-        records.append(_register_record(request, broker_epoch))
+        records.append(_register_record(request, stored, broker_epoch))
         self._heartbeats.start(request.broker_id, broker_epoch, self._offsets.end_after(len(records)), now_ms)
         return Result(tuple(records), RegisterBrokerResponse(broker_epoch))
 
     def _register_again(self, request: RegisterBroker, stored: BrokerRegistration, now_ms: int) -> Result:
         """The answer was lost and the same process asks again: nothing about it changes but what it says anew."""
         record = _register_record(
-            request, stored.broker_epoch, fenced=stored.fenced, in_controlled_shutdown=stored.in_controlled_shutdown
+            request,
+            stored,
+            stored.broker_epoch,
+            fenced=stored.fenced,
+            in_controlled_shutdown=stored.in_controlled_shutdown,
         )
         records = (record,) if BrokerRegistration.from_record(record) != stored else ()
         self._heartbeats.start(request.broker_id, stored.broker_epoch, self._offsets.end_after(len(records)), now_ms)
@@ -111,11 +115,10 @@ class RegistrationControl:
                     f"a log directory of broker {request.broker_id} belongs to broker {other.broker_id}: was it copied?"
                 )
 
-    def _check_not_alive(
-        self, request: RegisterBroker, stored: BrokerRegistration, now_ms: int, *, keeps_log_dirs: bool
-    ) -> None:
-        # The lock on a log directory admits one process, so holding the old ones proves that the old process is gone.
-        if not keeps_log_dirs and self._heartbeats.is_live(stored.broker_id, stored.broker_epoch, now_ms):
+    def _check_not_alive(self, request: RegisterBroker, stored: BrokerRegistration, now_ms: int) -> None:
+        # The lock on a log directory admits one process, so holding an old one proves that the old process is gone.
+        holds_old_one = not set(stored.log_dirs).isdisjoint(request.log_dirs)
+        if not holds_old_one and self._heartbeats.is_live(stored.broker_id, stored.broker_epoch, now_ms):
             raise DuplicateBrokerRegistrationError(
                 f"broker id {request.broker_id} is in use by a live broker at {stored.host}:{stored.port} "
                 "with other log directories; give this one another id, or stop that one"
@@ -166,16 +169,34 @@ class RegistrationControl:
         return Result((record,) if is_new else (), RegisterControllerResponse())
 
 
+def _keeps_log_dirs(request: RegisterBroker, stored: BrokerRegistration) -> bool:
+    """Whether the broker has every directory it had, those it cannot open now included.
+
+    Where one is missing and another is new, the new one may be on the disk that replaced it.
+    """
+    had, has = set(stored.log_dirs), set(request.log_dirs)
+    return had <= has or (has < had and len(had - has) <= request.unopened_log_dirs)
+
+
 def _register_record(
-    request: RegisterBroker, broker_epoch: int, *, fenced: bool = True, in_controlled_shutdown: bool = False
+    request: RegisterBroker,
+    stored: BrokerRegistration | None,
+    broker_epoch: int,
+    *,
+    fenced: bool = True,
+    in_controlled_shutdown: bool = False,
 ) -> RegisterBrokerRecord:
+    """Directories that cannot be opened stay known: when they are back, nothing is lost."""
+    log_dirs = request.log_dirs
+    if stored is not None and set(log_dirs) < set(stored.log_dirs) and _keeps_log_dirs(request, stored):
+        log_dirs = stored.log_dirs
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
         broker_epoch=broker_epoch,
         host=request.host,
         port=request.port,
-        log_dirs=request.log_dirs,
+        log_dirs=log_dirs,
         rack=request.rack,
         fenced=fenced,
         in_controlled_shutdown=in_controlled_shutdown,

@@ -18,7 +18,8 @@ from replog.metadata.records import ElectionType, LeaderRecoveryState, ResourceT
 class RegisterBroker:
     """A broker process has started.  `previous_broker_epoch` is what its clean-shutdown marker held, -1 for none.
 
-    `supported_features`: a feature that is not named counts as understood at level 1 only.
+    `supported_features`: a feature that is not named counts as understood at level 1 only.  `unopened_log_dirs`: so many
+    directories more are configured, and could not be opened; which ones nobody knows.
     """
 
     broker_id: int
@@ -30,6 +31,7 @@ class RegisterBroker:
     rack: str | None = None
     previous_broker_epoch: int = -1
     supported_features: tuple[SupportedFeature, ...] = ()
+    unopened_log_dirs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RegisterBroker(_message.Message):
-    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "host", "port", "log_dirs", "rack", "previous_broker_epoch", "supported_features")
+    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "host", "port", "log_dirs", "rack", "previous_broker_epoch", "supported_features", "unopened_log_dirs")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class RegisterBroker(_message.Message):
     RACK_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     SUPPORTED_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    UNOPENED_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     cluster_id: str
     incarnation_id: bytes
@@ -28,7 +29,8 @@ class RegisterBroker(_message.Message):
     rack: str
     previous_broker_epoch: int
     supported_features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.SupportedFeature]
-    def __init__(self, broker_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., rack: _Optional[str] = ..., previous_broker_epoch: _Optional[int] = ..., supported_features: _Optional[_Iterable[_Union[_metadata_pb2.SupportedFeature, _Mapping]]] = ...) -> None: ...
+    unopened_log_dirs: int
+    def __init__(self, broker_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., rack: _Optional[str] = ..., previous_broker_epoch: _Optional[int] = ..., supported_features: _Optional[_Iterable[_Union[_metadata_pb2.SupportedFeature, _Mapping]]] = ..., unopened_log_dirs: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
     __slots__ = ("broker_epoch",)

@@ -94,6 +94,7 @@ class Life:
             cluster_id="c",
             incarnation_id=INCARNATION,
             log_dirs=(DIRECTORY_ID,),
+            unopened_log_dirs=0,
             previous_broker_epoch=31,
             host="h",
             port=9,
