@@ -23,7 +23,7 @@ def election_reason(before: PartitionRegistration | None, now: PartitionRegistra
     if now.leader != NOBODY and now.leader_recovery_state is LeaderRecoveryState.RECOVERING:
         return "elected uncleanly, acknowledged records may be lost"
     if before is None:
-        return "as this broker first hears of it"
+        return "as this broker opens its replica"
     if before.leader == NOBODY:
         return "there was no leader"
     if before.leader == now.leader:

@@ -315,8 +315,8 @@ class ReplicaMoves:
         is_ours = registration is not None and self._manager.config.node_id in registration.replicas
         local = None if registration is None else LocalPartition(move.topic, *move.key, registration)
         if local is not None and is_ours:
-            self._manager.take_role(local, is_new=False)
             _log.info("%s-%d: is in %s now", move.topic, move.partition_id, job.home.path)
+            self._manager.take_role(local, is_new=False)
         else:
             for remove_files in self._manager.trouble.delete_logs([(move.topic, move.partition_id)]):
                 self._executor.submit(remove_files)

@@ -40,7 +40,7 @@ def image(*records: MetadataRecord) -> MetadataImage:
 @pytest.mark.parametrize(
     ("before", "now", "brokers", "words"),
     [
-        (None, LED_BY_1, image(*BROKERS), "as this broker first hears of it"),
+        (None, LED_BY_1, image(*BROKERS), "as this broker opens its replica"),
         (LED_BY_2, LED_BY_1, image(registered(1), registered(2, fenced=True)), "broker 2 is fenced"),
         (LED_BY_2, LED_BY_1, image(registered(1)), "broker 2 is not registered any more"),
         (LED_BY_2, LED_BY_1, image(*BROKERS), "broker 2 is out of the ISR"),
@@ -81,7 +81,7 @@ async def test_elections_are_logged_once_each(caplog: pytest.LogCaptureFixture) 
     async with rig() as it:
         await it.apply(*BROKERS, *topic((1, 2, 3)))
         (line,) = lines(caplog)
-        assert line == "flights-0: leads in epoch 0 from offset 0, ISR [1, 2, 3]: as this broker first hears of it"
+        assert line == "flights-0: leads in epoch 0 from offset 0, ISR [1, 2, 3]: as this broker opens its replica"
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
         assert lines(caplog) == ["flights-0: follows broker 2 in epoch 1: broker 1 gave it up"]
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=-1), registered(2, broker_epoch=202, fenced=True))
