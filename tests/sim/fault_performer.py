@@ -96,9 +96,9 @@ class FaultPerformer:
         self.start_all("restart to heal")
 
     def start_all(self, name: str) -> None:
-        """Starts every node that is down, and once more those that do without one of their directories."""
+        """Starts every node that is down, and once more those that lack what is on a disk that has failed."""
         for node in self._cluster.nodes.values():
-            if _has_failed_directory(node):
+            if _lacks_something(node):
                 node.crash(power_cut=False)
             self._start(node, name)
 
@@ -292,7 +292,10 @@ class FaultPerformer:
                 cluster.cut_client(fault.detail, fault.node)
 
 
-def _has_failed_directory(node: SimulatedNode) -> bool:
-    """It works without it until it starts again."""
-    logs = None if node.node is None else node.node._logs
-    return logs is not None and (bool(logs.unopened) or any(found.failure for found in logs.directories.values()))
+def _lacks_something(node: SimulatedNode) -> bool:
+    """A directory, or a replica, that a disk error has taken from it; it does without until it starts again."""
+    if node.node is None:
+        return False
+    logs, offline = node.node._logs, node.node._manager.trouble.offline.values()
+    has_lost = bool(logs.unopened) or any(directory.failure for directory in logs.directories.values())
+    return has_lost or any(not replica.is_damaged for replica in offline)

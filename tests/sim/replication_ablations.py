@@ -14,6 +14,7 @@ import gc
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
@@ -26,15 +27,18 @@ from replog.broker.incremental_fetch import IncrementalFetch
 from replog.broker.lifecycle import BrokerLifecycle
 from replog.broker.produce_path import ProducePath
 from replog.broker.replica import Replica
+from replog.broker.replica_moves import ReplicaMoves
 from replog.controller import alter_partition as controller_alter_partition
 from replog.controller import replication_control
 from replog.controller.alter_partition import IsrControl
 from replog.controller.partition_change import Placement
 from replog.controller.replication_control import ReplicationControl
 from replog.errors import ErrorCode
-from replog.log import Log, log_append
+from replog.log import Log, LogManager, log_append, log_manager
+from replog.log.file_names import MOVED_DIR_SUFFIX
 from replog.log.loader import LogLoader
 from replog.log.log_directory import LogDirectory
+from replog.log.replica_move import FolderCopy
 from replog.log.segment_reader import SegmentReader
 from replog.replication import high_watermark
 from replog.replication.fetch_check import check_fetch
@@ -127,6 +131,9 @@ _PROMISE_NO_MORE_THAN = Log._promise_no_more_than
 _LOAD = LogLoader.load
 _READ_CHECKPOINT = LogDirectory._read_checkpoint
 _APPEND_AS_FOLLOWER = Log.append_as_follower
+_TAKE_OVER = FolderCopy._take_over
+_FINISH_MOVES = log_manager.finish_moves
+_HOME_OR_NEW = LogManager._home_or_new
 
 
 def as_if_clean(self: ReplicationControl, broker_id: int, **_: Any) -> Any:
@@ -241,6 +248,29 @@ def at_once(_self: DiskTrouble, offline: OfflineReplica, _registration: Any) -> 
     return offline.is_damaged
 
 
+def whatever_was_cut(self: FolderCopy, files: Any) -> None:
+    """As if the log had only grown since the first step."""
+    if self._generation is not None:
+        self._generation = files.generation
+    _TAKE_OVER(self, files)
+
+
+def copies_first(fs: Any, paths: Any, *, all_are_here: bool) -> Any:
+    """A whole copy takes the place of the replica, whatever was written to that meanwhile."""
+    for path in paths if all_are_here else ():
+        for name in fs.list_dir(path):
+            if name.endswith(MOVED_DIR_SUFFIX):
+                replica = name.rpartition(".")[0]
+                for other in paths:
+                    with suppress(FileNotFoundError):
+                        fs.remove_tree(f"{other}/{replica}")
+    return _FINISH_MOVES(fs, paths, all_are_here=all_are_here)
+
+
+def anywhere(self: LogManager, topic: str, partition: int, *, is_new: bool, directory: str | None) -> Any:
+    return _HOME_OR_NEW(self, topic, partition, is_new=True, directory=directory)
+
+
 def nothing(*_: object, **__: object) -> None:
     """Instead of a safeguard."""
 
@@ -311,7 +341,14 @@ class Ablation:
     seed: int = 0
 
 
-FULL_LOAD = {"faults_s": FAULTS_S, "send_interval_s": SEND_INTERVAL_S, "flush_policy": "always"}
+FULL_LOAD = {
+    "faults_s": FAULTS_S,
+    "send_interval_s": SEND_INTERVAL_S,
+    "flush_policy": "always",
+    "directories": 1,
+    "move_replica": 0.0,
+    "directory_error": 0.0,
+}
 CUTS = {"cut": 0.5, "crash": 0.0, "pause": 0.0, "cut_in_write": 0.0, "mains": 0.0}
 CUTS_AND_CRASHES = {"cut": 0.6, "crash": 0.4, "power_cut": 1.0, "cut_in_write": 0.0, "mains": 0.0}
 USURPED = {
@@ -333,6 +370,9 @@ DELETIONS = {
     "is_reassigned": True,
 }
 ROT = {"bit_rot": 0.8, "min_isr": 2, "wipe": 0.0}
+DIRECTORIES = {"directories": 2, "bit_rot": 0.0}
+MOVES = {**DIRECTORIES, "move_replica": 0.8}
+FAILED_DIRECTORIES = {**DIRECTORIES, "directory_error": 0.4, "move_replica": 0.4, "mains": 0.0}
 CRASHES = {"crash": 0.8, "power_cut": 1.0, "cut": 0.0, "slow_thread": 0.0}
 
 ABLATIONS = (
@@ -482,6 +522,42 @@ ABLATIONS = (
         swarm=ROT,
     ),
     Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_sync_dir", nothing),)),
+    Ablation(
+        "a copy begins anew when the log is cut",
+        "R|stuck|node . ended",
+        ((FolderCopy, "_take_over", whatever_was_cut),),
+        swarm={**MOVES, **CUTS},
+    ),
+    Ablation(
+        "a leader moves when its ISR is the committed one",
+        "R[456]",
+        ((ReplicaMoves, "_is_settled", true),),
+        swarm={**MOVES, **CUTS},
+    ),
+    Ablation(
+        "a role waits while a copy takes the place of its replica",
+        "R|stuck|node . ended",
+        ((ReplicaMoves, "holds", false),),
+        swarm={**MOVES, **CUTS},
+    ),
+    Ablation(
+        "a replica that may be in a missing directory is not made anew",
+        "R|stuck|node . ended",
+        ((LogManager, "_home_or_new", anywhere),),
+        swarm={**FAILED_DIRECTORIES, "crash": 0.5},
+    ),
+    Ablation(
+        "replicas in a failed directory leave the ISR",
+        "R|stuck",
+        ((DiskTrouble, "reported", lambda _: ()),),
+        swarm=FAILED_DIRECTORIES,
+    ),
+    Ablation(
+        "a replica that is there is as new as its copy",
+        "R|stuck|node . ended",
+        ((log_manager, "finish_moves", copies_first),),
+        swarm={**FAILED_DIRECTORIES, "cut_in_write": 0.5},
+    ),
     Ablation(
         "broker epochs of fetches, at the leader",
         "R",
