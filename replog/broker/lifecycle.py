@@ -60,7 +60,7 @@ class BrokerLifecycle:
     Args:
         metadata_offset: end (exclusive) of the metadata that this broker's replicas have applied.
         log_dirs: ids of the log directories that work.
-        unopened_log_dirs: how many more there are.
+        unopened_log_dirs: how many more there are that may come back.
         awaited_ends: replicas whose ends the controller waits for.
         offline_replicas: replicas that cannot be used.
         on_reported: told what the controller has heard of them, and the end of the metadata with what it made of that.

@@ -262,7 +262,7 @@ class NodeAssembly(ABC):
             cluster_id=self.cluster_id,
             incarnation_id=self.incarnation_id,
             log_dirs=self._logs.directory_ids,
-            unopened_log_dirs=len(self.config.log_dirs) - len(self._logs.directory_ids),
+            unopened_log_dirs=self._logs.missing_directories,
             previous_broker_epoch=self._logs.previous_broker_epoch,
             host=host,
             port=int(port),

@@ -38,6 +38,8 @@ def open_logs(
         monotonic_ms=environment.clock.now_ms,
         threads=environment.threads,
     )
+    for path in logs.set_aside:
+        _log.warning("%s: a newer one is in another log directory; remove it if it is not needed", path)
     for told in logs.finished_moves.told:
         _log.warning("%s", told)
     for path, error in logs.unopened.items():

@@ -6,8 +6,9 @@ must not be touched: two clusters that write into one directory destroy both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -26,6 +27,9 @@ from replog_checkpoints import FileSystem, Lock, MetaProperties
 
 FORMAT_KEY: Final = "replog.format"
 FORMAT: Final = "1"
+OPENED_WITH_KEY: Final = "replog.opened.with"
+"""Ids of all directories that were open together at the last start of this one: which of two copies is the newer one."""
+
 LOCK_FILE: Final = ".lock"
 _TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line
 
@@ -88,6 +92,24 @@ def write_identity(
     while checkpoints.uuid_to_text(directory_id).startswith(_TEXT_PREFIX_REFUSED):
         directory_id = new_directory_id()
     meta = MetaProperties(cluster_id, node_id, directory_id, {FORMAT_KEY: FORMAT})
+    checkpoints.write_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}", meta)
+    return meta
+
+
+def opened_with(meta: MetaProperties) -> frozenset[UUID] | None:
+    """The directories that worked at the last start of this one, itself among them; None: it does not say."""
+    try:
+        return frozenset(map(checkpoints.uuid_from_text, meta.extra[OPENED_WITH_KEY].split(",")))
+    except (KeyError, ValueError):
+        return None
+
+
+def write_opened_with(fs: FileSystem, path: str, meta: MetaProperties, ids: Collection[UUID]) -> MetaProperties:
+    """Notes which directories work, durably, where it is not known yet."""
+    if opened_with(meta) == frozenset(ids):
+        return meta
+    texts = ",".join(sorted(map(checkpoints.uuid_to_text, ids)))
+    meta = replace(meta, extra={**meta.extra, OPENED_WITH_KEY: texts})
     checkpoints.write_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}", meta)
     return meta
 

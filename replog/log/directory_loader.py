@@ -80,6 +80,20 @@ class Loader:
                     opened.append(directory)
         return opened
 
+    def note_together(self, directories: Sequence[LogDirectory], survey: Survey) -> list[LogDirectory]:
+        """Has all that work note which these are; returns them."""
+        left = list(directories)
+        while True:
+            ids = [directory.meta.directory_id for directory in left]
+            try:
+                for directory in left:
+                    directory.note_opened_with(ids)
+            except StorageError as error:
+                self._give_up(directory, error, survey)
+                left.remove(directory)
+            else:
+                return left
+
     def _begin(self, directory: LogDirectory, pools: ExitStack, survey: Survey) -> list[Future[LoadedReplica]] | None:
         """The loads that are under way; None: the directory is offline."""
         executor = self._threads()

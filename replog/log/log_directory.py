@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -39,6 +39,7 @@ from replog.log.directory_identity import (
     storage_errors,
     take_lock,
     write_identity,
+    write_opened_with,
 )
 from replog.log.directory_replicas import DirectoryReplicas
 from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace
@@ -214,6 +215,15 @@ class LogDirectory(DirectoryReplicas):
         self.failure = error
         for log in self._logs.values():
             log.fail(error)
+
+    def note_opened_with(self, ids: Collection[UUID]) -> None:
+        """Keeps which directories the node has opened; see `directory_survey`.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        with contextlib.suppress(DiskFullError), storage_errors(self.path):
+            self.meta = write_opened_with(self._fs, self.path, self.meta, ids)
 
     def check_identity(self) -> None:
         """Whether the directory is still there and still the same one.  In any thread.

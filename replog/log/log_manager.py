@@ -12,7 +12,7 @@ the directory with the fewest.  What is checked at a start is checked in all dir
 |------------------------------------------------------------|----------------------------------------------------------|
 | another node's or cluster's directory, Kafka's, a copy     | refused, nothing changed                                 |
 | in use by another process                                  | refused, nothing changed                                 |
-| the same replica in two directories                        | refused, nothing changed: one of them must be moved away |
+| the same replica in two directories                        | the older one is set aside; refused, nothing changed, where nobody knows which that is (`directory_survey`) |
 | a directory cannot be read, or a checkpoint of it is damaged | it is offline, the others are opened; refused where it is the only one |
 | a replica cannot be opened                                 | it is offline alone                                      |
 | a write or fsync fails later                               | its directory is offline, the others go on               |
@@ -28,7 +28,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
@@ -37,7 +37,7 @@ from uuid import UUID
 from replog.errors import DiskFullError, InvalidRequestError, ReplogError, StorageError
 from replog.log.config import LogConfig
 from replog.log.create_job import CreateJob
-from replog.log.deletion import DirectoryDeletionJob
+from replog.log.deletion import DirectoryDeletionJob, set_aside_directory
 from replog.log.directory_group import DirectoryGroup
 from replog.log.directory_loader import Loader, lock_usable
 from replog.log.directory_replicas import METADATA_TOPIC
@@ -60,6 +60,7 @@ class LogManager(DirectoryGroup):
     """The logs of all directories of a node.  Made by `LogManager.open`; one owner.
 
     Attributes:
+        set_aside: where older copies of replicas are kept that the start has found.
         finished_moves: what became of moves that a crash had interrupted.
     """
 
@@ -67,12 +68,15 @@ class LogManager(DirectoryGroup):
         self,
         fs: FileSystem,
         directories: Sequence[LogDirectory],
-        unopened: Mapping[str, StorageError],
+        survey: Survey,
+        set_aside: Sequence[str],
         finished_moves: FinishedMoves,
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
-        super().__init__(directories, unopened)
+        super().__init__(directories, survey.unopened)
+        self.set_aside = tuple(set_aside)
         self.finished_moves = finished_moves
+        self._has_returned = survey.has_returned
         self._fs = fs
         self._threads = threads
         self._creating = Counter[str]()  # directory -> replicas that are being made
@@ -115,7 +119,8 @@ class LogManager(DirectoryGroup):
 
         Raises:
             DirectoryLockedError, InconsistentClusterIdError, ConfigError: a directory must not be used.
-            StorageError: a directory is not ours, a replica is in two, or none can be opened; see the table above.
+            StorageError: a directory is not ours, a replica is in two and nobody knows which is older, or none can be
+                opened; see the table above.
         """
         config = config or LogConfig()
         survey = Survey(fs, paths, cluster_id, node_id)
@@ -129,14 +134,20 @@ class LogManager(DirectoryGroup):
                 ),
                 undo,
             )  # fmt: skip
+            set_aside = _set_aside(fs, survey, locked, new_directory_id)
             finished = finish_moves(fs, [directory.path for directory in locked], all_are_here=not survey.unopened)
             loader = Loader(
                 fs, config_for or (lambda _: config), now_ms, lambda: threads(recovery_threads, "replog-recovery"),
                 on_progress, monotonic_ms,
             )  # fmt: skip
-            opened = loader.load(locked, survey)
+            opened = loader.note_together(loader.load(locked, survey), survey)
             undo.pop_all()
-        return cls(fs, opened, survey.unopened, finished, threads)
+        return cls(fs, opened, survey, set_aside, finished, threads)
+
+    @property
+    def missing_directories(self) -> int:
+        """How many may come back with everything that was written to them; 0 where that is doubtful."""
+        return 0 if self._has_returned else len(self.directories) + len(self.unopened) - len(self.directory_ids)
 
     # Logs
 
@@ -362,3 +373,13 @@ class LogManager(DirectoryGroup):
 
     def _replica_count(self, directory: LogDirectory) -> int:
         return len(directory.logs) + len(directory.offline) + self._creating[directory.path]
+
+
+def _set_aside(fs: FileSystem, survey: Survey, locked: Sequence[LogDirectory], new_id: Callable[[], UUID]) -> list[str]:
+    """Renames the older copies of replicas; returns where they are kept.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    paths = {directory.path: directory for directory in locked}
+    return [set_aside_directory(fs, paths[path].path_of(key), new_id()) for path, key in survey.older if path in paths]
