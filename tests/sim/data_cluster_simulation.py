@@ -159,6 +159,11 @@ class DataSimulation(Simulation):
         self.checker.replication.disk_is_lost(node_id)
         return True
 
+    @property
+    def has_lost_disk(self) -> bool:
+        """Whether one was wiped or replaced."""
+        return self._wiped is not None
+
     def may_rot(self, node_id: int) -> bool:
         """The same, for a replica: the disk that was lost is known to be another one, and has everything again."""
         metadata = self.checker.replication.metadata

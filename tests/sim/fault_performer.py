@@ -95,12 +95,15 @@ class FaultPerformer:
             self._repair_disk(node)
         self.start_all("restart to heal")
 
-    def start_all(self, name: str) -> None:
-        """Starts every node that is down, and once more those that lack what is on a disk that has failed."""
+    def start_all(self, name: str) -> bool:
+        """Starts every node that is down, and once more those that lack what is on a disk that has failed; whether there were any."""
         for node in self._cluster.nodes.values():
             if _lacks_something(node):
                 node.crash(power_cut=False)
+        down = [node for node in self._cluster.nodes.values() if not node.is_running]
+        for node in down:
             self._start(node, name)
+        return bool(down)
 
     # ---- one fault -------------------------------------------------------------------------------------------------------
 

@@ -188,9 +188,8 @@ class Simulation:
 
     async def _settle(self) -> None:
         until = self.loop.time() + HEALED_WITHIN_S
-        while not self.cluster.is_settled():
-            if self._is_healed:
-                self.performer.start_all("restart to heal")  # a failed disk ends a process only when it notices
+        # a failed disk ends a process, or takes a replica from it, only when that notices
+        while (self._is_healed and self.performer.start_all("restart to heal")) or not self.cluster.is_settled():
             if self.loop.time() > until:
                 raise Violation(f"stuck: not settled after {HEALED_WITHIN_S:g} s: {self._states()}")
             await self._watch(0.1)
