@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from replog.broker.config import ReplicaSelector
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
+from replog.broker.replication_throttle import UNLIMITED
 from replog.errors import BrokerClosedError, ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.log import ReadJob
 from replog.replication.fetch_check import check_fetch
@@ -239,7 +240,7 @@ class FetchReader:
             is_fresh = (partition.topic_id, partition.partition_id) in fresh
             result, data = self._read(request, partition, max_bytes, is_fresh=is_fresh, min_one_batch=empty)
             if data is None and cold_bytes is not None:
-                max_bytes = min(partition.max_bytes, max(0, cold_bytes))
+                max_bytes = min(partition.max_bytes, max(0, cold_bytes), self._room_bytes(request, partition))
                 slots.append(Slot(result, None if max_bytes else b"", max_bytes, min_one_batch=True))
                 cold_bytes -= max_bytes
                 continue
@@ -279,9 +280,8 @@ class FetchReader:
         if check.diverging is None and is_follower and is_fresh:
             self._count_progress(request, partition, replica)
         data: bytes | None = b""
-        is_throttled = is_follower and _is_being_filled(request.replica_id, replica, role)
-        if is_throttled and found is None:
-            max_bytes = min(max_bytes, self._manager.leader_throttle.room_bytes())
+        if found is None:
+            max_bytes = min(max_bytes, self._room_bytes(request, partition))
         if check.diverging is None and max_bytes > 0:
             data = found
         if data is None:
@@ -290,7 +290,7 @@ class FetchReader:
             except StorageError as failure:
                 self._manager.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
                 return self.not_leader(partition), b""
-        if is_throttled and data:
+        if data and _is_being_filled(request.replica_id, replica, role):
             self._manager.leader_throttle.count(len(data))
         diverging = check.diverging
         result = FetchResult(
@@ -306,6 +306,12 @@ class FetchReader:
             leader_epoch=role.leader_epoch,
         )
         return result, data
+
+    def _room_bytes(self, request: FetchRequest, partition: FetchPartition) -> int:
+        """What the throttle leaves for a replica that is being filled, and for no other."""
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        is_filled = replica is not None and _is_being_filled(request.replica_id, replica, replica.role)
+        return self._manager.leader_throttle.room_bytes() if is_filled else UNLIMITED
 
     def _data(
         self,
@@ -402,7 +408,7 @@ def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:
     return size_bytes >= max(1, request.min_bytes) or any(slot.is_news for slot in slots)
 
 
-def _is_being_filled(follower_id: int, replica: Replica, role: Leader | Follower) -> bool:
+def _is_being_filled(follower_id: int, replica: Replica, role: Leader | Follower | None) -> bool:
     """Whether a reassignment adds the follower, and no acknowledgement waits for it yet."""
     is_added = follower_id in replica.registration.adding_replicas
     return is_added and isinstance(role, Leader) and follower_id not in role.maximal_isr

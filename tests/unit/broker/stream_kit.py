@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker_kit import KEY, Rig, batch, registered, topic
+from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, topic
 
 from replog.broker.replica import ReplicaKey
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
 from replog.records import scan
 from replog.replication.messages import Appended
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ForgottenPartition
 
 BROKERS = (registered(1), registered(2), registered(3))
 WAIT_MS = 500
+RATE = 1_000
+"""Bytes a second."""
+
 OTHER: ReplicaKey = (UUID(int=101), 0)
 
 
@@ -73,3 +77,13 @@ async def append(it: Rig, key: ReplicaKey, *values: bytes) -> None:
 
     await it.manager.driver.call(run)
     await it.settle()
+
+
+def throttled(broker: str = "") -> ConfigRecord:
+    """What is given to replicas that are being added, at `RATE`."""
+    return ConfigRecord(ResourceType.BROKER, broker, "leader.replication.throttled.rate", str(RATE))
+
+
+def adding(*isr: int) -> PartitionChangeRecord:
+    """Brokers 2 and 3 get replicas of the first partition."""
+    return PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2, 3), isr=isr, adding_replicas=(2, 3))

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
-from stream_kit import OTHER, WAIT_MS, Stream, append, at, data_of, two_topics
+from stream_kit import OTHER, RATE, WAIT_MS, Stream, adding, append, at, data_of, throttled, two_topics
 
 from replog.broker import cold_reads
 from replog.errors import ErrorCode
@@ -356,6 +356,21 @@ async def test_an_answer_with_records_from_the_disk_keeps_within_its_limit() -> 
         assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
         await stream.ask(max_bytes=limit)
         assert data_of(stream.take()) == {OTHER[0]: [0]}
+
+
+async def test_a_replica_that_is_being_added_is_given_no_more_than_the_rate_from_the_disk() -> None:
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 30)
+        fs.gate.set()
+        await it.apply(throttled(), adding(1))
+        await stream.ask(at(0), at(0, OTHER))
+        await it.advance(WAIT_MS)
+        assert not any(stream.take().batches), "it is read from the disk from now on"
+        await stream.ask()
+        await wait_until(lambda: stream.answers)
+        given = len(b"".join(map(bytes, stream.take().batches)))
+        assert 0 < given <= RATE * WAIT_MS / 1000
+        assert fs.loop_reads == 0
 
 
 async def test_leadership_lost_while_the_disk_is_read_is_told() -> None:

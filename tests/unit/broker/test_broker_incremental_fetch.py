@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from broker_kit import KEY, TOPIC_ID, batch, rig, topic
-from stream_kit import BROKERS, OTHER, WAIT_MS, Stream, append, at, data_of, two_topics
+from broker_kit import KEY, TOPIC_ID, batch, rig, topic, wait_until
+from stream_kit import BROKERS, OTHER, RATE, WAIT_MS, Stream, adding, append, at, data_of, throttled, two_topics
 
 from replog.errors import ErrorCode
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
@@ -183,16 +183,6 @@ async def test_an_unknown_partition_does_not_hold_up_the_others() -> None:
 
 # ---- the throttle of replicas that are being added --------------------------------------------------------------------
 
-RATE = 1_000
-
-
-def throttled(broker: str = "") -> ConfigRecord:
-    return ConfigRecord(ResourceType.BROKER, broker, "leader.replication.throttled.rate", str(RATE))
-
-
-def adding(*isr: int) -> PartitionChangeRecord:
-    return PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2, 3), isr=isr, adding_replicas=(2, 3))
-
 
 async def test_a_replica_that_is_being_added_is_given_no_more_than_the_rate() -> None:
     async with rig() as it:
@@ -200,6 +190,7 @@ async def test_a_replica_that_is_being_added_is_given_no_more_than_the_rate() ->
         await it.apply(throttled(), adding(1))
         for _ in range(300):
             await append(it, KEY)
+        await wait_until(lambda: it.replica.high_watermark == 300)  # who has so much is in sync
         stream = Stream(it)
         await stream.ask(at(0), at(0, OTHER))
         given, asked_s, offset = 0, 0.0, 0
