@@ -2,7 +2,7 @@
 does.  What was acknowledged may be lost then; what the disk of any member of ISR or ELR has kept must not be.
 
 The controller waits for all of them and elects the longest log (a `recovered` election), and must not take those for dead
-that are only slower to start.  `min.insync.replicas=1`, so that nobody is eligible but the ISR.
+that are only slower to start.  Who does not come back within its session is given up while the others are not.  `min.insync.replicas=1`, so that nobody is eligible but the ISR.
 
 Repeat or extend a campaign (from the root of the repository)::
 
@@ -22,11 +22,14 @@ from tests.sim.data_cluster_simulation import ONE_TOPIC, DataSimulation
 
 LOAD_S = (0.5, 2.0)
 DARK_MAX_S = 1.5
+SESSION_MS = 5_000
+"""All come back before the first of them is given up for lost."""
 
 
 class BlackoutSimulation(DataSimulation):
     """One run."""
 
+    settings = {**DataSimulation.settings, "broker.session.timeout.ms": SESSION_MS}  # noqa: RUF012 -- as the base class says
     fixed = {**ONE_TOPIC, "flush_policy": "auto", "min_isr": 1}  # noqa: RUF012 -- as the base class says
     command = "tests.sim.blackout_simulation"
 
@@ -39,6 +42,12 @@ class BlackoutSimulation(DataSimulation):
         if not self._is_dark:  # else it was on its way
             super().acknowledged(offset)
 
+    def _knows_all(self) -> bool:
+        """No change of the metadata is on its way: one that commits after the power cut may have ended a membership before."""
+        running = self.cluster.running
+        ends = {node._metadata_log.log_end_offset for node in running}
+        return self.cluster.is_settled() and ends == {running[0].image.end_offset}
+
     async def _run(self) -> None:
         cluster = self.cluster
         for node_id in cluster.nodes:
@@ -48,6 +57,7 @@ class BlackoutSimulation(DataSimulation):
         load = self._load()
         task = asyncio.create_task(load.produce())
         await self._watch(self.rng.uniform(*LOAD_S))
+        await self._until(self._knows_all, "metadata do not commit")
         for node_id in cluster.nodes:
             cluster.crash(node_id)
         task.cancel()

@@ -394,7 +394,11 @@ class RecreatedTopic(OtherTopic):
             )
             return
         found = dict((await read_all(self.cluster, self.name))[1])
-        self.must_be_there(found, self._created_s[topic.topic_id] + LEASE_S, report)
+        self.judge(found, self._created_s[topic.topic_id], report)
+
+    def judge(self, found: Mapping[int, bytes], created_s: float, report: Callable[[str], None]) -> None:
+        """What must be there of what was sent after `created_s`, and must not of what was before."""
+        self.must_be_there(found, created_s + LEASE_S, report)
         self.must_be_sent_once(found, report)
         risen = sorted(self.gone & set(found.values()))
         if risen:

@@ -129,6 +129,7 @@ class ReplicationChecks:
         self._is_flushed = is_flushed
         self._cluster: SimulatedCluster | None = None
         self._committed: list[Batch] = []
+        self._lost_end = 0
         self._watched: dict[int, Watched] = {}
         self._appending: dict[int, tuple[int, int]] = {}  # leader epoch -> node and life
 
@@ -161,6 +162,7 @@ class ReplicationChecks:
             for node_id, watched in self._watched.items()
             if node_id in self.metadata.members
         ]
+        self._lost_end = self.committed_end
         del self._committed[max(kept, default=0) :]
         self._watched.clear()
 
@@ -229,7 +231,7 @@ class ReplicationChecks:
         if replica.topic != self._topic:
             return
         watched = self._look(manager, replica)
-        if watched.log.log_end_offset < high_watermark_before:
+        if watched.log.log_end_offset < high_watermark_before and not self._is_outdated(watched, high_watermark_before):
             self._report(
                 f"R8 node {watched.node_id} cuts its log to {watched.log.log_end_offset}, below its high watermark"
                 f" {high_watermark_before}"
@@ -254,7 +256,9 @@ class ReplicationChecks:
                 f" {self.deletable_end}"
             )
         known = replica.high_watermark
-        if known > self.committed_end:
+        if self._is_outdated(watched, known):
+            pass
+        elif known > self.committed_end:
             self._report(
                 f"R2 node {watched.node_id} knows a high watermark {known}, no leader had one above {self.committed_end}"
             )
@@ -262,6 +266,10 @@ class ReplicationChecks:
             self._report(f"R2 node {watched.node_id} with high watermark {known} {self._difference(watched)}")
         self._check_members()
         return watched
+
+    def _is_outdated(self, watched: Watched, high_watermark: int) -> bool:
+        """Whether a replica that nobody counts on may know it from before all machines lost power, and more than they kept."""
+        return high_watermark <= self._lost_end and watched.node_id not in self.metadata.members
 
     def _take(self, manager: ReplicaManager, replica: Replica) -> Watched:
         node_id = manager.config.node_id
