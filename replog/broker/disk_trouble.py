@@ -8,10 +8,11 @@
 | the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
 
 A replica that is offline leaves its role at once, answers KAFKA_STORAGE_ERROR, and is named in every heartbeat: the
-controller takes it out of the ISR and elects another leader, and out of the ELR too where what it acknowledged may be lost.
-With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside what is kept of the old one, once the committed metadata say that
-it is in neither ISR nor ELR and that another broker leads; it is named in the heartbeats until it has everything, so
-that nobody takes it into the ISR for what it held before.  The only replica of a partition stays offline.
+controller takes it out of the ISR and elects another leader, and out of the ELR too where what it acknowledged may be
+lost.  With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside what is
+kept of the old one, once the committed metadata say that it is in neither ISR nor ELR and that another broker leads; it is
+named in the heartbeats until it has everything, so that nobody takes it into the ISR for what it held before.  The only
+replica of a partition stays offline.
 """
 
 from __future__ import annotations

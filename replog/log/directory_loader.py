@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
+from uuid import UUID
 
 from replog.errors import DiskFullError, StorageError
 from replog.log.config import LogConfig
+from replog.log.deletion import set_aside_directory
 from replog.log.directory_survey import REFUSED, Survey
 from replog.log.loaded_replica import LoadedReplica
 from replog.log.log_directory import LogDirectory
@@ -61,6 +63,21 @@ class Loader:
         self._threads = threads
         self._tell = on_progress or (lambda _: None)
         self._monotonic_ms = monotonic_ms
+
+    def set_older_aside(
+        self, directories: Sequence[LogDirectory], survey: Survey, new_id: Callable[[], UUID]
+    ) -> tuple[list[LogDirectory], list[str]]:
+        """Renames the older copies of replicas; returns the directories in which that worked, and where they are kept."""
+        usable = {directory.path: directory for directory in directories}
+        kept: list[str] = []
+        for path, key in survey.older:
+            if path not in usable:
+                continue
+            try:
+                kept.append(set_aside_directory(self._fs, usable[path].path_of(key), new_id()))
+            except StorageError as error:
+                self._give_up(usable.pop(path), error, survey)
+        return list(usable.values()), kept
 
     def load(self, directories: Sequence[LogDirectory], survey: Survey) -> list[LogDirectory]:
         """Loads them all; one that fails as a whole is set aside while others work."""

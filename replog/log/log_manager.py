@@ -37,7 +37,7 @@ from uuid import UUID
 from replog.errors import DiskFullError, InvalidRequestError, ReplogError, StorageError
 from replog.log.config import LogConfig
 from replog.log.create_job import CreateJob
-from replog.log.deletion import DirectoryDeletionJob, set_aside_directory
+from replog.log.deletion import DirectoryDeletionJob
 from replog.log.directory_group import DirectoryGroup
 from replog.log.directory_loader import Loader, lock_usable
 from replog.log.directory_replicas import METADATA_TOPIC
@@ -134,13 +134,13 @@ class LogManager(DirectoryGroup):
                 ),
                 undo,
             )  # fmt: skip
-            set_aside = _set_aside(fs, survey, locked, new_directory_id)
-            finished = finish_moves(fs, [directory.path for directory in locked], all_are_here=not survey.unopened)
             loader = Loader(
                 fs, config_for or (lambda _: config), now_ms, lambda: threads(recovery_threads, "replog-recovery"),
                 on_progress, monotonic_ms,
             )  # fmt: skip
-            opened = loader.note_together(loader.load(locked, survey), survey)
+            usable, set_aside = loader.set_older_aside(locked, survey, new_directory_id)
+            finished = finish_moves(fs, [directory.path for directory in usable], all_are_here=not survey.unopened)
+            opened = loader.note_together(loader.load(usable, survey), survey)
             undo.pop_all()
         return cls(fs, opened, survey, set_aside, finished, threads)
 
@@ -373,13 +373,3 @@ class LogManager(DirectoryGroup):
 
     def _replica_count(self, directory: LogDirectory) -> int:
         return len(directory.logs) + len(directory.offline) + self._creating[directory.path]
-
-
-def _set_aside(fs: FileSystem, survey: Survey, locked: Sequence[LogDirectory], new_id: Callable[[], UUID]) -> list[str]:
-    """Renames the older copies of replicas; returns where they are kept.
-
-    Raises:
-        StorageError: the disk failed.
-    """
-    paths = {directory.path: directory for directory in locked}
-    return [set_aside_directory(fs, paths[path].path_of(key), new_id()) for path, key in survey.older if path in paths]

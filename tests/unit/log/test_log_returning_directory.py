@@ -136,6 +136,18 @@ def test_what_is_missing_when_another_one_comes_back_is_not_counted_on() -> None
     assert node.start("/c").missing_directories == 1, "these two were open together"
 
 
+def test_a_directory_whose_older_copy_cannot_be_set_aside_is_offline() -> None:
+    node = Node()
+    node.made_anew(TOPIC)
+    node.fs.faults.clear()
+    node.fs.faults.fail_next(Operation.RENAME, path_part="/b/t-0")
+    node.open()
+    assert (list(node.logs.unopened), node.logs.set_aside) == (["/b"], ())
+    assert node.found == ("/c", TOPIC, 5)
+    node.stop()
+    assert len(node.start().set_aside) == 1
+
+
 def test_a_directory_that_cannot_take_note_is_offline() -> None:
     node = Node()
     node.start("/b")
