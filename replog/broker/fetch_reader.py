@@ -46,7 +46,7 @@ NOT_FRESH: Collection[ReplicaKey] = ()
 
 
 class Slot(NamedTuple):
-    """One partition of a fetch; `data` None: it has to be read from the disk, within `max_bytes`."""
+    """One partition of a fetch; `data` None: it has to be read from the disk, within `max_bytes`; with 0 of them later."""
 
     result: FetchResult
     data: bytes | None
@@ -111,7 +111,7 @@ class FetchReader:
     def read_warm(
         self, request: FetchRequest, fresh: Collection[ReplicaKey], *, cold_bytes: int, is_first: bool
     ) -> Sequence[Slot]:
-        """A slot for each partition; those without data are for `read_cold`, as many as `cold_bytes` have room for.
+        """A slot for each partition; those without data are for `read_cold`, as far as `cold_bytes` have room for them.
 
         Args:
             request: what is asked; its byte limit is for what memory holds.
@@ -241,7 +241,7 @@ class FetchReader:
             result, data = self._read(request, partition, max_bytes, is_fresh=is_fresh, min_one_batch=empty)
             if data is None and cold_bytes is not None:
                 max_bytes = min(partition.max_bytes, max(0, cold_bytes), self._room_bytes(request, partition))
-                slots.append(Slot(result, None if max_bytes else b"", max_bytes, min_one_batch=True))
+                slots.append(Slot(result, None, max_bytes, min_one_batch=True))
                 cold_bytes -= max_bytes
                 continue
             slots.append(Slot(result, data, max_bytes, empty))

@@ -70,6 +70,7 @@ class IncrementalFetch:
         self._told: dict[ReplicaKey, tuple[int, int]] = {}
         self._cold: dict[ReplicaKey, int] = {}  # being read from the disk -> so many bytes at most
         self._found: dict[ReplicaKey, _Found] = {}  # read from the disk and not told
+        self._queued: set[ReplicaKey] = set()  # to be read from the disk when others have been
 
     def submit(self, request: FetchRequest) -> None:
         """Takes in a request, and answers if there is something to tell."""
@@ -80,6 +81,7 @@ class IncrementalFetch:
             self._owner.watch(key, self)
             self._positions[key] = partition
             self._told.pop(key, None)
+            self._queued.discard(key)
             self._interesting[key] = None
             self._fresh.add(key)
         until_ms = self._owner.now_ms() + min(request.max_wait_ms, MAX_WAIT_MS)
@@ -115,9 +117,11 @@ class IncrementalFetch:
         self._drop_useless()
         found = list(self._found.values())
         found_bytes = sum(len(one.data) for one in found)
+        cold_bytes = request.max_bytes - found_bytes - sum(self._cold.values())
+        if cold_bytes > 0:
+            self._queued.clear()
         asked = self._asked(request, found_bytes)
         fresh, self._fresh = self._fresh, self._fresh & self._postponed
-        cold_bytes = request.max_bytes - found_bytes - sum(self._cold.values())
         slots = self._owner.reader.read_warm(asked, fresh, cold_bytes=cold_bytes, is_first=not found)
         is_worth = is_worth_sending(asked, [*(one.slot._replace(data=one.data) for one in found), *slots])
         if is_worth or self._until_ms <= self._owner.now_ms():
@@ -158,13 +162,20 @@ class IncrementalFetch:
         return replace(request, partitions=tuple(partitions), max_bytes=max_bytes)
 
     def _has_turn_later(self, key: ReplicaKey) -> bool:
-        """Whether its records are on the way from the disk, or wait to be told."""
-        return key in self._cold or key in self._found
+        """Whether its records are on the way from the disk, or will be, or wait to be told."""
+        return key in self._cold or key in self._found or key in self._queued
 
     def _read_cold(self, asked: FetchRequest, reads: Sequence[tuple[FetchPartition, Slot]]) -> None:
-        """Has partitions read from the disk; what comes of each is told when it is there, which may be at once."""
-        self._cold.update({(position.topic_id, position.partition_id): slot.max_bytes for position, slot in reads})
-        for position, slot in reads:
+        """Has partitions read from the disk; what comes of each is told when it is there, which may be at once.
+
+        Those for which there is no room now are not looked at again before there is.
+        """
+        self._queued.update(
+            (position.topic_id, position.partition_id) for position, slot in reads if not slot.max_bytes
+        )
+        begun = [read for read in reads if read[1].max_bytes]
+        self._cold.update({(position.topic_id, position.partition_id): slot.max_bytes for position, slot in begun})
+        for position, slot in begun:
             self._owner.reader.read_cold(asked, position, slot, partial(self._take_cold, position, slot))
 
     def _take_cold(self, position: FetchPartition, slot: Slot, data: bytes | None) -> None:
@@ -220,6 +231,7 @@ class IncrementalFetch:
         self._interesting.pop(key, None)
         self._told.pop(key, None)
         self._found.pop(key, None)
+        self._queued.discard(key)
         self._fresh.discard(key)
         self._owner.unwatch(key, self)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
+from uuid import UUID
 
 import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
@@ -356,6 +358,37 @@ async def test_an_answer_with_records_from_the_disk_keeps_within_its_limit() -> 
         assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
         await stream.ask(max_bytes=limit)
         assert data_of(stream.take()) == {OTHER[0]: [0]}
+
+
+async def test_who_waits_for_room_among_the_reads_is_not_looked_at_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of such partitions would cost each append of another one milliseconds."""
+    third = (UUID(int=102), 0)
+    async with rig(SlowDisk()) as it:
+        fs, stream = await lead_two(it, 3)
+        await it.apply(*topic((1, 2), name="third", topic_id=third[0]))
+        await append(it, third)
+        log, looks, read_cached = it.manager.replicas[third].log, list[int](), Log.read_cached
+        make_cold(fs, log)
+
+        def counted(self: Log, offset: int, **limits: Any) -> Any:
+            if self is log:
+                looks.append(offset)
+            return read_cached(self, offset, **limits)
+
+        monkeypatch.setattr(Log, "read_cached", counted)
+        await stream.ask(at(0), at(0, third), at(0, OTHER), max_bytes=100)
+        for offset in range(5):
+            await append(it, OTHER)
+            assert data_of(stream.take()) == {OTHER[0]: [offset]}
+            await stream.ask(at(offset + 1, OTHER), max_bytes=100)
+        assert len(looks) == 1
+        fs.gate.set()
+        told: list[UUID] = []
+        while third[0] not in told:
+            await wait_until(lambda: stream.answers)
+            told += [topic_id for topic_id, offsets in data_of(stream.take()).items() if offsets]
+            await stream.ask(max_bytes=100)
+        assert told == [TOPIC_ID, third[0]]
 
 
 async def test_a_replica_that_is_being_added_is_given_no_more_than_the_rate_from_the_disk() -> None:
