@@ -2,7 +2,8 @@
 does.  What was acknowledged may be lost then; what the disk of any member of ISR or ELR has kept must not be.
 
 The controller waits for all of them and elects the longest log (a `recovered` election), and must not take those for dead
-that are only slower to start.  Who does not come back within its session is given up while the others are not.  `min.insync.replicas=1`, so that nobody is eligible but the ISR.
+that are only slower to start; who does not come back within its session is given up.  `min.insync.replicas=1`, so that
+nobody is eligible but the ISR.
 
 Repeat or extend a campaign (from the root of the repository)::
 

@@ -384,14 +384,15 @@ class RecreatedTopic(OtherTopic):
             await self.begin()
 
     async def check(self, report: Callable[[str], None]) -> None:
-        """A deletion of which nobody knew what came of it may have come late: that of the topic created last too."""
+        """A deletion of which nobody knew what came of it may have come late: that of the topic created last too.
+
+        Where one replica was in sync when it was created, and its disk is lost, nobody leads it.
+        """
         await self.begin()
         await self.cluster.wait_until(self.cluster.is_settled)
         topic = newest_image(self.cluster).topics_by_name[self.name]
         if topic.partitions[0].leader == NO_LEADER and self.simulation.has_lost_disk:
-            self.simulation.seen["recreated topic lost with a disk"] += (
-                1  # there was one replica in sync when it was created
-            )
+            self.simulation.seen["recreated topic lost with a disk"] += 1
             return
         found = dict((await read_all(self.cluster, self.name))[1])
         self.judge(found, self._created_s[topic.topic_id], report)
