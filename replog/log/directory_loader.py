@@ -10,6 +10,7 @@ from uuid import UUID
 from replog.errors import DiskFullError, StorageError
 from replog.log.config import LogConfig
 from replog.log.deletion import set_aside_directory
+from replog.log.directory_identity import opened_with
 from replog.log.directory_survey import REFUSED, Survey
 from replog.log.loaded_replica import LoadedReplica
 from replog.log.log_directory import LogDirectory
@@ -98,8 +99,10 @@ class Loader:
         return opened
 
     def note_together(self, directories: Sequence[LogDirectory], survey: Survey) -> list[LogDirectory]:
-        """Has all that work note which these are; returns them."""
+        """Has all that work note which these are; returns them.  One that has always been alone needs no note."""
         left = list(directories)
+        if len(left) == 1 and not survey.unopened and opened_with(left[0].meta) is None:
+            return left
         while True:
             ids = [directory.meta.directory_id for directory in left]
             try:

@@ -12,6 +12,7 @@ from replog.log import LogManager
 from replog.log.disk_space import NO_LIMITS
 from replog.testing.simulated_faults import Operation, PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
+from replog_checkpoints import MetaProperties
 
 TOPIC, AGAIN = UUID(int=77), UUID(int=78)
 PATHS = ("/a", "/b", "/c")
@@ -27,6 +28,7 @@ class Node:
         self.stop()
 
     def start(self, *without: str) -> LogManager:
+        """Starts while these directories cannot be read."""
         self.fs.faults.clear()
         for path in without:
             self.fs.faults.fail_always(Operation.OPEN, path_part=f"{path}/meta.properties")
@@ -134,6 +136,20 @@ def test_what_is_missing_when_another_one_comes_back_is_not_counted_on() -> None
     assert node.start("/c").missing_directories == 0
     node.stop()
     assert node.start("/c").missing_directories == 1, "these two were open together"
+
+
+def test_a_directory_that_has_always_been_alone_is_not_changed() -> None:
+    """A start that is refused for another reason must leave everything as it was."""
+    fs = SimulatedFileSystem()
+
+    def start(*paths: str) -> MetaProperties:
+        logs = LogManager.open(fs, paths, cluster_id="c", node_id=1, now_ms=T0, config=TINY, limits=NO_LIMITS)
+        logs.close(now_ms=T0, broker_epoch=1)
+        return logs.directories["/a"].meta
+
+    assert start("/a").extra == {"replog.format": "1"}
+    assert start("/a", "/b").extra["replog.opened.with"].count(",") == 1
+    assert start("/a").extra["replog.opened.with"].count(",") == 0, "it knows better now"
 
 
 def test_a_directory_whose_older_copy_cannot_be_set_aside_is_offline() -> None:
