@@ -581,7 +581,8 @@ ABLATIONS = (
         "R",
         ((Log, "append_as_follower", any_epoch),),
         swarm=CUTS,
-        unfound_because="a leader compares the epoch once more when it answers a fetch",
+        unfound_because="a leader compares the epoch once more when it answers a fetch; nor without both, for a fetch"
+        " names its last epoch",
     ),
     Ablation(
         "an epoch begins before its first batch",
