@@ -112,8 +112,7 @@ class LogManager(DirectoryGroup):
             new_directory_id: for new directories, and in the names of replicas that are deleted.
             limits: when a disk counts as full; None: the defaults.
             recovery_threads: for each directory, from 1.
-            on_progress: told how far each directory is, at most ten times a second, in threads of the manager, one
-                call at a time for one directory.
+            on_progress: told how far each directory is, at most ten times a second, in threads, one call at a time for one.
             monotonic_ms: for the progress.
             threads: makes them: how many, and the prefix of their names.
 

@@ -45,6 +45,8 @@ async def test_a_controller_that_moves_is_found() -> None:
     cluster.controller_script.extend([NotControllerError("moved"), BrokerNotAvailableError("starting")])
     async with make(cluster) as admin:
         await admin.create_topic("t", 1, 1)
+        assert list(await admin.describe_topics(["t"])) == ["t"]
+    assert not cluster.controller_script, "both refusals were met"
 
 
 async def test_who_had_leaders_elected_finds_them() -> None:
@@ -116,9 +118,12 @@ async def test_the_watch_moves_to_another_broker() -> None:
         await admin.wait_until_ready(brokers=2)
         cluster.nodes[1].is_down = True
         cluster.publish()
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(5):
+            while cluster.nodes[2].watchers != 1:
+                await asyncio.sleep(0.01)
         cluster.create_topic("new")
-        await admin.wait_for_topic("new", lambda topic: True, timeout_ms=1_000)
+        found = await admin.wait_for_topic("new", lambda topic: True, timeout_ms=1_000)
+        assert found.name == "new"
 
 
 async def test_a_broker_without_a_controller_is_believed_only_when_no_other_knows_of_one() -> None:
