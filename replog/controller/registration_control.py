@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.controller_registry import ControllerRegistry
 from replog.controller.features import FeatureControl
@@ -78,7 +80,7 @@ class RegistrationControl:
         records: list[MetadataRecord] = []
         if stored is not None:
             self._check_not_alive(request, stored, now_ms)
-            keeps_log_dirs = _keeps_log_dirs(request, stored)
+            keeps_log_dirs = set(stored.log_dirs) <= set(_known_log_dirs(request, stored))
             records += self._replication.changes_without(
                 request.broker_id,
                 restarted_uncleanly=not keeps_log_dirs or request.previous_broker_epoch != stored.broker_epoch,
@@ -169,13 +171,16 @@ class RegistrationControl:
         return Result((record,) if is_new else (), RegisterControllerResponse())
 
 
-def _keeps_log_dirs(request: RegisterBroker, stored: BrokerRegistration) -> bool:
-    """Whether the broker has every directory it had, those it cannot open now included.
+def _known_log_dirs(request: RegisterBroker, stored: BrokerRegistration | None) -> tuple[UUID, ...]:
+    """Those that the broker has, and those it had and cannot open now: when they are back, nothing is lost.
 
     Where one is missing and another is new, the new one may be on the disk that replaced it.
     """
+    if stored is None:
+        return request.log_dirs
     had, has = set(stored.log_dirs), set(request.log_dirs)
-    return had <= has or (has < had and len(had - has) <= request.unopened_log_dirs)
+    may_return = has < had and len(had - has) <= request.unopened_log_dirs
+    return stored.log_dirs if may_return else request.log_dirs
 
 
 def _register_record(
@@ -186,17 +191,13 @@ def _register_record(
     fenced: bool = True,
     in_controlled_shutdown: bool = False,
 ) -> RegisterBrokerRecord:
-    """Directories that cannot be opened stay known: when they are back, nothing is lost."""
-    log_dirs = request.log_dirs
-    if stored is not None and set(log_dirs) < set(stored.log_dirs) and _keeps_log_dirs(request, stored):
-        log_dirs = stored.log_dirs
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
         broker_epoch=broker_epoch,
         host=request.host,
         port=request.port,
-        log_dirs=log_dirs,
+        log_dirs=_known_log_dirs(request, stored),
         rack=request.rack,
         fenced=fenced,
         in_controlled_shutdown=in_controlled_shutdown,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from client_kit import until
 from fake_cluster import FakeCluster
 
 from replog.client import Admin
@@ -118,9 +119,7 @@ async def test_the_watch_moves_to_another_broker() -> None:
         await admin.wait_until_ready(brokers=2)
         cluster.nodes[1].is_down = True
         cluster.publish()
-        async with asyncio.timeout(5):
-            while cluster.nodes[2].watchers != 1:
-                await asyncio.sleep(0.01)
+        await until(lambda: cluster.nodes[2].watchers == 1)
         cluster.create_topic("new")
         found = await admin.wait_for_topic("new", lambda topic: True, timeout_ms=1_000)
         assert found.name == "new"
@@ -163,9 +162,7 @@ async def test_the_watch_leaves_a_broker_that_finds_no_controller(monkeypatch: p
         await admin.wait_until_ready(brokers=2)
         cluster.nodes[1].cut_off(knows_it=True)
         cluster.publish()
-        async with asyncio.timeout(5):
-            while (cluster.nodes[1].watchers, cluster.nodes[2].watchers) != (0, 1):
-                await asyncio.sleep(0.01)
+        await until(lambda: (cluster.nodes[1].watchers, cluster.nodes[2].watchers) == (0, 1))
         cluster.move_leader("t", 0, 2)
         moved = await admin.wait_for_topic("t", lambda topic: topic.partitions[0].leader == 2, timeout_ms=3_000)
         assert moved.name == "t"

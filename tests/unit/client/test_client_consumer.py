@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from client_kit import until
 from fake_cluster import FakeCluster
 
 from replog.client import Consumer
@@ -196,9 +197,7 @@ async def test_a_replica_in_the_rack_that_was_not_ready_is_asked_again_without_n
         refused_count = len(follower.fetched)
         assert refused_count >= 1
         follower.serves_consumers = True  # the image of the cluster stays as it is
-        async with asyncio.timeout(10):
-            while len(follower.fetched) == refused_count:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(follower.fetched) > refused_count, within_s=10)
         asked_count = len(cluster.nodes[1].fetched)
         fill(cluster, "t", 0, 5)
         assert offsets(await read(consumer, 5)) == [5, 6, 7, 8, 9]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from client_kit import until
 from fake_cluster import FakeCluster, MemoryTransport
 
 from replog.client import Producer
@@ -30,12 +31,6 @@ def answer(code: ErrorCode | str) -> Callable[[ProducePartition, bytes], ErrorCo
 
 def make(cluster: FakeCluster, **settings: object) -> Producer:
     return Producer(cluster.bootstrap, transport=cluster.transport(), **settings)  # type: ignore[arg-type]
-
-
-async def until(condition: Callable[[], bool], *, within_s: float = 5) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_a_record_gets_its_offset() -> None:
