@@ -24,6 +24,7 @@ from replog.controller.messages import (
     TopicResult,
 )
 from replog.controller.requests import TopicPartition as ControllerTopicPartition
+from replog.ending import Ending
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
@@ -73,6 +74,7 @@ class Admin(Operations):
     ) -> None:
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._timeout_ms = timeout_ms
+        self._ending = Ending(self._view.close)
 
     async def __aenter__(self) -> Self:
         self._view.open()
@@ -84,7 +86,7 @@ class Admin(Operations):
         await self.close()
 
     async def close(self) -> None:
-        await self._view.close()
+        await self._ending.wait()
 
     # ---- topics ----------------------------------------------------------------------------------------------------
 

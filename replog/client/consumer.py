@@ -16,6 +16,7 @@ from replog.client.fetcher_pool import FetcherPool
 from replog.client.leader_calls import require_partitions
 from replog.client.offsets import list_offsets
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
+from replog.ending import Ending
 from replog.errors import (
     BrokerClosedError,
     ConfigError,
@@ -122,6 +123,7 @@ class Consumer:
         self._has_trouble = False
         self._bytes_since_yield = 0
         self._is_closed = False
+        self._ending = Ending(self._release)
 
     # ---- life ------------------------------------------------------------------------------------------------------
 
@@ -146,6 +148,9 @@ class Consumer:
         """Stops fetching and closes the connections.  A reader that waits gets BrokerClosedError."""
         self._is_closed = True
         self._wake.set()
+        await self._ending.wait()
+
+    async def _release(self) -> None:
         await self._fetchers.close()
         await self._view.close()
         self._chunks.clear()

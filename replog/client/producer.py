@@ -22,6 +22,7 @@ from replog.client.partitioner import DefaultPartitioner, Partitioner, partition
 from replog.client.producer_config import Acks, ProducerConfig
 from replog.client.router import Router, TopicQueues
 from replog.client.sender import SenderSettings
+from replog.ending import Ending
 from replog.errors import BrokerClosedError, RecordTooLargeError, UnknownTopicOrPartitionError
 from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
 from replog.rpc.transport import Transport
@@ -106,6 +107,7 @@ class Producer:
         self._chunk_bytes_max = _chunk_bytes_max(self.config)
         self._bytes_since_yield = 0
         self._is_closed = False
+        self._ending = Ending(self._release)
 
     # ---- life ------------------------------------------------------------------------------------------------------
 
@@ -159,9 +161,12 @@ class Producer:
         except TimeoutError:
             pass
         finally:
-            self._accumulator.close(BrokerClosedError("the producer was closed before the records were acknowledged"))
-            await self._router.close()
-            await self._view.close()
+            await self._ending.wait()
+
+    async def _release(self) -> None:
+        self._accumulator.close(BrokerClosedError("the producer was closed before the records were acknowledged"))
+        await self._router.close()
+        await self._view.close()
 
     async def flush(self) -> None:
         """Waits until everything sent so far is acknowledged or has failed; lingering batches go at once.

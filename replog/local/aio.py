@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from replog.ending import Ending
 from replog.errors import BrokerClosedError, InvariantViolationError
 from replog.local.encoding import Group, RecordLike, record_input, record_inputs
 from replog.local.local_log import LocalLog, Written
@@ -56,6 +57,7 @@ class AsyncLocalLog:
         self._idle.set()
         self._moved: asyncio.Future[None] | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="replog-log-writer")
+        self._ending = Ending(self._release)
         log.add_watcher(self._wake)
 
     # Appending
@@ -169,17 +171,16 @@ class AsyncLocalLog:
 
     async def close(self) -> None:
         """Waits for the appends under way; then closes the log if `open_log_async` opened it.  Twice does nothing."""
-        if self._is_closed:
-            return
         self._is_closed = True
-        try:
-            await self._idle.wait()
-        finally:
-            self.log.remove_watcher(self._wake)
-            self._resolve_move()
-            self._writer.shutdown(wait=False)
-            if self._owns_log:
-                await asyncio.to_thread(self.log.close)
+        await self._ending.wait()
+
+    async def _release(self) -> None:
+        await self._idle.wait()
+        self.log.remove_watcher(self._wake)
+        self._resolve_move()
+        self._writer.shutdown(wait=False)
+        if self._owns_log:
+            await asyncio.to_thread(self.log.close)
 
     async def __aenter__(self) -> Self:
         return self

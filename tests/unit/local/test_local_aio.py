@@ -15,6 +15,7 @@ from replog.errors import BrokerClosedError, DirectoryLockedError, DiskFullError
 from replog.local import LocalLog, NewRecord
 from replog.records import scan
 from replog.testing import Operation, SimulatedFileSystem
+from tests.cancelling import WAITS_MAX, cancelled_at_wait
 
 TASKS = 64
 
@@ -179,6 +180,21 @@ async def test_a_view_leaves_the_log_open_and_close_waits_for_appends(tmp_path: 
         with pytest.raises(BrokerClosedError):
             await view.append(b"y")
         assert log.append(b"z") == 10
+
+
+async def test_a_close_that_is_cancelled_still_answers_every_append(tmp_path: Path) -> None:
+    for number in range(1, WAITS_MAX):
+        log = await replog.open_log_async(tmp_path / f"log-{number}", maintenance_interval_ms=0)
+        appends = [asyncio.create_task(log.append(b"first"))]
+        await asyncio.sleep(0)
+        appends += [asyncio.create_task(log.append(b"next group")) for _ in range(3)]
+        await asyncio.sleep(0)
+        was_cancelled = await cancelled_at_wait(number, log.close())
+        assert await asyncio.wait_for(asyncio.gather(*appends), 20) == [0, 1, 2, 3]
+        assert log.log.closed
+        if not was_cancelled:
+            break
+    assert number > 1
 
 
 async def test_opening(tmp_path: Path) -> None:
