@@ -11,6 +11,7 @@ import sys
 from enum import Enum
 
 from replog.errors import ConfigError
+from replog.extras import install_command
 
 TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -50,7 +51,7 @@ def _json_formatter(node_id: int) -> logging.Formatter:
         raise ConfigError(
             "logging.format",
             LoggingFormat.JSON.value,
-            'logging.format=json needs the library python-json-logger: pip install "replog[json]", or leave the key out',
+            f"logging.format=json needs the library python-json-logger: {install_command('json')}, or leave the key out",
         ) from error
     return JsonFormatter(
         "{levelname}{name}{message}",

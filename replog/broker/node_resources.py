@@ -10,6 +10,7 @@ from replog.broker.config import ServerConfig
 from replog.broker.core_settings import disk_limits
 from replog.broker.environment import NodeEnvironment
 from replog.errors import ConfigError
+from replog.extras import install_command
 from replog.log import LogManager, RecoveryProgress
 
 if TYPE_CHECKING:
@@ -65,6 +66,6 @@ def open_metrics(config: ServerConfig) -> MetricsService | None:
         raise ConfigError(
             "metrics.listener",
             str(config.metrics_listener),
-            'metrics.listener needs the library prometheus-client: pip install "replog[metrics]", or leave the key out',
+            f"metrics.listener needs the library prometheus-client: {install_command('metrics')}, or leave the key out",
         ) from error
     return MetricsService(config.metrics_listener)

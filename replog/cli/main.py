@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-INSTALL_HINT = 'error: the replog command needs typer and rich: pip install "replog[cli]"\n'
+from replog.extras import install_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in {"typer", "rich"}:
             raise
-        sys.stderr.write(INSTALL_HINT)
+        sys.stderr.write(f"error: the replog command needs typer and rich: {install_command('cli')}\n")
         return 1
     del rich, typer
     from replog.cli.app import run

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from replog.errors import ConfigError, InvariantViolationError
+from replog.extras import install_command
 from replog.records import Buffer, Columns, decode_columns
 from replog.records.arrow import fixed_array, headers_array, key_array, value_array
 
@@ -16,7 +17,7 @@ try:
     import pyarrow as pa
     import pyarrow.compute as pc
 except ImportError as missing:
-    raise ImportError("Arrow columns need pyarrow, which is not installed: pip install 'replog[arrow]'") from missing
+    raise ImportError(f"Arrow columns need pyarrow, which is not installed: {install_command('arrow')}") from missing
 
 _NO_TIMESTAMP: Final = -1
 _HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])

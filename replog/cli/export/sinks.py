@@ -11,6 +11,7 @@ from typing import BinaryIO, Protocol, assert_never
 from replog.cli.common import shown_bytes
 from replog.cli.errors import CommandFailedError
 from replog.cli.export.source import Run
+from replog.extras import install_command
 from replog.records import decode_records
 
 
@@ -117,7 +118,7 @@ def require_pyarrow(output_format: Format) -> None:
         import pyarrow.parquet  # noqa: F401 -- whether it can be imported is the question
     except ImportError as error:
         raise CommandFailedError(
-            f"--to {output_format.value} needs pyarrow, which is not installed: pip install 'replog[arrow]'"
+            f"--to {output_format.value} needs pyarrow, which is not installed: {install_command('arrow')}"
         ) from error
 
 

@@ -98,7 +98,7 @@ def test_without_the_library_the_configuration_is_refused(monkeypatch: pytest.Mo
     for name in [name for name in sys.modules if name.startswith("pythonjsonlogger")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pythonjsonlogger", None)
-    with pytest.raises(ConfigError, match=r'logging.format=json .*pip install "replog\[json\]"'):
+    with pytest.raises(ConfigError, match=r"logging.format=json .*pip install .*python-json-logger"):
         set_format(LoggingFormat.JSON, 7)
 
 

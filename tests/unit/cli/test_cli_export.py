@@ -25,6 +25,7 @@ from replog.cli.export import arrow_sinks
 from replog.cli.export.columns import record_batch
 from replog.cli.export.source import LogSource, Run
 from replog.errors import StorageError
+from replog.extras import install_command
 from replog.log import Log, LogConfig, LogDirectory
 from replog.records import decode_records, encode_batch, encode_end_transaction_marker
 from replog_checkpoints import OsFileSystem
@@ -421,5 +422,5 @@ def test_without_pyarrow(tmp_path: Path, folder: Path) -> None:
 
     done = run("--to", "parquet", "-o", str(tmp_path / "out"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == ("error: --to parquet needs pyarrow, which is not installed: pip install 'replog[arrow]'\n")
+    assert done.stderr == f"error: --to parquet needs pyarrow, which is not installed: {install_command('arrow')}\n"
     assert len(run("--to", "jsonl", "-o", "-").stdout.splitlines()) == 30

@@ -74,4 +74,4 @@ with replog.open_log({str(tmp_path / "log")!r}) as log:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=child_environment()
     )
-    assert "pip install 'replog[arrow]'" in done.stdout
+    assert "pip install 'pyarrow>=" in done.stdout
