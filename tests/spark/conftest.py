@@ -7,7 +7,6 @@ PYTHONPATH, where an installed package would be found anyway.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ import pytest
 from replog.client import LoopThread
 from replog.cluster import LocalCluster
 from replog.errors import ConfigError
-from replog.spark.discovery import register_where_needed
-from replog.spark.java_runtime import with_java
+from replog.extras import install_command
+from replog.spark.environment import DRIVER_PYTHON, WORKER_PYTHON, environment_for_spark
 from tests.spark.spark_kit import SparkCluster
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -29,17 +28,16 @@ SOURCE_ROOTS = [str(REPOSITORY / name) for name in (".", "timeline", "quorum", "
 def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Environment variables for Spark and brokers; yields the folder that Spark is started in."""
     for library in ("pyspark", "pyarrow"):
-        pytest.importorskip(library, reason=f"Spark tests need {library}: pip install 'replog[spark]'")
+        pytest.importorskip(library, reason=f"Spark tests need {library}: {install_command('spark')}")
     directory = tmp_path_factory.mktemp("spark")
     try:
-        changed = with_java(os.environ, directory / "java")
+        ours = {name: value for name, value in os.environ.items() if name not in {WORKER_PYTHON, DRIVER_PYTHON}}
+        changed = environment_for_spark(ours, directory / "environment")
     except ConfigError as error:
         pytest.skip(f"no Java for Spark: {error}")
     paths = [*SOURCE_ROOTS, *filter(None, [os.environ.get("PYTHONPATH")])]
     changed |= {
         "PYTHONPATH": os.pathsep.join(paths),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     patch = pytest.MonkeyPatch()
@@ -69,7 +67,6 @@ def spark(spark_environment: Path) -> Iterator[Any]:
         )
     finally:
         os.chdir(before)
-    register_where_needed(session)
     yield session
     session.stop()
 

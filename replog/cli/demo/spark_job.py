@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
 from replog.broker.process import die_with_parent
-from replog.spark.discovery import register_where_needed
 
 FLIGHT_SCHEMA = "carrier string, origin string, dep_delay bigint"
 
@@ -77,7 +76,6 @@ def _session(directory: Path) -> SparkSession:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    register_where_needed(session)
     return session
 
 

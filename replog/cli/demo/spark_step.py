@@ -18,7 +18,8 @@ from replog.cli.demo.groups import Groups, GroupStats
 from replog.cli.demo.ledger import NOBODY, Ledger, ReadCheck, ReadResult
 from replog.cli.errors import CommandFailedError
 from replog.errors import ConfigError
-from replog.spark.java_runtime import with_java
+from replog.extras import install_command
+from replog.spark.environment import DRIVER_PYTHON, WORKER_PYTHON, environment_for_spark
 
 if TYPE_CHECKING:
     from replog.cli.demo.source import Flights
@@ -39,13 +40,12 @@ def spark_environment(directory: Path) -> dict[str, str]:
     for package in ("pyspark", "pyarrow"):
         if find_spec(package) is None:
             raise ConfigError(
-                package, None, f'the demo reads with Spark, and {package} is missing: pip install "replog[demo]"'
+                package, None, f"the demo reads with Spark, and {package} is missing: {install_command('demo')}"
             )
     directory.mkdir(parents=True, exist_ok=True)
-    return with_java(os.environ, directory / "java") | {
+    ours = {name: value for name, value in os.environ.items() if name not in {WORKER_PYTHON, DRIVER_PYTHON}}
+    return environment_for_spark(ours, directory / "environment") | {
         "TMPDIR": str(directory),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",  # or Java leaves a file in the shared temporary folder
     }
 

