@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> int:
     """Returns 0 for a good wheel; otherwise says on stderr what is wrong."""
     import replog
-    import replog.records as records
+    from replog import records
 
     package = Path(replog.__file__).parent
     generated = sorted(path.name for path in (package / "records").glob("*.c"))
