@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
+from replog.client.backlog import Backlog
 from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
 from replog.client.fetcher import FetchSettings
@@ -23,10 +23,8 @@ from replog.errors import (
     InvalidRequestError,
     LogTruncatedError,
     OffsetOutOfRangeError,
-    ReplogError,
     UnknownTopicOrPartitionError,
 )
-from replog.records import BatchHeader, decode_batch
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from replog.rpc.transport import Transport
 
@@ -116,9 +114,7 @@ class Consumer:
         self._fetchers = FetcherPool(
             self._view, self._settings, client_rack=client_rack, on_chunk=self._take_in, on_trouble=self._handle_trouble
         )
-        self._chunks: deque[Chunk] = deque()
-        self._current: Chunk | None = None
-        self._records: list[ConsumerRecord] = []  # of the current batch, last first
+        self._backlog = Backlog(self._fetchers.release, self._handle_trouble)
         self._wake = asyncio.Event()
         self._has_trouble = False
         self._bytes_since_yield = 0
@@ -153,7 +149,7 @@ class Consumer:
     async def _release(self) -> None:
         await self._fetchers.close()
         await self._view.close()
-        self._chunks.clear()
+        self._backlog.clear()
 
     # ---- what to read ----------------------------------------------------------------------------------------------
 
@@ -181,13 +177,14 @@ class Consumer:
         await require_partitions(self._view, wanted)
         new = [partition for partition in wanted if not self._is_current(partition)]
         positions = await self._start_positions(new, start, timeout_ms)
+        topics = self._view.image.topics
+        for partition in new:
+            if partition.topic not in topics:  # before anything is changed: an assignment is all or nothing
+                raise UnknownTopicOrPartitionError(f"topic {partition.topic} was deleted")
         for partition in [p for p in self._states if p in new or p not in wanted]:
             self._unassign(partition)
         for partition in new:
-            topic = self._view.image.topics.get(partition.topic)
-            if topic is None:
-                raise UnknownTopicOrPartitionError(f"topic {partition.topic} was deleted")
-            self._states[partition] = PartitionState(partition, topic.topic_id, positions[partition])
+            self._states[partition] = PartitionState(partition, topics[partition.topic].topic_id, positions[partition])
         self._handle_metadata()
 
     async def assign_topic(self, topic: str, *, start: Start = "earliest") -> list[TopicPartition]:
@@ -217,15 +214,20 @@ class Consumer:
         if offset < 0:
             raise InvalidRequestError(f"cannot seek to offset {offset}; see seek_to_beginning and seek_to_end")
         state = self._state(partition)
-        for chunk in [chunk for chunk in self._chunks if chunk.state is state]:
-            self._chunks.remove(chunk)
-            self._fetchers.release(chunk)
-        if self._current is not None and self._current.state is state:
-            self._fetchers.release(self._current)
-            self._current = None
-            self._records = []
+        self._backlog.drop(state)
         state.seek(offset)
         self._fetchers.wake(state)
+
+    def rewind(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Takes back what was handed out from these offsets on: a caller could not pass it on to whom it was for."""
+        for partition, offset in positions.items():
+            state = self._states.get(partition)
+            if state is not None and offset < state.position:
+                self._backlog.drop(state)
+                state.rewind(offset)
+                self._fetchers.wake(state)
+        if positions:
+            self._handle_metadata()  # a topic that was deleted meanwhile is told again
 
     async def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         """Goes to the first offset that exists now; without arguments, in all assigned partitions."""
@@ -263,114 +265,64 @@ class Consumer:
             CorruptRecordError: what a broker sent is damaged.
             UnknownTopicOrPartitionError: a topic was deleted.
         """
-        while not self._records:
-            await self._fill(None)
-        return self._hand_out()
+        while not self._backlog.has_records:
+            await self._decode_ahead(1, None)
+        return self._backlog.take_one()
 
     async def poll(
         self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS
     ) -> list[ConsumerRecord]:
-        """Up to `max_records` records; waits up to `timeout_ms` for the first.  Raises: as `__anext__`."""
+        """Up to `max_records` records; waits up to `timeout_ms` for the first.  Raises: as `__anext__`.
+
+        A call that raises or is cancelled has handed out nothing and moved no position.
+        """
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
-        found: list[ConsumerRecord] = []
-        while len(found) < max_records:
-            if not self._records and not await self._fill(deadline_s, only_buffered=bool(found)):
-                break
-            found += self._hand_out_many(max_records - len(found))
-        return found
+        await self._decode_ahead(max_records, deadline_s)
+        return self._backlog.take(max_records)  # from here to the caller nothing waits
 
     async def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
         """Everything that is fetched ahead, undecoded; waits up to `timeout_ms` for the first piece.
 
-        For readers that decode columns by themselves.  Control batches are left in.  Raises: as `__anext__`.
+        For readers that decode columns by themselves.  Control batches are left in.  Raises: as `__anext__`, and as
+        there, a call that raises or is cancelled has moved no position.
         """
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
-        pieces: list[FetchedBatches] = []
-        while (chunk := await self._next_chunk(deadline_s, only_buffered=bool(pieces))) is not None:
-            state = chunk.state
-            start = chunk.headers[chunk.next_index].position
-            data = memoryview(chunk.data)[start : chunk.headers[-1].end_position]
-            piece = FetchedBatches(*state.partition, state.position, chunk.next_offset, chunk.high_watermark, data)
-            pieces.append(piece)
-            state.position = chunk.next_offset
-            self._finish_current()
-        return pieces
+        if not self._backlog.has_records:
+            await self._wait_for_chunk(deadline_s)
+        return self._backlog.take_pieces()
 
-    def _hand_out(self) -> ConsumerRecord:
-        record = self._records.pop()
-        chunk = self._current
-        if chunk is not None:
-            chunk.state.position = record.offset + 1
-            if not self._records:
-                self._finish_batch(chunk)
-        return record
+    async def _decode_ahead(self, count: int, deadline_s: float | None) -> None:
+        """Decodes until `count` records can be handed out or all that is fetched is decoded; waits for the first.
 
-    def _hand_out_many(self, count_max: int) -> list[ConsumerRecord]:
-        """The next records of the current batch, in order; there are some."""
-        records = self._records[: -count_max - 1 : -1]
-        del self._records[-count_max:]
-        chunk = self._current
-        if chunk is not None:
-            chunk.state.position = records[-1].offset + 1
-            if not self._records:
-                self._finish_batch(chunk)
-        return records
+        It moves no position past a record, so that a reader that is cancelled or told of an error here loses nothing.
+        """
+        backlog = self._backlog
+        while backlog.records_count < count:
+            if backlog.has_records and (self._has_trouble or not backlog.has_chunks):
+                return  # trouble is told by the next call, once what there is has been handed out
+            if not backlog.has_records and not await self._wait_for_chunk(deadline_s):
+                return
+            await self._decode_next()
 
-    async def _fill(self, deadline_s: float | None, *, only_buffered: bool = False) -> bool:
-        """Decodes the next batch that has records at or above the position; False when the time is up."""
-        while not self._records:
-            chunk = await self._next_chunk(deadline_s, only_buffered=only_buffered)
-            if chunk is None:
-                return False
-            header = chunk.headers[chunk.next_index]
-            try:
-                self._records = _decode(chunk, header)
-            except ReplogError as error:
-                self._fail_current(chunk, error)
-                continue
-            if not self._records:
-                self._finish_batch(chunk)
-            self._bytes_since_yield += header.size_bytes
-            if self._bytes_since_yield >= YIELD_BYTES:  # a busy reader lets the fetchers have their turn
-                self._bytes_since_yield = 0
-                await asyncio.sleep(0)
-        return True
+    async def _decode_next(self) -> None:
+        self._bytes_since_yield += self._backlog.decode_next()
+        if self._bytes_since_yield >= YIELD_BYTES:  # a busy reader lets the fetchers have their turn
+            self._bytes_since_yield = 0
+            await asyncio.sleep(0)
 
-    def _finish_batch(self, chunk: Chunk) -> None:
-        """The batch is handed out, records that compaction removed at its end included."""
-        chunk.state.position = max(chunk.state.position, chunk.headers[chunk.next_index].next_offset)
-        chunk.next_index += 1
-        if chunk.next_index == len(chunk.headers):
-            self._finish_current()
-
-    def _finish_current(self) -> None:
-        if self._current is not None:
-            self._fetchers.release(self._current)
-        self._current = None
-        self._records = []
-
-    def _fail_current(self, chunk: Chunk, error: ReplogError) -> None:
-        """A batch that cannot be decoded: reading this partition stops there."""
-        state, position = chunk.state, chunk.state.position
-        self.seek(state.partition, position)
-        state.error = error
-        self._handle_trouble()
-
-    async def _next_chunk(self, deadline_s: float | None, *, only_buffered: bool) -> Chunk | None:
-        """The chunk to hand out from; None when there is none by the deadline."""
-        while self._current is None:
+    async def _wait_for_chunk(self, deadline_s: float | None) -> bool:
+        """Waits until there is a chunk and nothing to tell before it; False when the deadline has passed."""
+        while True:
             self._raise_if_closed()
             self._wake.clear()
             if self._has_trouble:
                 self._raise_trouble()
                 self._reset_diverging()
                 await self._reset_out_of_range()
-            if self._chunks:
-                self._current = self._chunks.popleft()
-                break
-            if only_buffered or not await self._wait(deadline_s):
-                return None
-        return self._current
+            if self._backlog.has_chunks:
+                return True
+            if not await self._wait(deadline_s):
+                return False
 
     async def _wait(self, deadline_s: float | None) -> bool:
         """Waits for the next event; False when the deadline has passed."""
@@ -380,7 +332,7 @@ class Consumer:
             async with asyncio.timeout_at(deadline_s):
                 await self._wake.wait()
         except TimeoutError:
-            return bool(self._chunks)
+            return self._backlog.has_chunks
         return True
 
     # ---- trouble ---------------------------------------------------------------------------------------------------
@@ -455,7 +407,7 @@ class Consumer:
         self._wake.set()
 
     def _take_in(self, chunk: Chunk) -> None:
-        self._chunks.append(chunk)
+        self._backlog.add(chunk)
         self._wake.set()
 
     def _unassign(self, partition: TopicPartition) -> None:
@@ -492,18 +444,3 @@ class Consumer:
         wanted = {TopicPartition(*partition): timestamp for partition in partitions}
         found = await list_offsets(self._view, wanted, timeout_ms=timeout_ms) if wanted else {}
         return {partition: answer.offset for partition, answer in found.items()}
-
-
-def _decode(chunk: Chunk, header: BatchHeader) -> list[ConsumerRecord]:
-    """Records of one batch at or above the position, last first, so that handing out is a pop."""
-    if header.is_control:
-        return []
-    topic, partition = chunk.state.partition
-    position = chunk.state.position
-    timestamp_type = header.timestamp_type
-    new = tuple.__new__  # what ConsumerRecord(...) does in the end, at a third of the price
-    return [
-        new(ConsumerRecord, (topic, partition, offset, timestamp, timestamp_type, key, value, headers))
-        for offset, timestamp, key, value, headers in reversed(decode_batch(chunk.data, header.position))
-        if offset >= position
-    ]

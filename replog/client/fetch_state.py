@@ -23,15 +23,16 @@ BACKOFF_S_MIN = 0.1
 BACKOFF_S_MAX = 0.5
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Chunk:
     """Whole batches of one partition, fetched and not handed out yet.
 
     Attributes:
         data: as it came; a view of the received message, which lives as long as the chunk.
         headers: of the batches in it that are wanted; the first may begin below the position.
-        next_index: the first batch that is not handed out.
         owner: the fetcher whose share of memory it takes.
+        next_index: the first batch that is not handed out.
+        decoded_count: the batches at its front that are decoded; from `next_index` on they wait to be handed out.
     """
 
     state: PartitionState
@@ -40,6 +41,7 @@ class Chunk:
     high_watermark: int
     owner: Any
     next_index: int = 0
+    decoded_count: int = 0
 
     @property
     def next_offset(self) -> int:
@@ -99,6 +101,18 @@ class PartitionState:
         self.diverging = None
         self.forget_request()
         self.clear_backoff()
+
+    def rewind(self, offset: int) -> None:
+        """Hands out again from `offset` on: as `seek`, but what was read is still compared with the leaders' logs."""
+        last_epoch = self.last_epoch
+        self.seek(offset)
+        self.last_epoch = last_epoch
+
+    def stop(self, offset: int, error: ReplogError) -> None:
+        """Reads nothing from `offset` on until a seek, because of `error`."""
+        self.fetch_offset = offset
+        self.error = error
+        self.forget_request()
 
     def forget_request(self) -> None:
         """Whatever is in flight is not waited for any more."""

@@ -288,7 +288,7 @@ async def test_memory_is_bounded_while_nobody_reads() -> None:
     async with make(cluster, buffer_memory_bytes=20_000, max_partition_fetch_bytes=8_000) as consumer:
         await consumer.assign_topic("t")
         await asyncio.sleep(0.1)
-        held = sum(len(chunk.data) for chunk in consumer._chunks)
+        held = consumer._backlog.held_bytes
         assert 0 < held < 4 * 8_000 + 20_000
         assert len(await read(consumer, 200)) == 200
 
