@@ -33,6 +33,7 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.forks import is_forked, raise_if_forked
 from replog.rpc.messages import Hello
 from replog.rpc.metadata_messages import ClusterMetadata, MetadataUpdate, TopicInfo, WatchRequest
 from replog.rpc.transport import Connection, ConnectionLostError, SeededTransport, Transport
@@ -108,6 +109,8 @@ class ClusterView:
         """Ends both tasks and closes the connections.  Calling it again does nothing."""
         self._closed = True
         self._changed.set()
+        if is_forked():  # tasks and connections are the parent's
+            return
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -206,6 +209,7 @@ class ClusterView:
 
     async def call(self, address: str, request: ClientRequest, *, timeout_ms: int) -> ClientResponse:
         """One attempt at one broker; raises what comes."""
+        raise_if_forked()
         async with self._pool.use(address) as connection:
             return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
 
@@ -395,6 +399,7 @@ class ClusterView:
         self._changed.set()
 
     def _raise_if_closed(self) -> None:
+        raise_if_forked()
         if self._closed:
             raise BrokerClosedError("this client was closed; make a new one")
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 
+from replog.rpc.forks import raise_if_forked
 from replog.rpc.transport import Connection, Transport
 
 CONTROL = "control"
@@ -17,7 +18,12 @@ DATA = "data"
 
 
 def default_transport() -> Transport:
-    """gRPC, imported here so that importing the client does not load it."""
+    """gRPC, imported here so that importing the client does not load it.
+
+    Raises:
+        BrokerClosedError: this process was forked from one that had used gRPC.
+    """
+    raise_if_forked()
     from replog.rpc.grpc_transport import GrpcTransport
 
     return GrpcTransport()

@@ -25,6 +25,7 @@ from replog.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from replog.rpc.forks import is_forked, raise_if_forked, tell_at_fork
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from replog.rpc.transport import Transport
 
@@ -120,6 +121,7 @@ class Consumer:
         self._bytes_since_yield = 0
         self._is_closed = False
         self._ending = Ending(self._release)
+        tell_at_fork(self)
 
     # ---- life ------------------------------------------------------------------------------------------------------
 
@@ -143,8 +145,14 @@ class Consumer:
     async def close(self) -> None:
         """Stops fetching and closes the connections.  A reader that waits gets BrokerClosedError."""
         self._is_closed = True
+        self._backlog.clear()
         self._wake.set()
-        await self._ending.wait()
+        if not is_forked():  # what it holds is the parent's
+            await self._ending.wait()
+
+    def handle_fork(self) -> None:
+        """In a forked child nothing is handed out, not even what is there already: the parent reads on."""
+        self._backlog.clear()
 
     async def _release(self) -> None:
         await self._fetchers.close()
@@ -383,6 +391,7 @@ class Consumer:
             self.seek(partition, first if self._reset_policy == "earliest" else end)
 
     def _raise_if_closed(self) -> None:
+        raise_if_forked()
         if self._is_closed:
             raise BrokerClosedError("this consumer was closed; make a new one")
 

@@ -25,6 +25,7 @@ from replog.client.sender import SenderSettings
 from replog.ending import Ending
 from replog.errors import BrokerClosedError, RecordTooLargeError, UnknownTopicOrPartitionError
 from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
+from replog.rpc.forks import raise_if_forked, tell_at_fork
 from replog.rpc.transport import Transport
 
 YIELD_BYTES = 64 * 1024
@@ -108,6 +109,7 @@ class Producer:
         self._bytes_since_yield = 0
         self._is_closed = False
         self._ending = Ending(self._release)
+        tell_at_fork(self)
 
     # ---- life ------------------------------------------------------------------------------------------------------
 
@@ -163,6 +165,10 @@ class Producer:
         finally:
             await self._ending.wait()
 
+    def handle_fork(self) -> None:
+        """In a forked child nothing is sent: the parent has what waits here, and sends it."""
+        self._is_closed = True
+
     async def _release(self) -> None:
         self._accumulator.close(BrokerClosedError("the producer was closed before the records were acknowledged"))
         await self._router.close()
@@ -174,6 +180,7 @@ class Producer:
         Raises:
             ReplogError: the first failure since the last flush among records whose delivery nobody has awaited.
         """
+        raise_if_forked()
         await self._flush()
         error = self._accumulator.unseen_failure()
         if error is not None:
@@ -352,6 +359,7 @@ class Producer:
                 return queues
 
     def _raise_if_closed(self) -> None:
+        raise_if_forked()
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
 

@@ -29,6 +29,7 @@ from replog.rpc import calls, frames, quorum_codec, watch_codec
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.controller_stream import ControllerCalls, ControllerSession, ItemStream, decode_items, encode_items
 from replog.rpc.error_codes import error_code_of, error_from_code
+from replog.rpc.forks import note_use
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import QuorumFrame
@@ -186,6 +187,7 @@ class GrpcConnection:
     """
 
     def __init__(self, address: str) -> None:
+        note_use()
         self._address = address
         self._channel = _channel_to(address)
         self._under_way: set[Any] = set()  # calls and streams of the channel
@@ -362,7 +364,9 @@ def bind(host: str, port: int) -> GrpcServer:
 
     Raises:
         ConfigError: the port is taken.
+        BrokerClosedError: this process was forked from one that had used gRPC.
     """
+    note_use()
     server = grpc.aio.server(options=_SERVER_OPTIONS)
     try:
         bound = server.add_insecure_port(f"{host}:{port}")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Coroutine, Generator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 from fake_cluster import FakeCluster
 
 from replog.client import Consumer, ConsumerRecord, FetchedBatches, SyncConsumer, TopicPartition
 from replog.records import encode_batch, scan
 
-T = TypeVar("T")
 HEALTHY = [TopicPartition("t", 0), TopicPartition("t", 1)]
 SICK = TopicPartition("t", 2)
 FIRST_OFFSET = 3
@@ -38,32 +35,11 @@ def damage(cluster: FakeCluster, partition: TopicPartition, index: int) -> None:
     batches[index] = bytes(broken)
 
 
-class CancelledAt(Awaitable[T]):
-    """Runs a coroutine and cancels it at its n-th wait; beyond the last one it ends by itself."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T], waits_count: int) -> None:
-        self._coroutine = coroutine
-        self._waits_count = waits_count
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        steps = self._coroutine.__await__()
-        try:
-            for _ in range(self._waits_count):
-                yield next(steps)
-            waited_for = next(steps)
-            if waited_for is not None:
-                waited_for._asyncio_future_blocking = False  # a task does this when it takes the future
-            steps.throw(asyncio.CancelledError())
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        raise AssertionError("a cancelled reader goes on waiting")
-
-
 class Account:
     """Checks every record against the one before it, and the positions against both."""
 
-    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(self, partitions: Sequence[TopicPartition], end_offset: int) -> None:
+        self.end_offset = end_offset
         self.next_offsets = dict.fromkeys(partitions, FIRST_OFFSET)
 
     def seek(self, consumer: Consumer | SyncConsumer, partition: TopicPartition, offset: int) -> None:

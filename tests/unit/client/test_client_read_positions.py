@@ -7,8 +7,9 @@ import random
 from typing import Any
 
 import pytest
+from cancelling import WAITS_MAX, cancelled_at_wait
 from fake_cluster import FakeCluster
-from reading_kit import FIRST_OFFSET, HEALTHY, SICK, Account, CancelledAt, damage, filled_cluster
+from reading_kit import FIRST_OFFSET, HEALTHY, SICK, Account, damage, filled_cluster
 
 from replog.client import Consumer
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError
@@ -32,11 +33,12 @@ async def read_once(consumer: Consumer, rng: random.Random) -> list[Any]:
 
 async def read_disturbed(consumer: Consumer, account: Account, rng: random.Random) -> None:
     """One call, now and then cancelled at one of its waits; an error that it raises is mended as its text says."""
-    reading = read_once(consumer, rng)
+
+    async def read() -> None:
+        account.take(await read_once(consumer, rng))
+
     try:
-        account.take(await (CancelledAt(reading, rng.choice([0, 0, 1, 2, 5])) if rng.random() < 0.5 else reading))
-    except asyncio.CancelledError:
-        pass
+        await cancelled_at_wait(rng.choice([1, 1, 2, 3, 6, WAITS_MAX]), read())
     except (OffsetOutOfRangeError, CorruptRecordError):
         account.seek(consumer, SICK, rng.choice([10_000, FIRST_OFFSET]))  # where the next error waits
     for partition, next_offset in account.next_offsets.items():
@@ -48,10 +50,10 @@ async def test_no_cancellation_and_no_error_of_a_neighbour_skips_a_record(seed: 
     rng = random.Random(seed)
     cluster = filled_cluster()
     damage(cluster, SICK, rng.randrange(3, 20))
-    account = Account([*HEALTHY, SICK])
+    account = Account([*HEALTHY, SICK], 400)
     async with consumer_of(cluster) as consumer, asyncio.timeout(20):
         await consumer.assign(account.next_offsets, start=account.next_offsets)
-        while any(account.next_offsets[partition] < 400 for partition in HEALTHY):
+        while any(account.next_offsets[partition] < account.end_offset for partition in HEALTHY):
             await read_disturbed(consumer, account, rng)
             if rng.random() < 0.2:
                 account.seek(consumer, SICK, 400)  # nothing wrong, nothing there
@@ -65,7 +67,7 @@ async def read_until(consumer: Consumer, account: Account, offset: int) -> None:
 async def test_what_was_found_is_handed_out_before_an_error_of_a_neighbour() -> None:
     cluster = filled_cluster(20)
     damage(cluster, HEALTHY[1], 4)
-    account = Account(HEALTHY)
+    account = Account(HEALTHY, 20)
     async with consumer_of(cluster) as consumer:
         await consumer.assign(HEALTHY, start=dict.fromkeys(HEALTHY, FIRST_OFFSET))
         with pytest.raises(ReplogError):
