@@ -7,11 +7,14 @@ from replog.client.admin import Admin
 from replog.client.batch import BulkDelivery, Delivery
 from replog.client.cluster import ClusterView
 from replog.client.consumer import Consumer
+from replog.client.loop_thread import LoopThread
 from replog.client.partition_description import PartitionDescription, ReplicaDescription
 from replog.client.partitioner import DefaultPartitioner, Partitioner, murmur2
 from replog.client.producer import Producer
 from replog.client.reassignments import CopyProgress, PartitionReassignment, Reassignments
-from replog.client.sync import LoopThread, SyncAdmin, SyncBulkDelivery, SyncConsumer, SyncDelivery, SyncProducer
+from replog.client.sync_admin import SyncAdmin
+from replog.client.sync_consumer import SyncConsumer
+from replog.client.sync_producer import SyncBulkDelivery, SyncDelivery, SyncProducer
 from replog.client.types import (
     ConsumerRecord,
     DeliveredRange,

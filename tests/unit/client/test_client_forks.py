@@ -1,0 +1,83 @@
+"""Forks: gRPC does not survive them, and a child says so instead of dying."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PARENT = """
+import asyncio, gc, os, sys
+import replog
+from replog.client import Admin, Consumer, Producer, SyncAdmin, SyncConsumer, SyncProducer
+from replog.errors import ReplogError
+
+ADDRESS = "127.0.0.1:1"  # nobody listens there
+SHORT = {"connect_timeout_ms": 100}
+
+async def connect():
+    try:
+        async with Consumer(ADDRESS, **SHORT):
+            pass
+    except ReplogError as error:
+        return str(error)
+
+def connect_sync():
+    try:
+        with SyncConsumer(ADDRESS, **SHORT):
+            pass
+    except ReplogError as error:
+        return str(error)
+
+def told(*calls):
+    for call in calls:
+        try:
+            call()
+        except ReplogError as error:
+            print("spawn" in str(error), flush=True)
+
+def child():
+    before()
+    pid = os.fork()
+    if pid == 0:
+        inside()
+        sys.exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def run(script: str) -> list[str]:
+    path = ":".join(path for path in sys.path if path)
+    command = [sys.executable, "-c", f"{PARENT}\n{script}\nchild()"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env={"PYTHONPATH": path})
+    return done.stdout.split("\n")[:-1]
+
+
+@pytest.mark.parametrize("connect", ["asyncio.run(connect())", "connect_sync()"])
+def test_new_clients_in_a_child_are_refused_where_the_parent_had_used_one(connect: str) -> None:
+    new = "lambda: Consumer(ADDRESS), lambda: Producer(ADDRESS), lambda: Admin(ADDRESS), lambda: SyncAdmin(ADDRESS)"
+    assert run(f"def before(): {connect}\ndef inside(): told({new})") == ["True"] * 4 + ["0"]
+
+
+def test_clients_that_were_carried_along_are_refused_and_close() -> None:
+    calls = [
+        "lambda: asyncio.run(consumer.poll())",
+        "lambda: asyncio.run(producer.send('t', b''))",
+        "lambda: asyncio.run(admin.list_topics())",
+        "lambda: sync.poll()",
+        "lambda: sync.assign_topic('t')",
+    ]
+    before = "def before():\n global consumer, producer, admin, sync\n connect_sync()"
+    make = (
+        "consumer, producer, admin, sync = Consumer(ADDRESS), Producer(ADDRESS), Admin(ADDRESS), SyncConsumer(ADDRESS)"
+    )
+    close = "asyncio.run(consumer.close()); asyncio.run(producer.close()); asyncio.run(admin.close()); sync.close()"
+    script = f"{before}\n {make}\ndef inside():\n told({', '.join(calls)})\n {close}"
+    assert run(script) == ["True"] * 5 + ["0"]
+
+
+@pytest.mark.parametrize("before", ["pass", "Consumer(ADDRESS)"])
+def test_a_child_of_a_parent_that_has_not_connected_is_like_any_process(before: str) -> None:
+    connect = "assert 'connect to 127.0.0.1:1' in connect_sync() and 'connect to' in asyncio.run(connect())"
+    assert run(f"def before(): {before}\ndef inside(): {connect}") == ["0"]
