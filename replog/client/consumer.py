@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
+from replog.choices import require_choice
 from replog.client.backlog import Backlog
 from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
@@ -15,11 +16,11 @@ from replog.client.fetcher import FetchSettings
 from replog.client.fetcher_pool import FetcherPool
 from replog.client.leader_calls import require_partitions
 from replog.client.offsets import list_offsets
+from replog.client.start import Start, check_start, is_offset
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.ending import Ending
 from replog.errors import (
     BrokerClosedError,
-    ConfigError,
     InvalidRequestError,
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -30,7 +31,6 @@ from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from replog.rpc.transport import Transport
 
 OffsetReset = Literal["raise", "earliest", "latest"]
-Start = Literal["earliest", "latest"]
 Partitions = Iterable[tuple[str, int]]
 
 CONNECT_TIMEOUT_MS = 10_000
@@ -93,12 +93,7 @@ class Consumer:
         client_id: str = "replog-consumer",
         transport: Transport | None = None,
     ) -> None:
-        if auto_offset_reset not in {"raise", "earliest", "latest"}:
-            raise ConfigError(
-                "auto.offset.reset",
-                auto_offset_reset,
-                f'auto.offset.reset is {auto_offset_reset!r}; it is "raise", "earliest" or "latest".',
-            )
+        require_choice("auto.offset.reset", auto_offset_reset, get_args(OffsetReset))
         self._settings = FetchSettings(
             fetch_max_wait_ms,
             fetch_min_bytes,
@@ -177,10 +172,14 @@ class Consumer:
             timeout_ms: limit of the time it takes to learn the offsets.
 
         Raises:
+            ConfigError: `start` is another word, or nothing of the kind.
+            InvalidRequestError: it lacks a partition, or has something for one that is no offset, such as the -1 of
+                `list_offsets` where no record is as late as asked for.
             UnknownTopicOrPartitionError: one does not exist.
             RequestTimedOutError: a leader did not tell its offsets in time.
         """
         self._raise_if_closed()
+        check_start(start)
         wanted = list(dict.fromkeys(TopicPartition(*partition) for partition in partitions))
         await require_partitions(self._view, wanted)
         new = [partition for partition in wanted if not self._is_current(partition)]
@@ -196,7 +195,16 @@ class Consumer:
         self._handle_metadata()
 
     async def assign_topic(self, topic: str, *, start: Start = "earliest") -> list[TopicPartition]:
-        """Assigns all partitions of one topic; returns them."""
+        """Assigns all partitions of one topic; returns them.
+
+        Args:
+            topic: The topic's name.
+            start: As in `assign`, "earliest" or "latest"; for an offset of each, use `assign`.
+
+        Raises:
+            As `assign`.
+        """
+        require_choice("start", start, get_args(Start))
         info = await self._view.topic_or_raise(topic)
         partitions = [TopicPartition(topic, partition.partition_id) for partition in info.partitions]
         await self.assign(partitions, start=start)
@@ -219,8 +227,8 @@ class Consumer:
         Raises:
             InvalidRequestError: the partition is not assigned, or the offset is negative.
         """
-        if offset < 0:
-            raise InvalidRequestError(f"cannot seek to offset {offset}; see seek_to_beginning and seek_to_end")
+        if not is_offset(offset):
+            raise InvalidRequestError(f"cannot seek to offset {offset!r}; see seek_to_beginning and seek_to_end")
         state = self._state(partition)
         self._backlog.drop(state)
         state.seek(offset)
@@ -443,7 +451,7 @@ class Consumer:
     ) -> Mapping[TopicPartition, int]:
         if not isinstance(start, str):
             offsets = {TopicPartition(*partition): offset for partition, offset in start.items()}
-            if missing := [str(partition) for partition in new if offsets.get(partition, -1) < 0]:
+            if missing := [str(partition) for partition in new if partition not in offsets]:
                 raise InvalidRequestError(f"start has no offset for {', '.join(missing)}")
             return offsets
         return await self._offsets(new, EARLIEST_TIMESTAMP if start == "earliest" else LATEST_TIMESTAMP, timeout_ms)

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
+from replog.choices import require_choice
 from replog.client.cluster import VISIBLE_WITHIN_MS, ClusterView, expect
 from replog.client.types import TopicPartition
 from replog.controller.requests import (
@@ -81,6 +82,7 @@ class Operations:
             ConfigError: a name or value is not allowed.
             UnknownTopicOrPartitionError: no such topic.
         """
+        require_choice("resource type", resource[0], tuple(ResourceType))
         request = AlterConfigs((AlterConfigsResource(*resource, _alterable(configs)),), validate_only=validate_only)
         response = await self._view.controller_call(
             request, timeout_ms=timeout_ms or self._timeout_ms, what=f"alter configs of {resource[1] or 'the cluster'}"
@@ -98,6 +100,7 @@ class Operations:
             UnknownTopicOrPartitionError: no such topic.
             InvalidRequestError: no such broker.
         """
+        require_choice("resource type", resource[0], tuple(ResourceType))
         response = await self._view.call_any(
             DescribeConfigsRequest(*resource), timeout_ms=timeout_ms or self._timeout_ms, what="describe configs"
         )
@@ -152,6 +155,7 @@ class Operations:
             election_type: PREFERRED, or UNCLEAN where nobody leads: acknowledged records may be lost.
             timeout_ms: of the whole call.
         """
+        require_choice("election type", election_type, (ElectionType.PREFERRED, ElectionType.UNCLEAN))
         chosen = None if partitions is None else tuple(ControllerTopicPartition(*one) for one in partitions)
         response = await self._view.controller_call(
             ElectLeaders(election_type, chosen), timeout_ms=timeout_ms or self._timeout_ms, what="elect leaders"

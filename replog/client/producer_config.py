@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from replog.choices import require_choice
 from replog.errors import ConfigError
 from replog.rpc.messages import ACKS_ALL
 
@@ -48,8 +49,8 @@ class ProducerConfig:
     """How long `start` waits for a first broker to answer."""
 
     def __post_init__(self) -> None:
-        if self.acks not in {"all", -1, 0, 1}:
-            raise ConfigError("acks", self.acks, f'acks is {self.acks!r}; it is "all", 1 or 0.')
+        require_choice("acks", self.acks, get_args(Acks))
+        require_choice("enable.idempotence", self.enable_idempotence, (True, False, None))
         if self.enable_idempotence and self.acks_code != ACKS_ALL:
             raise ConfigError(
                 "enable.idempotence",

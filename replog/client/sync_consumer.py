@@ -19,10 +19,10 @@ from replog.client.consumer import (
     Consumer,
     OffsetReset,
     Partitions,
-    Start,
 )
 from replog.client.fetcher import FetchSettings
 from replog.client.loop_thread import SyncClient
+from replog.client.start import Start
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.rpc.forks import raise_if_forked
 from replog.rpc.transport import Transport

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
+from replog.choices import require_choice
 from replog.errors import ConfigError
 from replog.log import LogConfig
 from replog.log.config import UNLIMITED
@@ -85,8 +86,8 @@ class LocalLogConfig:
     is then read from the disk, not from memory."""
 
     def __post_init__(self) -> None:
-        if self.flush not in get_args(FlushPolicy):
-            raise ConfigError("flush", self.flush, f'flush is {self.flush!r}; it must be "always" or "os"')
+        require_choice("flush", self.flush, get_args(FlushPolicy))
+        require_choice("codec", self.codec, tuple(Codec))
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if value is None and name in _MAY_BE_NONE:
@@ -127,7 +128,5 @@ def codec_named(codec: CodecName | Codec) -> Codec:
     """
     if isinstance(codec, Codec):
         return codec
-    names = [known.name.lower() for known in Codec]
-    if codec not in names:
-        raise ConfigError("codec", codec, f"codec is {codec!r}; it must be one of {', '.join(names)}")
+    require_choice("codec", codec, [known.name.lower() for known in Codec])
     return Codec[codec.upper()]

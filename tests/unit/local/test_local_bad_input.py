@@ -17,7 +17,7 @@ from replog.records import scan
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"flush": "never"}, 'must be "always" or "os"'),
+        ({"flush": "never"}, 'must be one of "always", "os"'),
         ({"segment_bytes": 100}, "from 1024"),
         ({"segment_bytes": True}, "integer"),
         ({"segment_bytes": "1 GiB"}, "integer"),
@@ -26,7 +26,7 @@ from replog.records import scan
         ({"retention_bytes": 0}, "from 1"),
         ({"max_batch_bytes": 1}, "from 512"),
         ({"flush_interval_ms": -1}, "from 0"),
-        ({"codec": "brotli"}, "none, gzip, snappy, lz4, zstd"),
+        ({"codec": "brotli"}, '"none", "gzip", "snappy", "lz4", "zstd"'),
         ({"codec": None}, "must be one of"),
         ({"colour": "red"}, "no setting 'colour'; it has flush"),
         ({"read_only": True, "flush": "os"}, "no meaning with read_only"),

@@ -1,0 +1,39 @@
+"""Where a consumer begins to read a partition: a word for all, or an offset for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import index
+from typing import Literal, SupportsIndex, get_args
+
+from replog.choices import require_choice
+from replog.client.types import TopicPartition
+from replog.errors import InvalidRequestError
+
+Start = Literal["earliest", "latest"]
+
+
+def check_start(start: object) -> None:
+    """Refuses what names no place, before anybody is asked.
+
+    Raises:
+        ConfigError: another word than `Start` has, or neither word nor mapping.
+        InvalidRequestError: a mapping to something that is no offset.
+    """
+    if not isinstance(start, Mapping):
+        require_choice("start", start, get_args(Start))
+        return
+    for partition, offset in start.items():
+        if is_offset(offset):
+            continue
+        why = f"{offset!r}, which is no offset from 0"
+        if offset == -1:
+            why = (
+                "-1: list_offsets says so where no record is as late as asked for; use the offset of end_offsets there"
+            )
+        raise InvalidRequestError(f"start of {TopicPartition(*partition)} is {why}")
+
+
+def is_offset(offset: object) -> bool:
+    """Returns whether this is a whole number from 0, of whatever library."""
+    return isinstance(offset, SupportsIndex) and index(offset) >= 0

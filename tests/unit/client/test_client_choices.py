@@ -1,0 +1,77 @@
+"""A word that is not known is refused with the words that are, wherever a string chooses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+
+from replog.client import Admin, Consumer, Producer
+from replog.errors import ConfigError, InvalidRequestError
+from replog.local import open_log
+
+MISSPELT: list[Any] = ["beginning", "Latest", "", None, 5, ["latest"]]
+
+
+def consumer_of(cluster: FakeCluster, **settings: Any) -> Consumer:
+    return Consumer(cluster.bootstrap, transport=cluster.transport(), **settings)
+
+
+@pytest.mark.parametrize("start", MISSPELT)
+async def test_where_to_start(start: Any) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with consumer_of(cluster) as consumer:
+        with pytest.raises(ConfigError, match=r'start is .*"earliest", "latest"'):
+            await consumer.assign([("t", 0)], start=start)
+        with pytest.raises(ConfigError, match=r'start is .*"earliest", "latest"'):
+            await consumer.assign_topic("t", start=start)
+        assert consumer.assignment() == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "text"),
+    [(-1, "no record is as late"), (-2, "no offset from 0"), ("0", "no offset"), (None, "no offset")],
+)
+async def test_what_is_no_offset(offset: Any, text: str) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with consumer_of(cluster) as consumer:
+        with pytest.raises(InvalidRequestError, match=f"start of t-0 is .*{text}"):
+            await consumer.assign([("t", 0)], start={("t", 0): offset})
+        await consumer.assign([("t", 0)])
+        with pytest.raises(InvalidRequestError, match="cannot seek"):
+            consumer.seek(("t", 0), offset)
+
+
+@pytest.mark.parametrize("policy", MISSPELT)
+def test_where_to_go_on_after_data_loss(policy: Any) -> None:
+    with pytest.raises(ConfigError, match='"raise", "earliest", "latest"'):
+        consumer_of(FakeCluster(), auto_offset_reset=policy)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"acks": "ALL"}, {"acks": "1"}, {"acks": 2}, {"acks": []}, {"enable_idempotence": "false"}]
+)
+def test_what_counts_as_written(setting: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="must be one of"):
+        Producer("127.0.0.1:1", transport=FakeCluster().transport(), **setting)
+
+
+async def test_elections_and_resources() -> None:
+    cluster = FakeCluster()
+    wrong: Any = "unclean"
+    async with Admin(cluster.bootstrap, transport=cluster.transport()) as admin:
+        with pytest.raises(ConfigError, match=r"ElectionType\.PREFERRED, ElectionType\.UNCLEAN"):
+            await admin.elect_leaders(election_type=wrong)
+        with pytest.raises(ConfigError, match=r"ResourceType\.TOPIC, ResourceType\.BROKER"):
+            await admin.describe_configs((wrong, "t"))
+        with pytest.raises(ConfigError, match=r"ResourceType\.TOPIC, ResourceType\.BROKER"):
+            await admin.alter_configs((wrong, "t"), {})
+
+
+@pytest.mark.parametrize("setting", [{"flush": "Always"}, {"flush": []}, {"codec": "zip"}, {"codec": 4}, {"codec": []}])
+def test_local_logs(setting: dict[str, Any], tmp_path: Any) -> None:
+    with pytest.raises(ConfigError, match="must be one of"):
+        open_log(tmp_path / "log", **setting)
