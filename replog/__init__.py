@@ -5,6 +5,7 @@ The names below load what they need when they are first used, so that `import re
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from replog._version import __version__
@@ -26,6 +27,9 @@ __all__ = [
     "open_log",
     "open_log_async",
 ]
+
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # who shows log records is the application's business
 
 
 def __getattr__(name: str) -> Any:

@@ -30,6 +30,7 @@ from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.controller_stream import ControllerCalls, ControllerSession, ItemStream, decode_items, encode_items
 from replog.rpc.error_codes import error_code_of, error_from_code
 from replog.rpc.forks import note_use
+from replog.rpc.loop_noise import keep_quiet
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import QuorumFrame
@@ -50,6 +51,7 @@ SERVICE = "replog.v1.Node"
 _ERROR_CODE_KEY = "replog-error-code"
 
 _log = logging.getLogger(__name__)
+keep_quiet()
 
 _COMMON_OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
