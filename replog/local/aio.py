@@ -112,7 +112,7 @@ class AsyncLocalLog:
 
     def iterate(self, start_offset: int | None = None, end_offset: int | None = None) -> AsyncIterator[Record]:
         """As `LocalLog.iterate`, for `async for`."""
-        return self._records(*self.log.range_of(start_offset, end_offset))
+        return _Records(self, *self.log.range_of(start_offset, end_offset))
 
     def __aiter__(self) -> AsyncIterator[Record]:
         """`iterate()`: everything acknowledged by now."""
@@ -121,7 +121,7 @@ class AsyncLocalLog:
     def tail(self, start_offset: int | None = None, *, timeout_s: float | None = None) -> AsyncIterator[Record]:
         """As `LocalLog.tail`, for `async for`; no thread waits meanwhile."""
         start, _ = self.log.range_of(self.log.high_watermark if start_offset is None else start_offset, None)
-        return self._tail(start, timeout_s)
+        return _Records(self, start, start, follows=True, timeout_s=timeout_s)
 
     async def wait_for(self, offset: int, *, timeout_s: float | None = None) -> bool:
         """As `LocalLog.wait_for`; no thread waits meanwhile."""
@@ -230,20 +230,6 @@ class AsyncLocalLog:
 
     # Following
 
-    async def _records(self, start_offset: int, end_offset: int) -> AsyncIterator[Record]:
-        offset = start_offset
-        while offset < end_offset:
-            records, offset = await asyncio.to_thread(self.log.read_chunk, offset, end_offset)
-            for record in records:
-                yield record
-
-    async def _tail(self, offset: int, timeout_s: float | None) -> AsyncIterator[Record]:
-        while await self.wait_for(offset, timeout_s=timeout_s):
-            end_offset = self.log.high_watermark
-            async for record in self._records(offset, end_offset):
-                yield record
-            offset = end_offset
-
     async def _next_move(self, offset: int) -> None:
         """Waits for a notification that comes after the high watermark was found at or below `offset`."""
         if self._moved is None:
@@ -261,6 +247,46 @@ class AsyncLocalLog:
         moved, self._moved = self._moved, None
         if moved is not None and not moved.done():
             moved.set_result(None)
+
+
+class _Records:
+    """The records of [offset, end_offset), and with `follows` those that come.
+
+    No generator, as one that is cancelled while it waits has ended: a loop that goes on with it would find no record any more
+    and take that for the end of the log.  This one goes on with the record after the last that it gave.
+    """
+
+    def __init__(
+        self,
+        log: AsyncLocalLog,
+        offset: int,
+        end_offset: int,
+        *,
+        follows: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        self._log = log
+        self._offset = offset
+        self._end_offset = end_offset
+        self._follows = follows
+        self._timeout_s = timeout_s
+        self._ready: list[Record] = []  # last first
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record:
+        while not self._ready:
+            if self._offset >= self._end_offset:
+                await self._wait_for_more()
+            chunk, self._offset = await asyncio.to_thread(self._log.log.read_chunk, self._offset, self._end_offset)
+            self._ready = chunk[::-1]
+        return self._ready.pop()
+
+    async def _wait_for_more(self) -> None:
+        if not self._follows or not await self._log.wait_for(self._offset, timeout_s=self._timeout_s):
+            raise StopAsyncIteration
+        self._end_offset = self._log.high_watermark
 
 
 class _Opening:

@@ -213,3 +213,19 @@ async def test_opening(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         async with replog.open_log_async(tmp_path / "log/meta.properties"):
             pass
+
+
+@pytest.mark.parametrize("follows", [False, True])
+async def test_a_reader_that_is_cancelled_goes_on_with_the_next_record(tmp_path: Path, follows: bool) -> None:
+    async with replog.open_log_async(tmp_path / "log", flush="os") as log:
+        await log.append_many([b"%d" % number for number in range(5)])
+        records = log.tail(0) if follows else log.iterate()
+        found: list[bytes | None] = []
+
+        async def read() -> None:
+            found.append((await anext(records)).value)
+
+        assert await cancelled_at_wait(1, read())
+        for _ in range(5):
+            await read()
+        assert found == [b"0", b"1", b"2", b"3", b"4"]
