@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -116,6 +117,14 @@ class ClusterView:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
         await self._pool.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_tasks", None) or self._closed or is_forked():
+            return
+        text = (
+            f"the client {self.client_id!r} of {','.join(self.bootstrap)} was never closed; use `async with` or close()"
+        )
+        warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     async def ready(self, timeout_ms: int) -> ClusterMetadata:
         """The metadata, waiting for the first answer if there was none.

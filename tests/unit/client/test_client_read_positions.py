@@ -7,12 +7,12 @@ import random
 from typing import Any
 
 import pytest
-from cancelling import WAITS_MAX, cancelled_at_wait
 from fake_cluster import FakeCluster
 from reading_kit import FIRST_OFFSET, HEALTHY, SICK, Account, damage, filled_cluster
 
 from replog.client import Consumer
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError
+from tests.cancelling import WAITS_MAX, cancelled_at_wait
 
 SEEDS = range(25)
 
