@@ -13,7 +13,7 @@ from replog_checkpoints.clean_shutdown import (
     write_clean_shutdown,
 )
 from replog_checkpoints.errors import CheckpointError, CorruptCheckpointError
-from replog_checkpoints.filesystem import Buffer, DiskUsage, File, FileSystem, Lock, OpenMode
+from replog_checkpoints.filesystem import Buffer, DiskUsage, File, FileSystem, Lock, OpenMode, lost_in_fsync
 from replog_checkpoints.leader_epochs import (
     LEADER_EPOCH_FILE,
     EpochStart,
@@ -74,6 +74,7 @@ __all__ = [
     "TopicPartition",
     "format_leader_epochs",
     "format_partition_metadata",
+    "lost_in_fsync",
     "make_durable_dirs",
     "parent_of",
     "read_clean_shutdown",

@@ -19,9 +19,8 @@ The fsync before the rename matters: without it the new name may survive with an
 
 from __future__ import annotations
 
-import errno
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from replog_checkpoints.errors import CorruptCheckpointError
 from replog_checkpoints.filesystem import Buffer, File, FileSystem, OpenMode
@@ -56,29 +55,15 @@ def replace_files(fs: FileSystem, files: Sequence[tuple[str, Buffer]]) -> None:
         for path, data in files:
             opened.append(fs.open(path + TEMPORARY_SUFFIX, OpenMode.REPLACE))
             opened[-1].pwrite([data], 0)
-        for (path, _), file in zip(files, opened, strict=True):
-            _sync(file.sync, path + TEMPORARY_SUFFIX)
+        for file in opened:
+            file.sync()
     finally:
         for file in opened:
             file.close()
     for path, _ in files:
         fs.rename(path + TEMPORARY_SUFFIX, path)
     for folder in dict.fromkeys(parent_of(path) for path, _ in files):
-        _sync_dir(fs, folder)
-
-
-def _sync_dir(fs: FileSystem, folder: str) -> None:
-    _sync(lambda: fs.sync_dir(folder), folder)
-
-
-def _sync(sync: Callable[[], None], path: str) -> None:
-    """A full disk that an fsync finds is a failed fsync (EIO): what it could not write is lost, not refused."""
-    try:
-        sync()
-    except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise OSError(errno.EIO, f"fsync failed: {error.strerror}", path) from error
-        raise
+        fs.sync_dir(folder)
 
 
 def read_file(fs: FileSystem, path: str, size_bytes_max: int) -> bytes | None:

@@ -6,6 +6,7 @@ top stays the one and only implementation.  ``OsFileSystem`` is the real one.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -114,7 +115,7 @@ class File(Protocol):
 
         Raises:
             OSError: they are not, and what could not be written never will be: the kernel forgets it and lets the next
-                `sync` succeed.  The page cache of the file has been dropped, so that whoever reads it now, in this
+                `sync` succeed.  Never with ENOSPC, see `lost_in_fsync`.  The page cache of the file has been dropped, so that whoever reads it now, in this
                 process or the next, sees what the disk has.  Never call it again; open the log anew.
         """
         ...
@@ -164,7 +165,11 @@ class FileSystem(Protocol):
         ...
 
     def sync_dir(self, path: str) -> None:
-        """Makes creations, renames and removals in a directory durable."""
+        """Makes creations, renames and removals in a directory durable.
+
+        Raises:
+            OSError: never with ENOSPC (see `lost_in_fsync`).
+        """
         ...
 
     def lock(self, path: str) -> Lock:
@@ -174,3 +179,13 @@ class FileSystem(Protocol):
             BlockingIOError: another process holds it.
         """
         ...
+
+
+def lost_in_fsync(error: OSError, path: str) -> OSError:
+    """The error of an fsync as a `FileSystem` raises it: a full disk that an fsync finds is a failed fsync (EIO).
+
+    What it could not write is lost, not refused, and must not be tried again as a write that found no room may be.
+    """
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return OSError(errno.EIO, f"fsync failed: {error.strerror}", path)
+    return error

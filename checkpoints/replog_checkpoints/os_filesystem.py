@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from replog_checkpoints import page_cache
-from replog_checkpoints.filesystem import Buffer, DiskUsage, OpenMode
+from replog_checkpoints.filesystem import Buffer, DiskUsage, OpenMode, lost_in_fsync
 
 _OPEN_FLAGS: Final = {
     OpenMode.READ: os.O_RDONLY,
@@ -141,9 +141,9 @@ class OsFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
         try:
             os.fdatasync(self._fd)
-        except OSError:
+        except OSError as error:
             self._drop_pretended_pages()
-            raise
+            raise lost_in_fsync(error, self._path) from error
 
     def close(self) -> None:
         fd, self._fd = self._fd, _CLOSED
@@ -231,6 +231,8 @@ class OsFileSystem:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise lost_in_fsync(error, path) from error
         finally:
             os.close(fd)
 

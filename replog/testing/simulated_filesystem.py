@@ -28,7 +28,7 @@ from functools import lru_cache
 
 from replog.testing.simulated_disk import DirectoryNode, Disk, EntryChange, FileNode, Node
 from replog.testing.simulated_faults import Faults, Operation
-from replog_checkpoints import Buffer, DiskUsage, OpenMode
+from replog_checkpoints import Buffer, DiskUsage, OpenMode, lost_in_fsync
 
 ENDLESS_BYTES = 1 << 50
 """What a disk without a capacity says it has."""
@@ -217,7 +217,10 @@ class SimulatedFileSystem:
     def sync_dir(self, path: str) -> None:
         with self._mutex:
             directory = self._directory(path)
-            self.faults.check(Operation.SYNC_DIR, path)
+            try:
+                self.faults.check(Operation.SYNC_DIR, path)
+            except OSError as error:
+                raise lost_in_fsync(error, path) from error
             if not self.faults.syncs_lie:
                 self._disk.sync_directory(directory)
 
@@ -286,9 +289,9 @@ class SimulatedFileSystem:
         with self._mutex:
             try:
                 self.faults.check(Operation.SYNC, file.path)
-            except OSError:
+            except OSError as error:
                 file.node.forget_pending()
-                raise
+                raise lost_in_fsync(error, file.path) from error
             if not self.faults.syncs_lie:
                 file.node.sync()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -53,6 +54,24 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
     OsFileSystem().lock(str(path)).release()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_an_fsync_without_room_is_a_failed_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """A write that found no room may be tried again; what an fsync could not write is lost."""
+
+    def refuse(_fd: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    fs = OsFileSystem()
+    file = fs.open(str(tmp_path / "a"), OpenMode.CREATE)
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
+    for sync in (file.sync, lambda: fs.sync_dir(str(tmp_path))):
+        with pytest.raises(OSError, match="fsync failed") as caught:
+            sync()
+        assert caught.value.errno == errno.EIO
+    file.close()
 
 
 def test_writes_that_end_early_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
