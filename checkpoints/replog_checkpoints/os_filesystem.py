@@ -171,17 +171,43 @@ class OsFile:
 
 
 class OsLock:
-    """A lock that ends with `release` or with the process, whichever comes first."""
+    """A lock that ends with `release` or with the process, whichever comes first.
+
+    A forked child has no part in it: the lock belongs to the open descriptor, and a copy in a child would hold it for as
+    long as that lives.
+    """
 
     __slots__ = ("_fd",)
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        _LOCKS.add(self)
 
     def release(self) -> None:
+        """Unlocks for everybody, a child included that was forked this moment and has not closed its copy yet."""
+        if self._fd != _CLOSED:
+            with contextlib.suppress(OSError):  # closing it unlocks as well
+                _unlock_descriptor(self._fd)
+        self.close()
+
+    def close(self) -> None:
+        """Closes this process's descriptor; another process's copy goes on holding the lock."""
+        _LOCKS.discard(self)
         fd, self._fd = self._fd, _CLOSED
         if fd != _CLOSED:
             os.close(fd)  # the file stays: removing it would let two processes lock two files of one name
+
+
+_LOCKS: Final[set[OsLock]] = set()
+"""All that this process holds."""
+
+
+def _close_in_child() -> None:
+    for lock in list(_LOCKS):
+        lock.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 class OsFileSystem:
@@ -238,12 +264,13 @@ class OsFileSystem:
 
     def lock(self, path: str) -> OsLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_PERMISSIONS)
+        lock = OsLock(fd)
         try:
             _lock_descriptor(fd)
         except BaseException:
-            os.close(fd)
+            lock.release()
             raise
-        return OsLock(fd)
+        return lock
 
 
 def _lock_descriptor(fd: int) -> None:
@@ -256,10 +283,18 @@ def _lock_descriptor(fd: int) -> None:
     Raises:
         BlockingIOError: held by another descriptor, here or in another process.
     """
-    whole_file = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    _set_lock(fd, fcntl.F_WRLCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _unlock_descriptor(fd: int) -> None:
+    _set_lock(fd, fcntl.F_UNLCK, fcntl.LOCK_UN)
+
+
+def _set_lock(fd: int, kind: int, flock_operation: int) -> None:
+    whole_file = struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole_file)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # sandboxes without them: still excludes ourselves
+        fcntl.flock(fd, flock_operation)  # sandboxes without them: still excludes ourselves
