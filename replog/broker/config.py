@@ -229,10 +229,11 @@ class ServerConfig:
     every key the newest record stays, and records need keys."""
 
     log_retention_ms: Annotated[int, milliseconds(-1, LONG_MAX, (-1, "for ever"))] = 7 * DAY_MS
-    """Age after which closed segments are deleted, by their newest timestamp."""
+    """Age after which segments are deleted, by their newest timestamp: also the newest one of a quiet partition, behind
+    which an empty one begins."""
 
     log_retention_bytes: Annotated[int, size_bytes(-1, LONG_MAX, (-1, "no limit"))] = -1
-    """Size of a partition above which its oldest closed segments are deleted."""
+    """Size of a partition above which its oldest segments are deleted; what is left is at least that large."""
 
     log_segment_delete_delay_ms: Annotated[int, milliseconds(0, LONG_MAX)] = 60_000
     """How long the files of a deleted segment wait under `.deleted` names before they are removed, so that whoever is

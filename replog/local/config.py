@@ -69,11 +69,11 @@ class LocalLogConfig:
     one; an `append_many` that fits is all or nothing.  Kafka's limit for a batch is the same by default."""
 
     retention_ms: int | None = None
-    """Closed segments whose newest record is older than this are deleted, ms, from 1; None = never.  The newest segment
-    always stays, so a log that is not appended to keeps its last records."""
+    """Segments whose newest record is older than this are deleted, ms, from 1; None = never.  A log that is not appended to
+    loses its last records, too: behind the newest segment an empty one begins, and offsets go on."""
 
     retention_bytes: int | None = None
-    """The oldest closed segments are deleted while the rest is at least this large, bytes, from 1; None = no limit."""
+    """The oldest segments are deleted while the rest is at least this large, bytes, from 1; None = no limit."""
 
     maintenance_interval_ms: int = 1_000
     """How often the maintenance thread looks for something to do, ms, 0 to 86,400,000.  0 = no thread: call

@@ -59,8 +59,8 @@ def open_log(
         segment_bytes: size of a segment file, bytes, 1,024 to 2^31 - 1.
         segment_ms: age of a segment, ms.
         max_batch_bytes: largest batch, bytes; a record must fit into one.
-        retention_ms: closed segments older than this are deleted, ms; None = never.
-        retention_bytes: the oldest closed segments above this size are deleted, bytes; None = no limit.
+        retention_ms: segments older than this are deleted, ms; None = never.
+        retention_bytes: the oldest segments above this size are deleted, bytes; None = no limit.
         maintenance_interval_ms: pace of the maintenance thread, ms; 0 = no thread.
         dirty_window_bytes: what may be dirty in memory, bytes; 0 = the kernel decides.
         file_system: another disk than this machine's, such as `replog.testing.SimulatedFileSystem`; None = this machine's.

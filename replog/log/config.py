@@ -78,10 +78,10 @@ class LogConfig:
     small: a reader that is slower than this misses the deletion."""
 
     retention_ms: int = 7 * _DAY_MS
-    """Age by largest record timestamp at which a closed segment is deleted, ms; -1 = never."""
+    """Age by largest record timestamp at which a segment is deleted, ms; -1 = never."""
 
     retention_bytes: int = UNLIMITED
-    """Log size above which the oldest closed segments are deleted, bytes; -1 = no limit."""
+    """Log size above which the oldest segments are deleted, bytes; -1 = no limit."""
 
     file_delete_delay_ms: int = 60_000
     """How long the files of a segment that left the log wait under `.deleted` names, ms, from 0. Too small: a slow reader

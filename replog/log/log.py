@@ -33,7 +33,7 @@ from replog.log.log_compaction import LogCompaction
 from replog.log.log_reading import LogReading
 from replog.log.log_truncation import LogTruncation
 from replog.log.log_write_back import LogWriteBack
-from replog.log.producer_files import remove_snapshot
+from replog.log.producer_files import remove_snapshot, write_snapshot
 from replog.log.promises import Promises, read_promises
 from replog.log.read_only_view import ReadOnlyView
 from replog.log.retention import segments_to_delete
@@ -202,17 +202,22 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Deletes the oldest segments that retention or the log start makes superfluous.
 
-        Never the active segment, never one that reaches above the high watermark.  One by one, each durably: a crash
-        leaves a later start, never a hole.  Their files are renamed only: see `remove_deleted_files`.
+        Never one that reaches above the high watermark; the active one only after an empty one took its place.  One by
+        one, each durably: a crash leaves a later start, never a hole.  Their files are renamed only: see
+        `remove_deleted_files`.
 
         Returns:
             How many.
         """
         self._check_available()
         try:
-            count = segments_to_delete(self._segments, self._config, now_ms, high_watermark, self._log_start_offset)
+            count = segments_to_delete(
+                self._segments, self._config, now_ms, high_watermark, self._log_start_offset, self._log_end_offset
+            )
         except OSError as error:
             raise StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk") from error
+        if count == len(self._segments) and not self.replace_active_segment(now_ms):
+            count -= 1
         if count:
             self._reader.forget_places()
             self.set_log_start_offset(self._segments[count].base_offset)
@@ -228,6 +233,43 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             self._fail("deleting old segments failed", error)
         self.mend_indexes()
         return count
+
+    def replace_active_segment(self, now_ms: int) -> bool:
+        """Begins an empty segment so that the active one, which nobody wants any more, can be deleted.
+
+        Its indexes are not written: where a crash keeps it, they are made again.  The producers are, durably, because
+        the batches that tell of them are about to go.
+
+        Returns:
+            False: it is empty already, or the disk has no room.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._check_available()
+        if not self._segments.active.size_bytes:
+            return False
+        try:
+            self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+            if self._producers.producers:
+                self._write_durable_snapshot()
+            active = LogSegment.create(self._fs, self._directory, self._log_end_offset, self._config, now_ms)
+        except OSError as error:
+            if is_disk_full(error):
+                return False
+            self._fail("a new segment cannot be created", error)
+        self._segments.active.drop_indexes()
+        self._segments.append(active)
+        self._directory_changes += 1
+        self._touched = True
+        return True
+
+    def _write_durable_snapshot(self) -> None:
+        snapshot = write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers)
+        try:
+            snapshot.sync()
+        finally:
+            snapshot.close()
 
     def mend_indexes(self) -> int:
         """Puts an index on disk that a look-up found missing or wrong and made again in memory, one segment a call.

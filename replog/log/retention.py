@@ -9,13 +9,19 @@ from replog.log.segment_list import SegmentList
 
 
 def segments_to_delete(
-    segments: SegmentList, config: LogConfig, now_ms: int, high_watermark: int, log_start_offset: int
+    segments: SegmentList,
+    config: LogConfig,
+    now_ms: int,
+    high_watermark: int,
+    log_start_offset: int,
+    log_end_offset: int,
 ) -> int:
     """Number of segments, from the oldest, that a rule allows to delete.
 
     A segment goes when all of it lies below the log start, or its newest record is older than `retention.ms`, or the
-    log without it is still at least `retention.bytes` large.  Never one that reaches above the high watermark, never
-    the active one.
+    log without it is still at least `retention.bytes` large.  Never one that reaches above the high watermark.  The
+    active one is judged like the others where it holds records, so that a quiet log does not keep them for
+    `segment.ms`; only a log start at the end of the log does not delete it.
 
     Args:
         segments: of the log.
@@ -23,14 +29,16 @@ def segments_to_delete(
         now_ms: wall time.
         high_watermark: exclusive.
         log_start_offset: first offset that is still wanted.
+        log_end_offset: exclusive end of the log.
     """
     size_bytes = segments.size_bytes
     count = 0
-    for number in range(len(segments) - 1):
-        segment, next_base_offset = segments[number], segments[number + 1].base_offset
-        if next_base_offset > high_watermark:
+    for number in range(len(segments)):
+        segment, is_active = segments[number], number == len(segments) - 1
+        end_offset = log_end_offset if is_active else segments[number + 1].base_offset
+        if end_offset > high_watermark or (is_active and segment.size_bytes == 0):
             break
-        below_start = next_base_offset <= log_start_offset
+        below_start = end_offset <= log_start_offset and not is_active
         too_large = config.deletes and 0 <= config.retention_bytes <= size_bytes - segment.size_bytes
         if not (below_start or too_large or _is_too_old(segment, config, now_ms)):
             break

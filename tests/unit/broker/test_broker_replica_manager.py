@@ -453,6 +453,26 @@ async def test_retention_keeps_what_is_not_committed() -> None:
         assert it.replica.log.log_start_offset == 2
 
 
+@pytest.mark.parametrize("leader", [1, 2])
+async def test_a_quiet_partition_is_emptied_by_leader_and_follower(leader: int) -> None:
+    async with rig(log_retention_ms=1_000) as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=leader))
+        if leader == 1:
+            it.produce()
+            await it.settle()
+            it.fetch(1, replica_id=2)
+            await it.settle()
+        else:
+            await on_driver(it, stored(0), high_watermark=0)
+            await it.manager.driver.call(lambda: it.manager.delete_old_segments(it.replica))
+            assert it.replica.log.log_start_offset == 0, "it is not committed as far as this broker knows"
+            await on_driver(it, b"", high_watermark=1)
+        it.clock.wall_clock_ms += 10_000_000
+        await it.manager.driver.call(lambda: it.manager.delete_old_segments(it.replica))
+        assert (it.replica.log.log_start_offset, it.replica.log.log_end_offset) == (1, 1)
+        assert it.replica.high_watermark == 1
+
+
 async def test_how_far_replicas_reach_is_told_when_the_controller_waits_for_it() -> None:
     async with rig() as it:
         await it.apply(*BROKERS, *topic((1, 2), leader_epoch=4))

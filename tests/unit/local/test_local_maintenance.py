@@ -87,6 +87,20 @@ def test_retention_by_age_deletes_closed_segments() -> None:
         assert values(log)[-1] == b"new"
 
 
+def test_a_quiet_log_is_empty_when_its_records_are_too_old() -> None:
+    disk = SimulatedFileSystem()
+    log = open_simulated(disk, retention_ms=60_000)
+    _fill(log, 3)
+    log.maintain()
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (3, 3, 0)
+    assert log.append(b"young") == 3
+    log.maintain()
+    disk.kill()
+    abandon(log)
+    with open_simulated(disk, retention_ms=60_000) as log:
+        assert (log.log_start_offset, values(log)) == (3, [b"young"])
+
+
 def test_retention_by_size_keeps_at_least_that_much() -> None:
     disk = SimulatedFileSystem()
     with open_simulated(disk, segment_bytes=1024, retention_bytes=3000) as log:

@@ -205,7 +205,7 @@ def test_a_truncation_under_a_job(cut: int) -> None:
 
 
 def test_starting_anew_and_deleting_segments_under_a_job() -> None:
-    _, log = opened(LogConfig(dirty_window_bytes=WINDOW, segment_bytes=WINDOW, retention_bytes=0))
+    _, log = opened(LogConfig(dirty_window_bytes=WINDOW, segment_bytes=WINDOW, retention_bytes=1))
     fill(log, 2 * WINDOW)
     job = due(log)
     log.delete_old_segments(T0, high_watermark=log.log_end_offset)
