@@ -19,12 +19,19 @@ The cluster id belongs to no cluster: a broker refuses the folder, and `open_log
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from pathlib import Path
 from typing import Final
 
-from replog.errors import ConfigError, DirectoryLockedError, InconsistentClusterIdError, StorageError
+from replog.errors import (
+    ConfigError,
+    DirectoryLockedError,
+    DiskFullError,
+    InconsistentClusterIdError,
+    StorageError,
+)
 from replog.log import Log, LogConfig, LogDirectory
 from replog.log.disk_space import DiskLimits, DiskState
 from replog.log.file_names import parse_partition_dir_name, partition_dir_name
@@ -64,7 +71,8 @@ class LogFolder:
             log = directory.open_log(TOPIC, PARTITION, topic_id, config, now_ms=now_ms)
             if log.flushed_offset < log.log_end_offset:  # what a crash left and nobody acknowledged counts from now on
                 log.flush()
-                directory.checkpoint_recovery_points()
+                with contextlib.suppress(DiskFullError):  # a lower recovery point costs the next start time, not data
+                    directory.checkpoint_recovery_points()
         except BaseException:
             directory.close(now_ms=now_ms, broker_epoch=None)
             raise
@@ -74,9 +82,21 @@ class LogFolder:
         """Checkpoints how far the log is on the disk, so that the next recovery has less to check."""
         self._directory.checkpoint_recovery_points()
 
-    def write_log_start_offset(self) -> None:
-        """Checkpoints where the log starts."""
-        self._directory.checkpoint_log_start_offsets()
+    def write_log_start_offset(self, offset: int) -> None:
+        """Checkpoints where the log is about to start, before anybody sees that start.
+
+        Args:
+            offset: The first offset that is kept; flushed up to there.
+
+        Raises:
+            DiskFullError: no room; the log starts where it did.
+            StorageError: which start a crash would leave is unknown; the log has failed.
+        """
+        try:
+            self._directory.checkpoint_log_start_offsets({(TOPIC, PARTITION): offset})
+        except StorageError as error:
+            self._directory.fail(error)
+            raise
 
     def has_room_again(self) -> bool:
         """Looks at a disk that was full; True: appends were refused until now, and are not any more.

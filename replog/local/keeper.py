@@ -18,7 +18,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from replog.errors import ReplogError, StorageError
+from replog.errors import DiskFullError, ReplogError, StorageError
 from replog.local.config import LocalLogConfig
 from replog.local.folder import LogFolder
 from replog.local.group_flush import GroupFlush
@@ -65,6 +65,39 @@ class Keeper:
         self.delete_old_segments(now_ms, high_watermark)
         self._folder.has_room_again()
         self._maybe_checkpoint()
+
+    def move_log_start(self, offset: int, now_ms: int, high_watermark: int) -> None:
+        """Moves the log start up to `offset`, durably, and deletes what lies below.
+
+        Where a segment begins at `offset`, its name says so and no checkpoint is needed.  Else the checkpoint comes first,
+        so that nobody sees a start that a crash would undo.  One that finds no room comes after the deletion of whole
+        segments, which needs none and makes some.
+
+        Args:
+            offset: above the log start, at most the high watermark, and flushed.
+            now_ms: wall time.
+            high_watermark: of the log.
+
+        Raises:
+            DiskFullError: no room; the log start is what memory and disk say alike.
+            StorageError: the disk failed.
+        """
+        with self._mutex:
+            if offset == self._log.log_end_offset:  # no record is left in any segment
+                self._log.replace_active_segment(now_ms)
+            base_offset = max(base for base in self._log.segment_base_offsets if base <= offset)
+        if base_offset < offset:
+            try:
+                self._folder.write_log_start_offset(offset)
+            except DiskFullError:
+                self._start_at(base_offset, now_ms, high_watermark)
+                self._folder.write_log_start_offset(offset)
+        self._start_at(offset, now_ms, high_watermark)
+
+    def _start_at(self, offset: int, now_ms: int, high_watermark: int) -> None:
+        with self._mutex:
+            self._log.set_log_start_offset(offset)
+        self.delete_old_segments(now_ms, high_watermark)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> None:
         """Retention, and what lies below the log start.  Freeing large files takes a while: not under the mutex.

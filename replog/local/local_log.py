@@ -8,7 +8,7 @@ flush="always" wait for an fsync that all waiting threads share.
 | before the write                          | nothing of the record; it was not acknowledged                               |
 | inside the write, or before the fsync     | the record whole, or nothing of it; it was not acknowledged with "always"    |
 | after the fsync                           | the record                                                                   |
-| `truncate_before`: start not checkpointed | the old start; `truncate_before` had not returned                            |
+| `truncate_before`: start not checkpointed | the old start, or on a full disk that of a later segment; it had not returned |
 | `truncate_before`: start checkpointed     | the new start; segments below it go at the next maintenance                  |
 """
 
@@ -163,7 +163,8 @@ class LocalLog(ReadableLog):
     def truncate_before(self, offset: int) -> int:
         """Forgets all records below `offset`, durably: `log_start_offset` is `offset` when it returns, for good.
 
-        The disk space of whole segments below it is given back; the segment that holds `offset` stays as it is.
+        The disk space of whole segments below it is given back; the segment that holds `offset` stays as it is.  It works
+        on a full disk: where not even a checkpoint finds room, whole segments are deleted first.
 
         Args:
             offset: up to `high_watermark`; at or below the log start nothing happens.
@@ -173,21 +174,20 @@ class LocalLog(ReadableLog):
 
         Raises:
             OffsetOutOfRangeError: above the high watermark, or negative.
-            DiskFullError, StorageError, BrokerClosedError: as `append`.
+            DiskFullError: no room, and no whole segment below `offset` whose end made some.  The log start is where
+                `log_start_offset` says, and the same works once there is room.
+            StorageError, BrokerClosedError: as `append`.
         """
         check_offset("offset", offset)
         self._check_process()
         with self._upkeep:
             with self._mutex:
                 self._check_open()
+                self._log.require_writable()
                 self._check_truncation(offset)
             self._flushes.flush_to(offset)  # flush="os": a start above the end would be left after a power cut
-            with self._mutex:
-                is_moved = offset > self._log.log_start_offset
-                self._log.set_log_start_offset(offset)
-            if is_moved:
-                self._folder.write_log_start_offset()
-                self._keeper.delete_old_segments(wall_ms(), self._high_watermark)
+            if offset > self._log.log_start_offset:
+                self._keeper.move_log_start(offset, wall_ms(), self._high_watermark)
         return self.log_start_offset
 
     def maintain(self) -> None:

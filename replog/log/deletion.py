@@ -14,12 +14,14 @@ takes the file system long enough to be noticed (kafka-reference 1.5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
 
 from replog.errors import StorageError
+from replog.log.disk_space import is_disk_full
 from replog.log.file_names import DELETED_SUFFIX, deleted_dir_name, stray_dir_name
 from replog.log.flush import FileCloser
 from replog.log.segment import LogSegment
@@ -141,6 +143,8 @@ class DeletedSegments:
     def add(self, segments: Iterable[LogSegment], due_ms: int) -> None:
         """Renames the files of segments that are in no list any more.  The directory needs an fsync afterwards.
 
+        Where a directory has no room for the new names, the files are removed at once.
+
         Raises:
             OSError: some keep their names; after a restart they are part of the log again.
         """
@@ -153,8 +157,26 @@ class DeletedSegments:
                     item[1].drop_maps()
                     waiting.remove(item)
                     break
-            segment.change_suffix(DELETED_SUFFIX)
-            waiting.append((due_ms, segment))
+            paths = segment.file_names
+            try:
+                segment.change_suffix(DELETED_SUFFIX)
+            except OSError as error:
+                if not is_disk_full(error):
+                    raise
+                self._remove_at_once(segment, paths)
+            else:
+                waiting.append((due_ms, segment))
+
+    def _remove_at_once(self, segment: LogSegment, paths: Sequence[str]) -> None:
+        """A directory has no room for a longer name: what makes room must not need any.
+
+        The indexes before the log, or a crash in between would look like a log that was lost.
+        """
+        segment.release(self._closer)
+        segment.drop_maps()
+        for path in [*reversed(paths), *reversed(segment.file_names)]:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.remove(path)
 
     def take_due(self, now_ms: int) -> FileDeletionJob | None:
         """What is due, as a job; those segments are forgotten and their descriptors closed."""

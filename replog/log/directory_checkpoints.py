@@ -54,12 +54,16 @@ class DirectoryCheckpoints:
         job = self._cleaner_offsets.prepare(offsets)
         return [] if job is None else [job]
 
-    def prepare_log_start_offsets(self) -> list[CheckpointJob]:
-        """Jobs that write the log starts that lie inside a segment."""
+    def prepare_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> list[CheckpointJob]:
+        """Jobs that write the log starts that lie inside a segment.
+
+        Args:
+            ahead: The starts that logs are about to get, none above what is flushed; None: none.
+        """
         starts = {
             key: log.checkpointed_log_start_offset for key, log in self._logs.items() if log.needs_log_start_checkpoint
         }
-        job = self._log_start_offsets.prepare({**self._kept(self._log_start_offsets), **starts})
+        job = self._log_start_offsets.prepare({**self._kept(self._log_start_offsets), **starts, **(ahead or {})})
         return [] if job is None else [job]
 
     def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointJob]:
@@ -74,9 +78,9 @@ class DirectoryCheckpoints:
         """Writes the log starts and the recovery points of all logs."""
         run_all(self.prepare_recovery_points())
 
-    def checkpoint_log_start_offsets(self) -> None:
-        """Writes the log starts that lie inside a segment."""
-        run_all(self.prepare_log_start_offsets())
+    def checkpoint_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> None:
+        """Writes the log starts that lie inside a segment; see `prepare_log_start_offsets`."""
+        run_all(self.prepare_log_start_offsets(ahead))
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Writes the high watermarks; see `prepare_high_watermarks`."""

@@ -136,8 +136,6 @@ class Loader:
 
     def _load(self, directory: LogDirectory, key: TopicPartition, meter: RecoveryMeter) -> LoadedReplica:
         loaded = directory.load(key, self._config_for(key[0]), self._now_ms)
-        if isinstance(loaded.error, DiskFullError) and directory.space.release_reserve():
-            loaded = directory.load(key, self._config_for(key[0]), self._now_ms)
         report = None if loaded.log is None else loaded.log.recovery
         meter.scanned(0 if report is None else report.bytes_scanned)
         meter.log_opened(0 if report is None else report.segments_scanned)

@@ -69,7 +69,17 @@ class DirectoryReplicas(DirectoryCheckpoints):
     # As the folder has them
 
     def load(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LoadedReplica:
-        """Opens one replica, recovering it where that is needed.  In any thread: it changes nothing here."""
+        """Opens one replica, recovering it where that is needed, at the cost of the reserve where there is no room.
+
+        In any thread: it changes nothing here but the reserve.
+        """
+        loaded = self._try_to_load(key, config, now_ms)
+        if isinstance(loaded.error, DiskFullError):
+            self.space.release_reserve()  # where another replica has released it meanwhile, that is room as well
+            loaded = self._try_to_load(key, config, now_ms)
+        return loaded
+
+    def _try_to_load(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LoadedReplica:
         topic_id: UUID | None = None
         try:
             with storage_errors(self.path):

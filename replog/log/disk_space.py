@@ -41,7 +41,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 def is_disk_full(error: BaseException) -> bool:
     """Whether a write was refused for want of room.
 
-    Not for an fsync: whatever it says, what it could not write is lost (see `replace_file`).
+    Never true of an fsync: what that could not write is lost (see `lost_in_fsync`).
     """
     return isinstance(error, OSError) and error.errno in _FULL
 
@@ -188,13 +188,13 @@ class DiskSpace:
         return self.release_reserve()
 
     def release_reserve(self) -> bool:
-        """Gives the reserve back to the disk; whether there was one."""
-        had_reserve, self._has_reserve = self._has_reserve, False
+        """Gives the reserve back to the disk, also one that an earlier process made; whether there was one."""
+        self._has_reserve = False
         try:
             self._fs.remove(self._reserve_path)
         except OSError:
             return False
-        return had_reserve
+        return True
 
     def describe(self) -> str:
         """The state in a sentence, with what to do."""

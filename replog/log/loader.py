@@ -27,9 +27,10 @@ from functools import partial
 from typing import Final
 
 import replog_checkpoints as checkpoints
-from replog.errors import CorruptIndexError, CorruptRecordError, StorageError
+from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
 from replog.log.compaction.swap import complete_swaps
 from replog.log.config import LogConfig
+from replog.log.disk_space import is_disk_full
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.epoch_file import epoch_path, write_epochs
 from replog.log.file_names import (
@@ -146,12 +147,14 @@ class LogLoader:
     def _finish(self, segments: SegmentList, log_end_offset: int, created: bool) -> LoadedLog:
         log_start_offset = max(self.log_start_offset, segments[0].base_offset)
         self._epochs.truncate_from_end(log_end_offset)
+        are_epochs_true = self._epochs.entries == self._epochs_on_disk
         self._epochs.truncate_from_start(segments[0].base_offset)
         self._directory_changed |= remove_snapshots(self.fs, self.directory, above=log_end_offset)
         if self._directory_changed:
             self.fs.sync_dir(self.directory)
         if self._epochs.entries != self._epochs_on_disk:
-            write_epochs(self.fs, self.directory, self._epochs.entries)
+            with contextlib.suppress(*(DiskFullError,) * are_epochs_true):  # those of deleted segments do no harm
+                write_epochs(self.fs, self.directory, self._epochs.entries)
         remove_stray_snapshots(self.fs, self.directory, segments)
         if self._producers_at == log_end_offset:
             forget_as_snapshot(self.fs, self.directory, self._producers)
@@ -436,9 +439,14 @@ class LogLoader:
         Not left to the next flush, which would need a descriptor for every segment that a lost checkpoint brought back.
         """
         segment.file.sync()
-        for file in segment.write_indexes():
-            file.sync()
-            file.close()
+        try:
+            for file in segment.write_indexes():
+                file.sync()
+                file.close()
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            segment.needs_rewrite = True  # made in memory until there is room: opening is the way to make some
         segment.drop_indexes()
         segment.release(self._closer)
         self._directory_changed = True

@@ -261,6 +261,15 @@ class LogState:
             "check the disk, then restart the broker; opening the log verifies it"
         )
 
+    def require_writable(self) -> None:
+        """Raises the error that every change of this log meets, if there is one.
+
+        Raises:
+            StorageError: a write or an fsync failed.
+            ReadOnlyLogError, BrokerClosedError: it was opened for reading only, or is closed.
+        """
+        self._check_available()
+
     def fail(self, error: Exception) -> None:
         """What holds it has failed, such as the whole disk: nothing is appended any more, only reads are tried."""
         if self._unavailable is None:

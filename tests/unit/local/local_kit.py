@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 from replog.errors import DiskFullError, ReplogError
@@ -96,3 +98,16 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
         if time.monotonic() > deadline:
             raise AssertionError("the condition never came true")
         time.sleep(0.001)
+
+
+def mount_tmpfs(path: Path, size_bytes: int) -> str | None:
+    """Mounts a small disk of its own; returns why it could not be mounted, None: it is."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", 0, f"size={size_bytes}".encode()) == 0:
+        return None
+    return os.strerror(ctypes.get_errno())
+
+
+def umount(path: Path) -> None:
+    """Undoes `mount_tmpfs`."""
+    ctypes.CDLL(None).umount(os.fsencode(path))
