@@ -329,6 +329,8 @@ cdef ColumnSet guess_columns(Source source, int64_t start_offset, int64_t end_of
 
 def decode_columns(buffer, int64_t start_offset, int64_t end_offset, int wanted, max_decompressed_bytes):
     """The records of `decode_records` as Arrow buffers."""
+    start_offset = max(start_offset, 0)
+    end_offset = max(start_offset, end_offset)  # counts are differences of the two
     cdef Source source = Source(buffer)
     cdef Body body = Body()
     cdef ColumnSet columns = guess_columns(source, start_offset, end_offset, wanted)

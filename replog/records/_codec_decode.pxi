@@ -193,7 +193,7 @@ cdef class Source:
         if (
             head.base_offset < 0
             or head.last_offset_delta < 0
-            or head.base_offset > INT64_MAX - head.last_offset_delta
+            or head.base_offset > INT64_MAX - 1 - head.last_offset_delta
             or head.records_count < 0
             or head.records_count > <int64_t>head.last_offset_delta + 1
         ):

@@ -250,8 +250,8 @@ cdef class BatchBuilder:
         p[0] = 0
         p = put_varint(p + 1, delta)
         p = put_varint(p, self._count)
-        p = put_bytes(p, PyBytes_AS_STRING_raw(key), key_size)
-        p = put_bytes(p, PyBytes_AS_STRING_raw(value), value_size)
+        p = put_bytes(p, PyBytes_AS_STRING_raw(key) if key_size >= 0 else NULL, key_size)
+        p = put_bytes(p, PyBytes_AS_STRING_raw(value) if value_size >= 0 else NULL, value_size)
         p[0] = 0
         self._size = p + 1 - self._output.data
         if timestamp > self._max_timestamp:

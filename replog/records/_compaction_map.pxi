@@ -109,6 +109,8 @@ cdef class OffsetMap:
 
     def put(self, key, int64_t offset):
         """Notes that `key` was written at `offset`; False when it is new and the map is full."""
+        if not 0 <= offset < INT64_MAX:
+            raise ValueError(f"{offset} is no offset")
         cdef bytes data = bytes(key)
         return self.put_raw(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), offset)
 

@@ -76,6 +76,8 @@ class OffsetMap:
 
     def put(self, key: Buffer, offset: int) -> bool:
         """Notes that `key` was written at `offset`, not below an earlier one; False when it is new and the map is full."""
+        if not 0 <= offset < _INT64_MAX:
+            raise ValueError(f"{offset} is no offset")
         table, slot, high, low = self._table, *self._find(key)
         if not table[3 * slot + 2]:
             if self.count >= self.capacity:

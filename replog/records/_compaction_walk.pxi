@@ -84,7 +84,7 @@ cdef class Walk:
         if (
             head.base_offset < 0
             or head.last_offset_delta < 0
-            or head.base_offset > INT64_MAX - head.last_offset_delta
+            or head.base_offset > INT64_MAX - 1 - head.last_offset_delta
             or head.records_count < 0
             or head.records_count > <int64_t>head.last_offset_delta + 1
             or crc_of(p + CRC_START, head.size_bytes - CRC_START) != <uint32_t>load32(p + CRC_POSITION)

@@ -178,12 +178,13 @@ def decode_records(
     """Decodes the data records of all whole batches with offsets in [start_offset, end_offset).
 
     A fetch answers with whole batches from the one that contains the fetch offset, and may end in a torn one: both
-    edges are cut here. Control batches are skipped. None as `end_offset` means no upper bound.
+    edges are cut here. Control batches are skipped. None as `end_offset` means no upper bound; one below
+    `start_offset` means no records.
 
     Raises: as `decode_batch`.
     """
-    end = OFFSET_END if end_offset is None else end_offset
-    return _codec.decode_records(buffer, start_offset, end, max_decompressed_bytes)
+    start, end = _range(start_offset, end_offset)
+    return _codec.decode_records(buffer, start, end, max_decompressed_bytes)
 
 
 def decode_columns(
@@ -213,7 +214,7 @@ def decode_columns(
 
     Raises: as `decode_batch`; also InvalidRecordError when a column would pass 2 GiB.
     """
-    end = OFFSET_END if end_offset is None else end_offset
+    start, end = _range(start_offset, end_offset)
     wanted = (
         (Wanted.OFFSETS if with_offsets else 0)
         | (Wanted.TIMESTAMPS if with_timestamps else 0)
@@ -221,7 +222,13 @@ def decode_columns(
         | (Wanted.VALUES if with_values else 0)
         | (Wanted.HEADERS if with_headers else 0)
     )
-    return _codec.decode_columns(buffer, start_offset, end, int(wanted), max_decompressed_bytes)
+    return _codec.decode_columns(buffer, start, end, int(wanted), max_decompressed_bytes)
+
+
+def _range(start_offset: int, end_offset: int | None) -> tuple[int, int]:
+    """The same offsets as a range of offsets that can be, which begins at or below its end."""
+    start = min(max(0, start_offset), OFFSET_END)
+    return start, OFFSET_END if end_offset is None else min(max(start, end_offset), OFFSET_END)
 
 
 def survey_records(

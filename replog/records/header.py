@@ -39,7 +39,7 @@ MAGIC = 2
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD_BYTES
-OFFSET_MAX = 2**63 - 1
+OFFSET_MAX = 2**63 - 2  # so that the offset behind it is one, too
 SEQUENCE_MODULUS = 2**31
 
 CODEC_MASK = 0x07
@@ -192,7 +192,7 @@ def check_header(header: BatchHeader) -> None:
     """Refuses values that the arithmetic of offsets cannot work with.
 
     Raises:
-        CorruptRecordError: a negative base offset, offset delta or count, or an offset beyond 2^63 - 1.
+        CorruptRecordError: a negative base offset, offset delta or count, or an offset beyond 2^63 - 2.
     """
     if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset > OFFSET_MAX:
         raise CorruptRecordError(

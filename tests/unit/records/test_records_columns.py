@@ -54,6 +54,20 @@ def test_columns_are_the_records(contents: Any, start: int, length: int | None, 
     assert (columns.key_validity is None) == (columns.key_null_count == 0)
 
 
+@pytest.mark.parametrize("kind", [r.TimestampType.CREATE_TIME, r.TimestampType.LOG_APPEND_TIME])
+@pytest.mark.parametrize(
+    ("start", "end"), [(3, 1), (3, 3), (9, 0), (-5, -7), (2**70, None), (-(2**70), -1), (1, -(2**63))]
+)
+def test_a_range_without_offsets_has_no_records(kind: r.TimestampType, start: int, end: int | None) -> None:
+    data = bytearray(log([[(b"k", b"v")] * 5]))
+    if kind is r.TimestampType.LOG_APPEND_TIME:
+        r.stamp_append_time(data, 100)
+    for has_fields in (True, False):
+        found = r.decode_columns(data, start_offset=start, end_offset=end, with_keys=has_fields, with_values=has_fields)
+        assert (found.count, bytes(found.offsets)) == (0, b"")
+    assert r.decode_records(data, start_offset=start, end_offset=end) == []
+
+
 def test_validity_is_least_significant_bit_first_with_zero_padding() -> None:
     rows = [(None if i in {1, 9} else b"x", b"") for i in range(11)]
     columns = r.decode_columns(log([rows]))

@@ -151,6 +151,21 @@ def test_filling_leaves_out_what_is_below_the_start_and_a_torn_end(module: Any) 
 
 
 @both
+def test_the_last_offset_that_has_one_behind_it_is_the_last(module: Any) -> None:
+    last = 2**63 - 2
+    row = (T0, b"k", b"v", ())
+    data = r.encode_batch([row], base_offset=last)
+    offset_map, progress = map_of(module, data)
+    assert (progress.end_offset, offset_map.get(b"k")) == (last + 1, last)
+    assert compacted(module, data).records_kept == 1
+    with pytest.raises(CorruptRecordError, match="is no offset"):
+        map_of(module, r.encode_batch([row, row], base_offset=last))
+    for offset in (-1, last + 1):
+        with pytest.raises(ValueError, match="is no offset"):
+            offset_map.put(b"k", offset)
+
+
+@both
 def test_aborted_data_supersedes_nothing(module: Any) -> None:
     data = batch(0, (b"a", b"1"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     offset_map = module.OffsetMap(4096, 0.9, SEED)

@@ -52,7 +52,15 @@ def test_nonsense_is_corrupt(layout: str, position: int, value: int) -> None:
 
 @pytest.mark.parametrize(
     ("layout", "position", "value"),
-    [(">q", 0, -1), (">q", 0, 2**63 - 1), (">i", 23, -1), (">i", 57, -1), (">i", 57, 4), (">i", 57, 2**31 - 1)],
+    [
+        (">q", 0, -1),
+        (">q", 0, 2**63 - 1),
+        (">q", 0, 2**63 - 3),
+        (">i", 23, -1),
+        (">i", 57, -1),
+        (">i", 57, 4),
+        (">i", 57, 2**31 - 1),
+    ],
 )
 def test_scan_refuses_headers_without_valid_offsets(layout: str, position: int, value: int) -> None:
     with pytest.raises(CorruptRecordError):
