@@ -77,6 +77,26 @@ def test_an_iterator_that_the_start_has_passed_says_so() -> None:
             list(tail)
 
 
+@pytest.mark.parametrize("start", [20, 40])
+def test_a_reader_that_the_start_has_passed_says_where_the_log_starts(tmp_path: Path, start: int) -> None:
+    settings = {"segment_bytes": 1024, "maintenance_interval_ms": 0}
+    with replog.open_log(tmp_path / "log", **settings) as log:
+        _fill(log)
+        with replog.open_log(tmp_path / "log", read_only=True) as reader:
+            log.truncate_before(start)
+            for read in (
+                lambda: reader.read(3),
+                lambda: list(reader.iterate(3)),
+                lambda: reader.to_arrow(3),
+                lambda: reader.offset_for_timestamp(T0),
+            ):
+                with pytest.raises(OffsetOutOfRangeError) as caught:
+                    read()
+                assert caught.value.log_start_offset == start
+        with replog.open_log(tmp_path / "log", read_only=True) as reader:
+            assert [record.offset for record in reader] == list(range(start, 40))
+
+
 def test_retention_by_age_deletes_closed_segments() -> None:
     disk = SimulatedFileSystem()
     with open_simulated(disk, segment_bytes=1024, retention_ms=60_000) as log:
