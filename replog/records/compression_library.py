@@ -13,7 +13,7 @@ def library(codec: Codec) -> ModuleType:
     """cramjam, which has snappy, lz4 and zstd.
 
     Raises:
-        UnsupportedCompressionError: not installed; the message names the codec and the extra.
+        UnsupportedCompressionError: not installed; the message names the codec and what to install.
     """
     try:
         import cramjam

@@ -125,7 +125,7 @@ def test_a_missing_codec_library_is_found_before_anything_is_made(
 
     monkeypatch.setitem(sys.modules, "cramjam", None)
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(UnsupportedCompressionError, match=r"replog\[compression\]"):
+    with pytest.raises(UnsupportedCompressionError, match=r"pip install .*cramjam"):
         replog.open_log(tmp_path / "log", codec="zstd")
     assert not (tmp_path / "log").exists()
 
