@@ -9,7 +9,7 @@ when that is not enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from replog.errors import CorruptRecordError
@@ -67,7 +67,7 @@ class SegmentReader:
         cached_only: never wait for the disk; every method may raise NotCachedError then.
     """
 
-    __slots__ = ("_file", "_index", "_pread", "base_offset", "size_bytes")
+    __slots__ = ("_cached_only", "_file", "_index", "base_offset", "size_bytes")
 
     def __init__(
         self, file: File, base_offset: int, size_bytes: int, index: OffsetIndex | None, *, cached_only: bool = False
@@ -76,7 +76,7 @@ class SegmentReader:
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self._index = index
-        self._pread: Callable[[int, int], bytes] = self._pread_cached if cached_only else file.pread
+        self._cached_only = cached_only
 
     def find(self, offset: int) -> Found | None:
         """The first batch that ends at or above `offset`; None when all batches end below it.
@@ -161,7 +161,9 @@ class SegmentReader:
         data = self._pread(FRAME_BYTES, position)
         return len(data) == FRAME_BYTES and parse_frame(data, 0).last_offset == last_offset
 
-    def _pread_cached(self, length: int, position: int) -> bytes:
+    def _pread(self, length: int, position: int) -> bytes:
+        if not self._cached_only:  # asked each time: a bound method kept here would be a cycle, one for every fetch
+            return self._file.pread(length, position)
         data = self._file.pread_cached(length, position)
         if data is None:
             raise NotCachedError
