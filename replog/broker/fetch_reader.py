@@ -8,10 +8,10 @@ everything is checked again, because the replica may have been cut, deleted or p
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from replog.broker.config import ReplicaSelector
+from replog.broker.pending_fetch import PendingFetch
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
 from replog.broker.replication_throttle import UNLIMITED
@@ -89,24 +89,7 @@ class FetchReader:
             fresh: partitions whose positions have just arrived: they count as the follower's progress.
             done: called with a slot for each partition, none of them without data; now, or when the disk has answered.
         """
-        slots = self._read_all(request, fresh)
-        cold = [index for index, slot in enumerate(slots) if slot.data is None]
-        missing = set(cold)
-
-        def fill(index: int, data: bytes | None) -> None:
-            partition = request.partitions[index]
-            slot = slots[index] = self.checked(request, partition, slots[index], data)
-            if slot.data is None:  # the log was cut, and is cold again
-                self.read_cold(request, partition, slot, partial(fill, index))
-                return
-            missing.discard(index)
-            if not missing:
-                done(slots)
-
-        for index in cold:
-            self.read_cold(request, request.partitions[index], slots[index], partial(fill, index))
-        if not cold:
-            done(slots)
+        PendingFetch(self, request, self._read_all(request, fresh), done).start()
 
     def read_warm(
         self, request: FetchRequest, fresh: Collection[ReplicaKey], *, cold_bytes: int, is_first: bool
