@@ -114,7 +114,7 @@ class LogLoader:
             OSError: the disk failed.
         """
         self.report = RecoveryReport(self.clean)
-        self._scanner = SegmentScanner(self.now_ms, self._count_bytes)
+        self._scanner = SegmentScanner(self.now_ms)
         complete_swaps(self.fs, self.directory)
         names = self.fs.list_dir(self.directory)
         self._names = set(names)
@@ -370,7 +370,8 @@ class LogLoader:
         producers = self._producers_before(segments, number)
         self.report.segments_scanned += 1
         self._scanned_segment = segment
-        found = self._scanner.scan(segment.file, size_bytes, self._new_scan(segment, expected_offset), producers)
+        scan = self._new_scan(segment, expected_offset)
+        found = self._scanner.scan(segment.file, size_bytes, scan, producers, self._count_bytes)
         scan = found.scan
         if found.is_overflow:
             raise _too_wide(segment, scan)

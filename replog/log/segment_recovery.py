@@ -56,17 +56,22 @@ class SegmentScanner:
 
     Args:
         now_ms: wall time, as which the producers count as seen.
-        on_bytes: told how many more bytes were read and found good.
     """
 
-    __slots__ = ("_buffer", "_now_ms", "_on_bytes")
+    __slots__ = ("_buffer", "_now_ms")
 
-    def __init__(self, now_ms: int, on_bytes: Callable[[int], None]) -> None:
+    def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._on_bytes = on_bytes
         self._buffer = bytearray()
 
-    def scan(self, file: File, size_bytes: int, scan: SegmentScan, producers: ProducerStateManager) -> ScanOutcome:
+    def scan(
+        self,
+        file: File,
+        size_bytes: int,
+        scan: SegmentScan,
+        producers: ProducerStateManager,
+        on_bytes: Callable[[int], None],
+    ) -> ScanOutcome:
         """Scans a file from byte 0.
 
         Args:
@@ -74,6 +79,8 @@ class SegmentScanner:
             size_bytes: how much of it is looked at.
             scan: fresh.
             producers: as they are before the segment; brought to the end of its good batches.
+            on_bytes: told how many more bytes were read and found good; not kept, or the buffer and the loader that
+                counts would be a cycle.
 
         Raises:
             OSError: the disk failed.
@@ -89,7 +96,7 @@ class SegmentScanner:
                 consumed = scan.feed(view, length)
                 aborted += apply_scanned(producers, scan.producer_batches, view, start, self._now_ms)
             scan.producer_batches.clear()
-            self._on_bytes(consumed)
+            on_bytes(consumed)
             damage = scan.damage
             if damage is None and consumed == 0:
                 damage = self._make_room(scan.missing_bytes, rest_bytes)
