@@ -97,16 +97,18 @@ class LogReading(LogState):
             BrokerClosedError: the log was closed or deleted meanwhile.
         """
         self._closer.let_go(job.files)
-        if isinstance(self._unavailable, BrokerClosedError):
-            self._check_available()
-        if not job.finished or job.generation != self._generation:
-            return None
-        if job.offset < self._log_start_offset:
-            raise self._out_of_range(job.offset)
-        if isinstance(job.error, OSError):
-            raise self._unreadable(job.error) from job.error
-        if job.error is not None:
-            raise job.error
+        try:
+            if isinstance(self._unavailable, BrokerClosedError):
+                self._check_available()
+            if not job.finished or job.generation != self._generation:
+                return None
+            if job.offset < self._log_start_offset:
+                raise self._out_of_range(job.offset)
+            job.raise_error()
+        except OSError as error:
+            raise self._unreadable(error) from error
+        finally:
+            job.error = None  # its traceback has what was read, and leads back to the job
         return self._reader.note_captured(job.captured, job.outcome, self._wall_ms)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:

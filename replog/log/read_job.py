@@ -47,6 +47,15 @@ class ReadJob:
         """What it reads; open until the job is completed."""
         return self.captured.files
 
+    def raise_error(self) -> None:
+        """Raises what the read met, if it met something, and does not keep it."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # it has passed this frame
+
     def run(self) -> None:
         """Reads.  Any thread; once; raises nothing."""
         try:
