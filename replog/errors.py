@@ -26,7 +26,9 @@ The class says who must act, the attributes carry the facts, the message says th
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class ErrorCode(IntEnum):
@@ -92,6 +94,19 @@ class ReplogError(Exception):
     """Base of everything replog raises on purpose."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def raised_anew(error: E) -> E:
+    """Returns a copy of an error that is kept, to be raised in its place.
+
+    Why: an error that is raised takes every frame that it passes with it, variables and all, each time.  One that is kept
+    (until a seek, for whoever else awaits a batch) would keep its readers' records for as long.
+    """
+    copy = type(error).__new__(type(error), *error.args)
+    copy.args = error.args
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error.__cause__
+    return copy
 
 
 class InvariantViolationError(Exception):

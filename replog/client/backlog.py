@@ -165,7 +165,7 @@ class Backlog:
         del chunk.headers[chunk.decoded_count :]
         if len(chunk.headers) == chunk.next_index:
             dropped.append(chunk)
-        state.stop(max(state.position, header.base_offset), error)
+        state.stop(max(state.position, header.base_offset), error.with_traceback(None))
         for each in dropped:
             self._release(each)
         self._on_trouble()

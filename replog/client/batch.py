@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from replog.client.types import DeliveredRange, RecordMetadata
-from replog.errors import ReplogError
+from replog.errors import ReplogError, raised_anew
 from replog.records import BatchBuilder, decode_batch, encode_batch
 
 if TYPE_CHECKING:
@@ -150,6 +150,17 @@ class ProducerBatch:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Returns if the records are acknowledged.
+
+        Raises:
+            ReplogError: what kept them from it.
+            asyncio.InvalidStateError: that is not known yet.
+        """
+        if self.error is not None:
+            raise raised_anew(self.error)
         self.future.result()
 
     def _wake_waiters(self) -> None:
@@ -194,7 +205,7 @@ class Delivery:
         """
         batch = self._batch
         batch.was_seen = True
-        batch.future.result()
+        batch.raise_failure()
         offset = batch.base_offset + self._relative_offset if batch.base_offset >= 0 else UNKNOWN_OFFSET
         timestamp = batch.append_time_ms if batch.append_time_ms >= 0 else self._timestamp_ms
         return RecordMetadata(batch.queue.topic, batch.queue.partition_id, offset, timestamp)

@@ -45,6 +45,15 @@ class Chunk:
     error: Exception | None = None
     is_last: bool = False
 
+    def raise_error(self) -> None:
+        """Raises what the records' iterator raised, if it did, and does not keep it."""
+        error, self.error = self.error, None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # it has passed this frame, and its traceback has the records
+
 
 def take_chunk(records: Iterator[KeyValue], timestamp_ms: int, bytes_max: int) -> Chunk:
     """The next records, up to about `bytes_max` of them."""

@@ -32,11 +32,13 @@ from replog.errors import (
     RetriableError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
+    raised_anew,
 )
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.forks import is_forked, raise_if_forked
 from replog.rpc.messages import Hello
 from replog.rpc.metadata_messages import ClusterMetadata, MetadataUpdate, TopicInfo, WatchRequest
+from replog.rpc.task_ends import end_tasks
 from replog.rpc.transport import Connection, ConnectionLostError, SeededTransport, Transport
 
 T = TypeVar("T")
@@ -112,9 +114,7 @@ class ClusterView:
         self._changed.set()
         if is_forked():  # tasks and connections are the parent's
             return
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         self._tasks = []
         await self._pool.close()
 
@@ -402,6 +402,7 @@ class ClusterView:
             _log.warning("%s", error)
         if self._good_address == address:
             self._good_address = ""
+        error = error.with_traceback(None)  # it is kept: the frames that it passed, and this client, would be with it
         self.last_error = error
         if address in self.bootstrap:
             self._failures[address] = error
@@ -417,7 +418,7 @@ class ClusterView:
         if self.cluster_id or len(self._failures) < len(self.bootstrap):
             return
         if not any(isinstance(error, RetriableError) for error in self._failures.values()):
-            raise self._failures[self.bootstrap[0]]
+            raise raised_anew(self._failures[self.bootstrap[0]])
 
 
 def expect(response: object, cls: type[T]) -> T:

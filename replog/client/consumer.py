@@ -25,6 +25,7 @@ from replog.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
+    raised_anew,
 )
 from replog.rpc.forks import is_forked, raise_if_forked, tell_at_fork
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -359,7 +360,7 @@ class Consumer:
         self._has_trouble = any(state.has_trouble for state in states)
         for state in states:
             if state.error is not None and not state.chunks_count:
-                raise state.error
+                raise raised_anew(state.error)
 
     def _reset_diverging(self) -> None:
         for state in list(self._states.values()):

@@ -213,7 +213,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
             self._stop_reading(state, error)
 
     def _stop_reading(self, state: PartitionState, error: ReplogError) -> None:
-        state.error = error
+        state.error = error.with_traceback(None)  # the frames that it passed have the records
         self._on_trouble()
 
     def _handle_lost(self, error: ReplogError) -> None:  # noqa: ARG002 -- what was asked is asked again, whatever it was

@@ -11,6 +11,7 @@ from replog.client.cluster import ATTEMPT_TIMEOUT_MS, ClusterView, expect
 from replog.client.partition_queue import PartitionQueue
 from replog.errors import ReplogError
 from replog.rpc.messages import InitProducerIdRequest, InitProducerIdResponse
+from replog.rpc.task_ends import end_tasks
 
 
 class IdentitySource:
@@ -40,9 +41,7 @@ class IdentitySource:
             self._task = asyncio.create_task(self._fetch(), name="replog-producer-id")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _fetch(self) -> None:
         """Asks until there is an answer; batches that wait for it end at their delivery time-out."""
@@ -55,7 +54,7 @@ class IdentitySource:
                 response = expect(answer, InitProducerIdResponse)
             except ReplogError as error:
                 for queue in self._waiting:
-                    queue.last_error = error
+                    queue.last_error = error.with_traceback(None)
                 await asyncio.sleep(backoff.next_s())
                 continue
             self._arrived(ProducerIdentity(response.producer_id, response.producer_epoch))

@@ -261,8 +261,7 @@ class Producer:
             chunk = take_chunk(rest, timestamp, self._chunk_bytes_max)
             if chunk.rows:
                 await self._send_chunk(topic, chunk, partition, runs)
-            if chunk.error is not None:
-                raise chunk.error
+            chunk.raise_error()
             if chunk.odd is not None:
                 key, value = chunk.odd
                 runs.add_one(await self.send(topic, value, key, partition, timestamp))

@@ -25,6 +25,7 @@ from replog.errors import (
     ReplogError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
+    raised_anew,
 )
 from replog.records import Buffer
 from replog.rpc.messages import FetchResult
@@ -141,7 +142,7 @@ class RangeReader:
     def _raise_or_mend(self) -> None:
         """Looks at what stopped the fetcher once everything fetched before it is handed out."""
         if self._state.error is not None:
-            raise self._state.error
+            raise raised_anew(self._state.error)
         if self._state.out_of_range is not None:
             self._handle_out_of_range(self._state.out_of_range)
         elif self._is_deleted:
