@@ -18,6 +18,7 @@ from replog.controller.messages import (
 from replog.errors import ErrorCode, ReplogError
 from replog.replication.messages import ProposeIsr
 from replog.rpc.error_codes import error_code_of
+from replog.rpc.task_ends import end_tasks
 
 REQUEST_TIMEOUT_MS = 10_000
 
@@ -53,9 +54,7 @@ class AlterPartitionSender:
         self._task = watched_task(self._run(), name="alter-partition", on_failure=self._on_failure)
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     def propose(self, key: ReplicaKey, proposal: ProposeIsr) -> None:
         """Queues a proposal; a newer one for the same partition replaces one that has not been sent."""

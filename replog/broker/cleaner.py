@@ -23,6 +23,7 @@ from replog.broker.replica_manager import ReplicaManager
 from replog.broker.tasks import watched_task
 from replog.errors import BrokerClosedError, DiskFullError, ReplogError, StorageError
 from replog.log import CompactionJob, CompactionSettings, CompactionStats, LogManager, Throttle
+from replog.rpc.task_ends import end_tasks
 
 _log = logging.getLogger(__name__)
 
@@ -68,9 +69,7 @@ class LogCleaner:
 
     async def stop(self) -> None:
         """Ends the pass that runs; what it wrote is swept by the next one."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         if self._job is not None:
             self._job.cancel()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)

@@ -72,7 +72,7 @@ class ControllerChannel:
                 try:
                     response = await self._attempt(leader_id, request, min(left_ms, ATTEMPT_TIMEOUT_MS), forwarded)
                 except (NotControllerError, ConnectionLostError, RequestTimedOutError) as error:
-                    cause = error
+                    cause = error.with_traceback(None)  # or it would lead back here
                 else:
                     if not isinstance(response, answer):
                         raise RetriableError(f"the controller answered with {type(response).__name__}")

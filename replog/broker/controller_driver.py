@@ -128,6 +128,7 @@ class ControllerDriver:
             return await future
         finally:
             self._futures.pop(request_id, None)
+            del future  # what it raises has passed here: it must not be found from there
 
     # ---- called by the quorum, on the loop: order matters more than batching, so they step the core at once -----------
 

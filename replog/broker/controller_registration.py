@@ -10,6 +10,7 @@ from replog.broker.controller_channel import ControllerChannel
 from replog.broker.tasks import watched_task
 from replog.controller.requests import RegisterController, RegisterControllerResponse
 from replog.errors import InconsistentClusterIdError, ReplogError
+from replog.rpc.task_ends import end_tasks
 
 ATTEMPT_TIMEOUT_MS = 10_000
 RETRY_DELAY_S = 1.0
@@ -43,9 +44,7 @@ class ControllerRegistrar:
 
     async def stop(self) -> None:
         """Tries no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         problem = ""

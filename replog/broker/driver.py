@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from replog.broker.clock import Clock
 from replog.errors import BrokerClosedError, ReplogError, StorageError
+from replog.rpc.task_ends import end_tasks
 
 T = TypeVar("T")
 
@@ -80,23 +82,13 @@ class Driver:
         if self._closed:
             raise BrokerClosedError("the node is stopping")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def work() -> None:
-            if future.done():
-                return
-            try:
-                future.set_result(function())
-            except ReplogError as error:
-                future.set_exception(error)
-                if isinstance(error, StorageError):
-                    raise
-
         self._calls.add(future)
-        self.submit(work)
+        self.submit(partial(_run_call, function, future))
         try:
             return await future
         finally:
             self._calls.discard(future)
+            del future  # what it raises has passed here: it must not be found from there
 
     def halt(self) -> None:
         """From now on nothing is run, not even what waits; who waits for a `call` is told."""
@@ -111,9 +103,7 @@ class Driver:
 
     async def stop(self) -> None:
         self.halt()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         try:
@@ -169,3 +159,15 @@ class Driver:
     def _ring(self) -> None:
         self._alarm = None
         self._wakeup.set()
+
+
+def _run_call(function: Callable[[], T], future: asyncio.Future[T]) -> None:
+    try:
+        if not future.done():
+            future.set_result(function())
+    except ReplogError as error:
+        future.set_exception(error)
+        if isinstance(error, StorageError):
+            raise
+    finally:
+        del future, function  # as in `call`

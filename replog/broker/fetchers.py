@@ -17,7 +17,6 @@ from replog.broker.config import ServerConfig
 from replog.broker.driver import Driver
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replication_throttle import ReplicationThrottle
-from replog.broker.streams import read_and_write
 from replog.broker.tasks import watched_task
 from replog.errors import BrokerClosedError, ErrorCode, ReplogError
 from replog.replication.follower import Follower
@@ -31,6 +30,7 @@ from replog.rpc.messages import (
     ForgottenPartition,
     Hello,
 )
+from replog.rpc.task_ends import end_tasks, until_one_ends
 from replog.rpc.transport import ConnectionLostError, Stream, Transport
 
 RECONNECT_DELAY_S = 0.1
@@ -98,8 +98,7 @@ class LeaderFetcher:
     async def stop(self) -> None:
         if self._release_timer is not None:
             self._release_timer.cancel()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         while True:
@@ -126,7 +125,7 @@ class LeaderFetcher:
             self._last_problem = ""
             try:
                 await self._owner.driver.call(self._begin)
-                await read_and_write(self._receive(stream), self._send(stream), self._watch_answers())
+                await until_one_ends(self._receive(stream), self._send(stream), self._watch_answers())
             finally:
                 await stream.close()
         finally:

@@ -37,6 +37,7 @@ from replog.errors import (
     StaleBrokerEpochError,
 )
 from replog.metadata.features import SUPPORTED_FEATURES
+from replog.rpc.task_ends import end_tasks
 
 CATCH_UP_HEARTBEAT_MS = 10
 SHUTDOWN_HEARTBEAT_MS = 50
@@ -160,9 +161,7 @@ class BrokerLifecycle:
         return True
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     # ---- the loop -----------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from replog.broker.replica_manager import ReplicaManager
 from replog.broker.tasks import watched_task
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import CheckpointJob, DiskState, LogManager
+from replog.rpc.task_ends import end_tasks
 
 FILE_DELETION_INTERVAL_MS = 1_000
 DESCRIPTOR_INTERVAL_MS = 1_000
@@ -80,9 +81,7 @@ class LogKeeper:
 
     async def stop(self) -> None:
         """Starts nothing new; what runs in a thread ends there."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     # ---- checkpoints --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from replog.broker.clock import Clock
+from replog.rpc.task_ends import end_tasks
 
 CHECK_INTERVAL_MS = 250
 KEPT_CHECKS = 8
@@ -31,9 +32,7 @@ class LoopLag:
         self._task = asyncio.create_task(self._run(), name="loop-lag")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     def worst_ms(self) -> int:
         """The largest lag of the last two seconds; a check that is overdue now counts already."""

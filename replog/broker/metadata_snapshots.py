@@ -25,6 +25,7 @@ from replog.log.snapshot_retention import SnapshotAge, log_start_after_cleaning
 from replog.metadata.image import MetadataImage
 from replog.metadata.image_records import image_records
 from replog.rpc.metadata_records import encode_metadata_record
+from replog.rpc.task_ends import end_tasks
 
 CLEANING_INTERVAL_S = 60.0
 
@@ -89,10 +90,9 @@ class MetadataSnapshots:
     async def stop(self) -> None:
         """Waits for a snapshot that is being written; it cannot be left half done by a thread.  None is begun any more."""
         self._is_stopped = True
-        if self._cleaning is not None:
-            self._cleaning.cancel()
-        tasks = [task for task in (self._cleaning, self._writing) if task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._cleaning)
+        if self._writing is not None:
+            await asyncio.gather(self._writing, return_exceptions=True)
 
     def image_published(self, image: MetadataImage) -> None:
         """A new image holds everything applied; writes a snapshot of it if one is due and none is being written.

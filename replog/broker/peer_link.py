@@ -15,6 +15,7 @@ from replog.broker.tasks import watched_task
 from replog.errors import InconsistentClusterIdError, ReplogError
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.task_ends import end_tasks, until_one_ends
 from replog.rpc.transport import Connection, ConnectionLostError, Stream, Transport
 from replog_quorum.messages import Request, Response
 
@@ -80,9 +81,7 @@ class PeerLink:
         self._wakeup.set()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
 
     async def _run(self) -> None:
         """Connects when there is something to say; every end of a stream fails what was under way."""
@@ -123,19 +122,9 @@ class PeerLink:
     async def _serve(self, connection: Connection) -> None:
         stream = await connection.open_quorum(self._hello())
         self._last_problem = ""
-        receiver = asyncio.create_task(self._receive(stream), name=f"quorum-link-{self._peer_id}-receive")
-        sender = asyncio.create_task(self._send(stream), name=f"quorum-link-{self._peer_id}-send")
-        watchdog = asyncio.create_task(self._watch(), name=f"quorum-link-{self._peer_id}-watch")
-        mover = asyncio.create_task(self._watch_address(), name=f"quorum-link-{self._peer_id}-move")
-        tasks = (receiver, sender, watchdog, mover)
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await until_one_ends(self._receive(stream), self._send(stream), self._watch(), self._watch_address())
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             await stream.close()
 
     async def _send(self, stream: Stream[QuorumFrame, QuorumFrame]) -> None:

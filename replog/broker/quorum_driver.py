@@ -40,6 +40,7 @@ from replog.metadata.records import MetadataRecord
 from replog.rpc.error_codes import error_from_code
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.task_ends import end_tasks
 from replog.rpc.transport import Stream, Transport
 from replog_quorum import Quorum, QuorumConfig, QuorumStatus, VoterSet
 from replog_quorum.messages import (
@@ -228,9 +229,7 @@ class QuorumDriver:
         """Hands leadership over if this node has it, then stops."""
         self._post(Shutdown())
         await asyncio.sleep(0.05 if len(self._peers) else 0)  # one chance for the farewell to leave
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         self._appends.close()
         await self._peers.stop()
         self._fail_voter_changes(BrokerClosedError("the node is stopping"))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from replog.broker.streams import read_and_write
 from replog.errors import MalformedFrameError
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.task_ends import until_one_ends
 from replog.rpc.transport import Stream
 from replog_quorum.messages import Request, Response
 
@@ -50,7 +50,7 @@ class InboundRequests:
         """Takes requests until the stream ends."""
         inbound = _InboundStream(stream)
         try:
-            await read_and_write(self._read(hello, stream, inbound), inbound.write())
+            await until_one_ends(self._read(hello, stream, inbound), inbound.write())
         finally:
             self._open = {key: value for key, value in self._open.items() if value is not inbound}
 

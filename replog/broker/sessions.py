@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from replog.broker.incremental_fetch import IncrementalFetch
-from replog.broker.streams import read_and_write
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.rpc.task_ends import until_one_ends
 from replog.rpc.transport import Stream
 
 STREAM_CREDIT_BYTES = 16 << 20
@@ -79,10 +79,12 @@ class ByteCredits:
 
 
 class _Outbox(Generic[T]):
-    """Answers on their way out; `write` sends all that are ready at once."""
+    """Answers on their way out; `write` sends all that are ready at once.
 
-    def __init__(self, send: Callable[[Sequence[T]], Awaitable[None]]) -> None:
-        self._send = send
+    It does not know its session: who waits for an answer refers to it, and may do so for long after the stream has ended.
+    """
+
+    def __init__(self) -> None:
         self._ready: list[T] = []
         self._wakeup = asyncio.Event()
 
@@ -90,13 +92,16 @@ class _Outbox(Generic[T]):
         self._ready.append(answer)
         self._wakeup.set()
 
-    async def write(self) -> None:
+    async def write(self, send: Callable[[Sequence[T]], Awaitable[None]]) -> None:
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
-            ready, self._ready = self._ready, []
-            if ready:
-                await self._send(ready)
+            if self._ready:
+                await send(self._take())
+
+    def _take(self) -> Sequence[T]:
+        ready, self._ready = self._ready, []
+        return ready
 
 
 class ProduceSession:
@@ -109,11 +114,11 @@ class ProduceSession:
         self._path = path
         self._stream_credits = ByteCredits(STREAM_CREDIT_BYTES)
         self._broker_credits = broker_credits
-        self._outbox: _Outbox[ProduceResponse] = _Outbox(self._send)
+        self._outbox: _Outbox[ProduceResponse] = _Outbox()
 
     async def run(self) -> None:
         """Until the stream ends."""
-        await read_and_write(self._read(), self._outbox.write())
+        await until_one_ends(self._read(), self._outbox.write(self._send))
 
     async def _read(self) -> None:
         while True:
@@ -146,13 +151,13 @@ class FetchSession:
         self._stream = stream
         self._path = path
         self._open = asyncio.Semaphore(MAX_OPEN_FETCHES)
-        self._outbox: _Outbox[FetchResponse] = _Outbox(self._send)
+        self._outbox: _Outbox[FetchResponse] = _Outbox()
         self._incremental: IncrementalFetch | None = None
 
     async def run(self) -> None:
         """Until the stream ends."""
         try:
-            await read_and_write(self._read(), self._outbox.write())
+            await until_one_ends(self._read(), self._outbox.write(self._send))
         finally:
             if self._incremental is not None:
                 self._path.close_incremental(self._incremental)

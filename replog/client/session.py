@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from replog.client.backoff import Backoff
 from replog.client.cluster import ClusterView
 from replog.errors import ReplogError
 from replog.rpc.messages import Hello
+from replog.rpc.task_ends import end_tasks, until_one_ends
 from replog.rpc.transport import Connection, ConnectionLostError, Stream
 
 Out = TypeVar("Out")
@@ -44,7 +45,7 @@ class BrokerSession(ABC, Generic[Out, In]):
         self._wake = asyncio.Event()
         self._wake_timer: asyncio.TimerHandle | None = None
         self._watchdog: asyncio.TimerHandle | None = None
-        self._broken: asyncio.Future[ReplogError] | None = None
+        self._broken: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     # ---- for owners ------------------------------------------------------------------------------------------------
@@ -54,9 +55,7 @@ class BrokerSession(ABC, Generic[Out, In]):
 
     async def stop(self) -> None:
         """Ends the session; replies that are still under way are not waited for."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         for timer in (self._wake_timer, self._watchdog):
             if timer is not None:
                 timer.cancel()
@@ -124,32 +123,19 @@ class BrokerSession(ABC, Generic[Out, In]):
         try:
             stream = await self._open(connection, self._view.hello())
         except ReplogError as error:
-            return error
+            return error.with_traceback(None)
         backoff.reset()
         self._broken = self._loop.create_future()
-        reader = asyncio.create_task(self._read(stream))
-        writer = asyncio.create_task(self._write(stream))
-        ends: set[asyncio.Future[Any]] = {reader, writer, self._broken}
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            return self._reason(reader, writer)
+            await until_one_ends(self._broken, self._read(stream), self._write(stream))
+        except ReplogError as error:
+            return error.with_traceback(None)  # kept for texts; the frames that it passed would be kept with it
+        except Exception as error:  # noqa: BLE001 -- the session goes on, whatever it was
+            _log.error("a bug ended the stream to %s", self.address, exc_info=error)
+            return ReplogError(f"internal error: {error!r}")
         finally:
-            reader.cancel()
-            writer.cancel()
-            self._broken.cancel()
-            await asyncio.gather(reader, writer, return_exceptions=True)
+            self._broken = None
             await stream.close()
-
-    def _reason(self, *tasks: asyncio.Task[None]) -> ReplogError:
-        if self._broken is not None and self._broken.done():
-            return self._broken.result()
-        for task in tasks:
-            if task.done() and not task.cancelled():
-                error = task.exception()
-                if isinstance(error, ReplogError):
-                    return error
-                _log.error("a bug ended the stream to %s", self.address, exc_info=error)
-                return ReplogError(f"internal error: {error!r}")
         return ConnectionLostError(f"the stream to {self.address} ended")
 
     async def _write(self, stream: Stream[Out, In]) -> None:
@@ -184,7 +170,7 @@ class BrokerSession(ABC, Generic[Out, In]):
         now_s = self._loop.time()
         if now_s >= overdue_s and self._broken is not None and not self._broken.done():
             silence_ms = int((now_s - sent_s) * 1000)
-            self._broken.set_result(ConnectionLostError(f"{self.address} did not answer within {silence_ms} ms"))
+            self._broken.set_exception(ConnectionLostError(f"{self.address} did not answer within {silence_ms} ms"))
             return
         if now_s - sent_s >= REPLY_SLOW_S:
             self._view.request_refresh()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
@@ -17,6 +17,7 @@ from replog.errors import MalformedFrameError, ReplogError, ThrottledError
 from replog.pb.v1 import controller_pb2
 from replog.rpc.convert import from_proto, to_proto
 from replog.rpc.messages import Hello
+from replog.rpc.task_ends import end_tasks, until_one_ends
 from replog.rpc.transport import ConnectionLostError, Stream
 
 MAX_OPEN_CALLS = 10_000
@@ -35,6 +36,7 @@ class ControllerItem(NamedTuple):
 
 Items: TypeAlias = Hello | tuple[ControllerItem, ...]
 ItemStream: TypeAlias = Stream[Items, Items]
+OpenStream: TypeAlias = Callable[[], Awaitable[ItemStream]]
 
 
 def encode_items(message: Items) -> bytes:
@@ -96,19 +98,20 @@ class ControllerCalls:
 
     Args:
         address: for messages.
-        open_stream: opens it.
     """
 
-    def __init__(self, address: str, open_stream: Callable[[], Awaitable[ItemStream]]) -> None:
+    def __init__(self, address: str) -> None:
         self._address = address
-        self._open_stream = open_stream
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._last_id = 0
         self._outbox = _Outbox()
         self._task: asyncio.Task[None] | None = None
 
-    async def call(self, body: bytes, *, timeout_ms: int) -> bytes:
+    async def call(self, body: bytes, open_stream: OpenStream, *, timeout_ms: int) -> bytes:
         """The encoded response to an encoded request.
+
+        Args:
+            open_stream: opens the stream if there is none.
 
         Raises:
             ConnectionLostError: the other side cannot be reached, was lost, or did not answer in time.
@@ -123,7 +126,9 @@ class ControllerCalls:
         self._waiting[correlation_id] = future
         if self._task is None:
             self._outbox = _Outbox()
-            self._task = asyncio.create_task(self._run(self._outbox), name=f"controller-calls-{self._address}")
+            self._task = asyncio.create_task(
+                self._run(self._outbox, open_stream), name=f"controller-calls-{self._address}"
+            )
         self._outbox.put(ControllerItem(correlation_id, body))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -132,40 +137,32 @@ class ControllerCalls:
             raise ConnectionLostError(f"{self._address}: no answer from the controller in {timeout_ms} ms") from None
         finally:
             self._waiting.pop(correlation_id, None)
+            del future  # what it raises has passed here: it must not be found from there
 
     async def close(self) -> None:
         """Ends the stream; whoever still waits is told."""
         if self._task is not None:
             task, self._task = self._task, None
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end_tasks(task)
         self._fail(ConnectionLostError(f"the connection to {self._address} was closed"))
 
-    async def _run(self, outbox: _Outbox) -> None:
+    async def _run(self, outbox: _Outbox, open_stream: OpenStream) -> None:
         problem: ReplogError = ConnectionLostError(f"{self._address}: the stream of controller calls has ended")
         try:
-            stream = await self._open_stream()
+            stream = await open_stream()
             try:
                 await self._exchange(stream, outbox)
             finally:
                 await stream.close()
         except ReplogError as error:
-            problem = error
+            problem = error.with_traceback(None)  # or it would lead back here, and to those who wait
         finally:
             if self._task is asyncio.current_task():
                 self._task = None
             self._fail(problem)
 
     async def _exchange(self, stream: ItemStream, outbox: _Outbox) -> None:
-        tasks = (asyncio.create_task(outbox.send_all(stream)), asyncio.create_task(self._receive(stream)))
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await until_one_ends(outbox.send_all(stream), self._receive(stream))
 
     async def _receive(self, stream: ItemStream) -> None:
         while True:
@@ -198,16 +195,10 @@ class ControllerSession:
 
     async def serve(self, stream: ItemStream) -> None:
         """Takes calls until the stream ends; then those that are not answered are given up."""
-        tasks = (asyncio.create_task(self._outbox.send_all(stream)), asyncio.create_task(self._read(stream)))
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await until_one_ends(self._outbox.send_all(stream), self._read(stream))
         finally:
-            given_up: Sequence[asyncio.Task[None]] = (*tasks, *self._tasks)
-            for task in given_up:
-                task.cancel()
-            await asyncio.gather(*given_up, return_exceptions=True)
+            await end_tasks(*self._tasks)
 
     async def _read(self, stream: ItemStream) -> None:
         while True:

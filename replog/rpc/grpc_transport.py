@@ -194,7 +194,7 @@ class GrpcConnection:
         self._channel = _channel_to(address)
         self._under_way: set[Any] = set()  # calls and streams of the channel
         self._left: dict[asyncio.Task[None], tuple[Any, set[Any]]] = {}  # channels with theirs
-        self._controller_calls = ControllerCalls(address, self._open_controller)
+        self._controller_calls = ControllerCalls(address)
 
     @property
     def address(self) -> str:
@@ -212,7 +212,9 @@ class GrpcConnection:
         data = calls.encode_controller_request(
             request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded
         )
-        answer = await self._controller_calls.call(_within_limit(data, self._address), timeout_ms=timeout_ms)
+        answer = await self._controller_calls.call(
+            _within_limit(data, self._address), self._open_controller, timeout_ms=timeout_ms
+        )
         return calls.decode_controller_response(answer)
 
     async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:

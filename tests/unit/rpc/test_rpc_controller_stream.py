@@ -57,7 +57,7 @@ class Rig:
         self.servers: list[Pipe] = []
         self.sessions: list[asyncio.Task[None]] = []
         self.refuses: Exception | None = None
-        self.calls = ControllerCalls("there:1", self.open)
+        self.calls = ControllerCalls("there:1")
 
     async def open(self) -> Pipe:
         if self.refuses is not None:
@@ -99,13 +99,13 @@ def test_what_is_no_group_is_malformed(data: bytes) -> None:
 
 async def test_a_call_is_answered() -> None:
     rig = Rig(echo)
-    assert await rig.calls.call(b"hi", timeout_ms=5_000) == b"re: hi"
+    assert await rig.calls.call(b"hi", rig.open, timeout_ms=5_000) == b"re: hi"
     await rig.close()
 
 
 async def test_calls_that_wait_share_a_message() -> None:
     rig = Rig(echo)
-    answers = await asyncio.gather(*(rig.calls.call(b"%d" % n, timeout_ms=5_000) for n in range(50)))
+    answers = await asyncio.gather(*(rig.calls.call(b"%d" % n, rig.open, timeout_ms=5_000) for n in range(50)))
     assert answers == [b"re: %d" % n for n in range(50)]
     assert [len(message) for message in rig.clients[0].sent if isinstance(message, tuple)] == [50]
     assert len(rig.servers[0].sent) < 50
@@ -115,7 +115,7 @@ async def test_calls_that_wait_share_a_message() -> None:
 async def test_a_group_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_stream, "GROUP_BYTES", 10)
     rig = Rig(echo)
-    await asyncio.gather(*(rig.calls.call(bytes(size), timeout_ms=5_000) for size in (4, 4, 4, 30, 1)))
+    await asyncio.gather(*(rig.calls.call(bytes(size), rig.open, timeout_ms=5_000) for size in (4, 4, 4, 30, 1)))
     assert [len(message) for message in rig.clients[0].sent if isinstance(message, tuple)] == [2, 1, 1, 1]
     await rig.close()
 
@@ -129,8 +129,8 @@ async def test_a_slow_call_holds_up_no_other() -> None:
         return body
 
     rig = Rig(answer)
-    slow = asyncio.create_task(rig.calls.call(b"slow", timeout_ms=5_000))
-    assert await rig.calls.call(b"quick", timeout_ms=5_000) == b"quick"
+    slow = asyncio.create_task(rig.calls.call(b"slow", rig.open, timeout_ms=5_000))
+    assert await rig.calls.call(b"quick", rig.open, timeout_ms=5_000) == b"quick"
     assert not slow.done()
     go.set()
     assert await slow == b"slow"
@@ -145,8 +145,8 @@ async def test_a_call_without_an_answer_times_out_alone() -> None:
 
     rig = Rig(answer)
     with pytest.raises(ConnectionLostError, match="no answer from the controller in 10 ms"):
-        await rig.calls.call(b"never", timeout_ms=10)
-    assert await rig.calls.call(b"next", timeout_ms=5_000) == b"next"
+        await rig.calls.call(b"never", rig.open, timeout_ms=10)
+    assert await rig.calls.call(b"next", rig.open, timeout_ms=5_000) == b"next"
     assert len(rig.clients) == 1
     await rig.close()
 
@@ -158,13 +158,13 @@ async def test_a_lost_stream_fails_what_waits_and_the_next_call_opens_another() 
         return body
 
     rig = Rig(answer)
-    lost = asyncio.create_task(rig.calls.call(b"never", timeout_ms=5_000))
+    lost = asyncio.create_task(rig.calls.call(b"never", rig.open, timeout_ms=5_000))
     while not rig.clients or not rig.clients[0].sent:
         await asyncio.sleep(0)
     await rig.servers[0].close()
     with pytest.raises(ConnectionLostError):
         await lost
-    assert await rig.calls.call(b"next", timeout_ms=5_000) == b"next"
+    assert await rig.calls.call(b"next", rig.open, timeout_ms=5_000) == b"next"
     assert len(rig.clients) == 2
     await rig.close()
 
@@ -173,16 +173,16 @@ async def test_a_refused_connection_is_told_as_such() -> None:
     rig = Rig(echo)
     rig.refuses = ConnectionLostError("nobody there", refused=True)
     with pytest.raises(ConnectionLostError) as raised:
-        await rig.calls.call(b"hi", timeout_ms=5_000)
+        await rig.calls.call(b"hi", rig.open, timeout_ms=5_000)
     assert raised.value.refused
     rig.refuses = None
-    assert await rig.calls.call(b"hi", timeout_ms=5_000) == b"re: hi"
+    assert await rig.calls.call(b"hi", rig.open, timeout_ms=5_000) == b"re: hi"
     await rig.close()
 
 
 async def test_closing_tells_whoever_waits() -> None:
     rig = Rig(lambda _: asyncio.get_running_loop().create_future())
-    waiting = asyncio.create_task(rig.calls.call(b"hi", timeout_ms=5_000))
+    waiting = asyncio.create_task(rig.calls.call(b"hi", rig.open, timeout_ms=5_000))
     while not rig.servers:
         await asyncio.sleep(0)
     await rig.calls.close()
@@ -202,11 +202,11 @@ async def test_open_calls_are_bounded_on_both_sides(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(controller_stream, "MAX_OPEN_CALLS", 3)
     rig = Rig(answer)
-    waiting = [asyncio.create_task(rig.calls.call(b"%d" % n, timeout_ms=5_000)) for n in range(3)]
+    waiting = [asyncio.create_task(rig.calls.call(b"%d" % n, rig.open, timeout_ms=5_000)) for n in range(3)]
     while len(started) < 3:
         await asyncio.sleep(0)
     with pytest.raises(ThrottledError):
-        await rig.calls.call(b"too many", timeout_ms=5_000)
+        await rig.calls.call(b"too many", rig.open, timeout_ms=5_000)
     go.set()
     assert await asyncio.gather(*waiting) == [b"0", b"1", b"2"]
     await rig.close()
@@ -214,7 +214,7 @@ async def test_open_calls_are_bounded_on_both_sides(monkeypatch: pytest.MonkeyPa
 
 async def test_hello_in_the_middle_ends_the_stream() -> None:
     rig = Rig(lambda _: asyncio.get_running_loop().create_future())
-    waiting = asyncio.create_task(rig.calls.call(b"hi", timeout_ms=5_000))
+    waiting = asyncio.create_task(rig.calls.call(b"hi", rig.open, timeout_ms=5_000))
     while not rig.servers:
         await asyncio.sleep(0)
     await rig.servers[0].send(client_hello("c", "x"))
