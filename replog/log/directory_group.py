@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from replog.errors import LogDirNotFoundError, ReplogError, StorageError, UnknownTopicOrPartitionError
+from replog.errors import LogDirNotFoundError, ReplogError, StorageError, UnknownTopicOrPartitionError, raised_anew
 from replog.log.directory_identity import storage_errors
 from replog.log.directory_replicas import METADATA_TOPIC
 from replog.log.disk_space import DiskState
@@ -166,7 +166,7 @@ class DirectoryGroup:
 
     def _directory_or_raise(self, path: str) -> LogDirectory:
         if path in self.unopened:
-            raise self.unopened[path]
+            raise raised_anew(self.unopened[path])
         found = self.directories.get(path)
         if found is None:
             known = ", ".join((*self.directories, *self.unopened))

@@ -14,6 +14,7 @@ from replog.errors import (
     ReplogError,
     StorageError,
     UnknownTopicOrPartitionError,
+    raised_anew,
 )
 from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, retire_directory, set_aside_directory
@@ -121,7 +122,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
         """
         key = (topic, partition)
         if key in self.offline:
-            raise self.offline[key]
+            raise raised_anew(self.offline[key])
         if key not in self._logs:
             self.forget([key])  # lines of an earlier replica must not make promises about this one
             (made,) = self.create([NewReplica(key, topic_id, config or self._config)], now_ms)

@@ -31,7 +31,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 import replog_checkpoints as checkpoints
-from replog.errors import DiskFullError, StorageError
+from replog.errors import DiskFullError, StorageError, raised_anew
 from replog.log.config import LogConfig
 from replog.log.directory_identity import (
     read_identity,
@@ -298,6 +298,6 @@ class LogDirectory(DirectoryReplicas):
 
         failures = [error for error in mapper(close, self._logs.values()) if error is not None]
         if self.failure is not None:
-            raise self.failure
+            raise raised_anew(self.failure)
         if failures:
             raise failures[0]

@@ -34,7 +34,7 @@ from contextlib import ExitStack
 from typing import Final
 from uuid import UUID
 
-from replog.errors import DiskFullError, InvalidRequestError, ReplogError, StorageError
+from replog.errors import DiskFullError, InvalidRequestError, ReplogError, StorageError, raised_anew
 from replog.log.config import LogConfig
 from replog.log.create_job import CreateJob
 from replog.log.deletion import DirectoryDeletionJob
@@ -356,7 +356,7 @@ class LogManager(DirectoryGroup):
             )
         if directory is not None:
             if directory in self.unopened:
-                raise self.unopened[directory]
+                raise raised_anew(self.unopened[directory])
             return self.directories[directory]
         if self.unopened and not is_new:
             path, error = next(iter(self.unopened.items()))
