@@ -497,6 +497,7 @@ class ReplicaManager:
         await self.driver.stop()
         await self.flushes.stop()
         await self.cold_reads.stop()
+        self._tails.clear()
 
 
 def _has_everything(replica: Replica, answer: FetchAnswered) -> bool:

@@ -66,6 +66,13 @@ class TailCache:
             self._size_bytes -= len(oldest.data)
             oldest.tail.let_go(oldest)
 
+    def clear(self) -> None:
+        """Lets go of everything: chunks, tails and cache know each other, so that nothing else frees them at once."""
+        while self._chunks:
+            chunk = self._chunks.popleft()
+            chunk.tail.let_go(chunk)
+        self._size_bytes = 0
+
 
 class LogTail:
     """The newest batches of one log.
