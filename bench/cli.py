@@ -13,10 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bench import environment, harness, profile, report
-from bench.allocator import keep_freed_memory
 from bench.model import Scenario, WrongResultError
 from bench.registry import scenarios
 from replog.errors import ReplogError
+from replog.process_memory import tune_process
 
 REPEAT = 5
 
@@ -85,7 +85,7 @@ def list_scenarios() -> int:
 
 def run(scenario: Scenario[Any], options: argparse.Namespace) -> int:
     """Measures with a progress bar on stderr, prints the table on stdout."""
-    facts = environment.describe(options.directory) | {"malloc": keep_freed_memory()}
+    facts = environment.describe(options.directory) | {"malloc": "freed memory kept" if tune_process() else "unchanged"}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(scenario.name, total=harness.steps_count(scenario, options.repeat), completed=-1)

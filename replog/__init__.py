@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from replog.client import Admin, Consumer, Producer
     from replog.cluster import LocalCluster
     from replog.local import AsyncLocalLog, LocalLog, ReadOnlyLog, open_log, open_log_async
+    from replog.process_memory import tune_process
 
 __all__ = [
     "Admin",
@@ -26,6 +27,7 @@ __all__ = [
     "__version__",
     "open_log",
     "open_log_async",
+    "tune_process",
 ]
 
 
@@ -45,4 +47,8 @@ def __getattr__(name: str) -> Any:
         import replog.local
 
         return getattr(replog.local, name)
+    if name == "tune_process":
+        from replog.process_memory import tune_process
+
+        return tune_process
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

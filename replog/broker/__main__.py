@@ -18,7 +18,7 @@ from pathlib import Path
 from replog.broker.config import ServerConfig
 from replog.broker.log_output import print_logs, set_format
 from replog.broker.node import Node
-from replog.broker.process import die_with_parent, tune_process
+from replog.broker.process import die_with_parent, tune_broker_process
 from replog.broker.recovery_log import RecoveryLog
 from replog.errors import ReplogError, StorageError
 
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.parent_pid is not None:
         die_with_parent(arguments.parent_pid)
     print_logs()
-    tune_process()
+    tune_broker_process()
     try:
         config = ServerConfig.from_toml(arguments.config)
         set_format(config.logging_format, config.node_id)

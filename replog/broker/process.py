@@ -10,10 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
+from replog.process_memory import tune_process
+
 _PR_SET_PDEATHSIG = 1
-_M_TRIM_THRESHOLD = -1
-_M_TOP_PAD = -2
-_M_MMAP_THRESHOLD = -3
 
 GC_YOUNG_OBJECTS = 50_000
 """New objects that can be part of a cycle after which the youngest are looked at; some megabytes."""
@@ -22,21 +21,15 @@ DESCRIPTORS_MAX = 65_536
 """No more than this are used, whatever the system allows."""
 
 
-def tune_process() -> None:
+def tune_broker_process() -> None:
     """Settings that were measured to matter (performance notes 1, architecture 7).
 
-    The switch interval: disk threads beside a busy loop get the interpreter within half a millisecond.  The allocator:
-    buffers of a megabyte are reused instead of being mapped and first touched again for every message.
+    The switch interval: disk threads beside a busy loop get the interpreter within half a millisecond.
     """
     sys.setswitchinterval(0.0005)
     tune_garbage_collector()
     raise_descriptor_limit()
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):
-            libc.mallopt(_M_MMAP_THRESHOLD, 64 << 20)
-            libc.mallopt(_M_TRIM_THRESHOLD, 128 << 20)
-            libc.mallopt(_M_TOP_PAD, 1 << 20)
+    tune_process()
 
 
 def tune_garbage_collector() -> None:

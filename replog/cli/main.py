@@ -30,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     del rich, typer
     from replog.cli.app import run
+    from replog.process_memory import tune_process
 
+    tune_process()
     return run(sys.argv[1:] if arguments is None else arguments)
 
 

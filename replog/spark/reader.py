@@ -57,9 +57,11 @@ class ReplogReader(DataSourceReader):
         return self._read_range(partition.value)
 
     def _read_range(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        from replog.process_memory import tune_process
         from replog.spark.arrow_batches import ArrowConverter
         from replog.spark.worker_client import client_for
 
+        tune_process()
         converter = ArrowConverter(self._columns, wanted.topic, wanted.partition)
         client = client_for(self._options.bootstrap_servers, self._snapshot.cluster_id)
         with client.open_range(wanted, fail_on_data_loss=self._options.fail_on_data_loss) as pieces:
