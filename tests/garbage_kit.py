@@ -27,7 +27,7 @@ class Garbage:
         gc.collect()
         new = [found for found in gc.garbage if id(found) not in self._seen]
         self._seen.update(map(id, new))
-        return [_described(found) for found in new if any(map(_is_record, (found, *gc.get_referents(found))))]
+        return [_described(found) for found in new if _holds_records(found)]
 
 
 @contextlib.contextmanager
@@ -42,6 +42,16 @@ def garbage() -> Iterator[Garbage]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+
+
+def _holds_records(found: Any) -> bool:
+    """Whether it is a record, or refers to one; also by way of tuples that the collector has no eye on."""
+    if _is_record(found):
+        return True
+    for held in gc.get_referents(found):
+        if _is_record(held) or (isinstance(held, tuple) and not gc.is_tracked(held) and _holds_records(held)):
+            return True
+    return False
 
 
 def _is_record(found: Any) -> bool:

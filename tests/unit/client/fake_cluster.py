@@ -51,6 +51,7 @@ from replog.rpc.messages import (
 )
 from replog.rpc.metadata_messages import BrokerInfo, ConfigEntry, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
+from replog.rpc.task_ends import end_tasks
 from replog.rpc.transport import ConnectionLostError, RequestContext
 
 ELECTION_HEARD_AFTER_S = 0.05
@@ -439,8 +440,7 @@ class MemoryEnd:
     async def close(self) -> None:
         self._pipe.cut()
         if self._pipe.task is not None:
-            self._pipe.task.cancel()
-            await asyncio.gather(self._pipe.task, return_exceptions=True)
+            await end_tasks(self._pipe.task)
 
 
 class MemoryTransport:
