@@ -53,29 +53,57 @@ class Fetches(Protocol):
 
 
 class ByteCredits:
-    """A bounded amount of bytes that requests hold until they are answered.
+    """A bounded amount of bytes that requests hold until they are answered; first come, first served.
 
-    One request larger than the whole amount is let through when nothing else is held, so it cannot wait forever.
+    One request larger than the whole amount is let through when nothing else is held, so it cannot wait forever; nor can
+    one that is merely large, for nobody overtakes it.
+
+    Args:
+        limit_bytes: How much may be held at a time.
+
+    Invariants:
+        - who stands first in the line does not fit into what is free.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._held = 0
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def acquire(self, size_bytes: int) -> None:
-        while self._held and self._held + size_bytes > self._limit:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
+        """Returns when `size_bytes` are held, behind those who came earlier; cancelled, it holds nothing."""
+        if not self._waiters and self._fits(size_bytes):
+            self._held += size_bytes
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((size_bytes, waiter))
+        try:
             await waiter
-        self._held += size_bytes
+        except BaseException:
+            if waiter.cancelled():
+                self._admit()  # it may have stood in the way of smaller ones
+            elif waiter.done():  # let in and cancelled in the same turn of the loop
+                self.release(size_bytes)
+            raise
 
     def release(self, size_bytes: int) -> None:
+        """Gives back what was acquired."""
         self._held -= size_bytes
+        self._admit()
+
+    def _admit(self) -> None:
+        """Lets in those at the head of the line; what they get is held from here on, so that nobody takes it meanwhile."""
         while self._waiters:
-            waiter = self._waiters.popleft()
+            size_bytes, waiter = self._waiters[0]
             if not waiter.done():
+                if not self._fits(size_bytes):
+                    return
+                self._held += size_bytes
                 waiter.set_result(None)
+            self._waiters.popleft()
+
+    def _fits(self, size_bytes: int) -> bool:
+        return not self._held or self._held + size_bytes <= self._limit
 
 
 class _Outbox(Generic[T]):

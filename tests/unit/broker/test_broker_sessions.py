@@ -133,6 +133,36 @@ async def test_a_waiter_that_left_does_not_take_the_wakeup_with_it() -> None:
     await asyncio.wait_for(second, 1)
 
 
+async def test_a_large_request_is_not_overtaken_by_small_ones_that_come_later() -> None:
+    credits_ = ByteCredits(100)
+    await credits_.acquire(60)
+    large = asyncio.create_task(credits_.acquire(80))
+    await asyncio.sleep(0)
+    small = [asyncio.create_task(credits_.acquire(30)) for _ in range(3)]
+    await quiet(lambda: [task.done() for task in small])
+    assert not any(task.done() for task in small), "there would be room, but the large one came first"
+    credits_.release(60)
+    await asyncio.wait_for(large, 1)
+    credits_.release(80)
+    await asyncio.wait_for(asyncio.gather(*small), 1)
+
+
+@pytest.mark.parametrize("is_let_in", [False, True])
+async def test_who_is_cancelled_in_the_line_holds_nothing(is_let_in: bool) -> None:
+    credits_ = ByteCredits(100)
+    await credits_.acquire(100)
+    large, small = asyncio.create_task(credits_.acquire(100)), asyncio.create_task(credits_.acquire(10))
+    await asyncio.sleep(0)
+    if is_let_in:
+        credits_.release(100)
+    else:
+        credits_.release(50)
+    large.cancel()
+    await asyncio.wait_for(small, 1)
+    with pytest.raises(asyncio.CancelledError):
+        await large
+
+
 # ---- produce -----------------------------------------------------------------------------------------------------------
 
 
