@@ -37,7 +37,8 @@ class AccumulatorSettings:
 class Accumulator:
     """Invariants:
         - `used_bytes` is the sum of `charged_bytes` over the unresolved batches;
-        - it passes `buffer_memory_bytes` by at most one record.
+        - with what is reserved it passes `buffer_memory_bytes` by at most one record;
+        - who stands first in the line does not fit into what is free.
 
     Args:
         settings: see there.
@@ -49,6 +50,7 @@ class Accumulator:
     ) -> None:
         self.settings = settings
         self.used_bytes = 0
+        self._reserved_bytes = 0
         self.flushing_count = 0
         self.linger_s = settings.linger_ms / 1000
         self.is_idempotent = settings.is_idempotent
@@ -67,41 +69,49 @@ class Accumulator:
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a record of this size may be appended now; one that is larger than all memory may when it is empty."""
-        if self._waiters:
-            return False
-        return self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes or self.used_bytes == 0
+        return not self._waiters and self._fits(size_bytes)
 
-    async def wait_for_room(self, size_bytes: int) -> None:
-        """Waits until `size_bytes` may be appended, behind those who came earlier.
+    def _fits(self, size_bytes: int) -> bool:
+        taken_bytes = self.used_bytes + self._reserved_bytes
+        return not taken_bytes or taken_bytes + size_bytes <= self.settings.buffer_memory_bytes
+
+    async def reserve(self, size_bytes: int) -> None:
+        """Waits until `size_bytes` may be appended, behind those who came earlier, and keeps the room for the caller.
 
         The wait ends: every batch is acknowledged or fails at its delivery time-out, and gives its memory back.
-        The caller appends without awaiting anything in between.
+        The caller appends, or does not, and then calls `unreserve`, without awaiting anything in between.  Who is
+        cancelled or told that the producer was closed has reserved nothing.
         """
-        while not self.has_room(size_bytes):
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            entry = (size_bytes, waiter)
-            self._waiters.append(entry)
-            try:
-                await waiter
-            except BaseException:
-                if entry in self._waiters:
-                    self._waiters.remove(entry)
-                self._wake_waiters()
-                raise
-            if self.used_bytes + size_bytes <= self.settings.buffer_memory_bytes or self.used_bytes == 0:
-                return
+        if self.has_room(size_bytes):
+            self._reserved_bytes += size_bytes
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((size_bytes, waiter))
+        try:
+            await waiter
+        except BaseException:
+            if waiter.cancelled():
+                self._wake_waiters()  # it may have stood in the way of smaller ones
+            elif waiter.done() and waiter.exception() is None:  # let in and cancelled in the same turn of the loop
+                self.unreserve(size_bytes)
+            raise
+
+    def unreserve(self, size_bytes: int) -> None:
+        """What was reserved is appended, and counted by its batch, or never will be: whoever fits now is next."""
+        self._reserved_bytes -= size_bytes
+        if self._waiters:
+            self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        """Lets in those at the head of the line whom the free memory suffices for."""
-        used_bytes = self.used_bytes
+        """Lets in those at the head of the line, as long as there is room."""
         while self._waiters:
             size_bytes, waiter = self._waiters[0]
-            if used_bytes and used_bytes + size_bytes > self.settings.buffer_memory_bytes:
-                return
-            self._waiters.popleft()
             if not waiter.done():
+                if not self._fits(size_bytes):
+                    return
+                self._reserved_bytes += size_bytes
                 waiter.set_result(None)
-                used_bytes += size_bytes
+            self._waiters.popleft()
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 

@@ -23,8 +23,9 @@ from replog.client.producer_config import Acks, ProducerConfig
 from replog.client.router import Router, TopicQueues
 from replog.client.sender import SenderSettings
 from replog.ending import Ending
-from replog.errors import BrokerClosedError, RecordTooLargeError, UnknownTopicOrPartitionError
+from replog.errors import BrokerClosedError, InvalidRecordError, RecordTooLargeError, UnknownTopicOrPartitionError
 from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
+from replog.records.model import NO_TIMESTAMP
 from replog.rpc.forks import raise_if_forked, tell_at_fork
 from replog.rpc.transport import Transport
 
@@ -228,17 +229,25 @@ class Producer:
             BrokerClosedError: the producer was closed.
         """
         size_bytes = self._checked_size(topic, key, value, headers)
-        queues = self._topics.get(topic)
-        if queues is None or self._is_closed or not self._accumulator.has_room(size_bytes):
-            queues = await self._wait_until_possible(topic, size_bytes)
-        queue = self._queue(queues, key, partition, size_bytes - RECORD_BYTES_BOUND + RECORD_OVERHEAD_BYTES)
-        timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        batch, relative_offset = queue.append(timestamp, key, value, headers, size_bytes)
-        if relative_offset == 0:  # a new batch: before, there may have been nothing to send
-            self._router.route(queue)
-        self._bytes_since_yield += size_bytes
+        if timestamp_ms is not None:
+            _check_timestamp(timestamp_ms)
         if self._bytes_since_yield >= YIELD_BYTES:
             await self._yield()
+        reserved_bytes = 0
+        queues = self._topics.get(topic)
+        if queues is None or self._is_closed or not self._accumulator.has_room(size_bytes):
+            queues = await self._wait_until_possible(topic, partition, size_bytes)
+            reserved_bytes = size_bytes
+        try:  # nothing is awaited from here on: who is cancelled has sent nothing
+            queue = self._queue(queues, key, partition, size_bytes - RECORD_BYTES_BOUND + RECORD_OVERHEAD_BYTES)
+            timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+            batch, relative_offset = queue.append(timestamp, key, value, headers, size_bytes)
+            if relative_offset == 0:  # a new batch: before, there may have been nothing to send
+                self._router.route(queue)
+        finally:
+            if reserved_bytes:
+                self._accumulator.unreserve(reserved_bytes)
+        self._bytes_since_yield += size_bytes
         return Delivery(batch, relative_offset, timestamp)
 
     async def send_many(
@@ -254,6 +263,8 @@ class Producer:
         Raises:
             As `send`, at the record that is at fault: those before it are sent, and `flush` tells their fate.
         """
+        if timestamp_ms is not None:
+            _check_timestamp(timestamp_ms)
         runs = Runs()
         rest = iter(records)
         while True:
@@ -273,17 +284,23 @@ class Producer:
             for timestamp, key, value, _ in chunk.rows:
                 runs.add_one(await self.send(topic, value, key, None, timestamp))
             return
-        queues = self._topics.get(topic)
-        if queues is None or self._is_closed or not self._accumulator.has_room(chunk.size_bytes):
-            queues = await self._wait_until_possible(topic, chunk.size_bytes)
-        for queue, rows in self._spread(queues, chunk, partition):
-            for batch, first, count in queue.extend(rows):
-                if first == 0:
-                    self._router.route(queue)
-                runs.add(batch, first, count)
-        self._bytes_since_yield += chunk.size_bytes
         if self._bytes_since_yield >= YIELD_BYTES:
             await self._yield()
+        reserved_bytes = 0
+        queues = self._topics.get(topic)
+        if queues is None or self._is_closed or not self._accumulator.has_room(chunk.size_bytes):
+            queues = await self._wait_until_possible(topic, partition, chunk.size_bytes)
+            reserved_bytes = chunk.size_bytes
+        try:
+            for queue, rows in self._spread(queues, chunk, partition):
+                for batch, first, count in queue.extend(rows):
+                    if first == 0:
+                        self._router.route(queue)
+                    runs.add(batch, first, count)
+        finally:
+            if reserved_bytes:
+                self._accumulator.unreserve(reserved_bytes)
+        self._bytes_since_yield += chunk.size_bytes
 
     def _spread(
         self, queues: TopicQueues, chunk: Chunk, partition: int | None
@@ -335,27 +352,25 @@ class Producer:
         if partition is None:
             available = queues.available
             partition = self._partitioner.partition(queues.name, key, size_bytes, len(all_queues), available)
-        if 0 <= partition < len(all_queues):
-            return all_queues[partition]
-        raise UnknownTopicOrPartitionError(
-            f"{queues.name} has {len(all_queues)} partitions, numbered from 0; there is no partition {partition}"
-        )
+        _check_partition(queues, partition)
+        return all_queues[partition]
 
     async def _yield(self) -> None:
         self._bytes_since_yield = 0
         await asyncio.sleep(0)
 
-    async def _wait_until_possible(self, topic: str, size_bytes: int) -> TopicQueues:
-        """Waits for the topic's metadata and for room; the caller appends before it awaits anything else."""
+    async def _wait_until_possible(self, topic: str, partition: int | None, size_bytes: int) -> TopicQueues:
+        """Waits for the topic's metadata and for room, which is reserved for the caller then; see `reserve`."""
         self._bytes_since_yield = 0
         while True:
             self._raise_if_closed()
             queues = await self._router.resolve(topic)
-            if self._accumulator.has_room(size_bytes):
-                return queues
-            await self._accumulator.wait_for_room(size_bytes)
+            if partition is not None:
+                _check_partition(queues, partition)
+            await self._accumulator.reserve(size_bytes)
             if not self._is_closed and self._topics.get(topic) is queues:
                 return queues
+            self._accumulator.unreserve(size_bytes)
 
     def _raise_if_closed(self) -> None:
         raise_if_forked()
@@ -364,6 +379,19 @@ class Producer:
 
     def _handle_expired(self, queue: PartitionQueue) -> None:
         self._router.route(queue)
+
+
+def _check_partition(queues: TopicQueues, partition: int) -> None:
+    if not 0 <= partition < len(queues.queues):
+        raise UnknownTopicOrPartitionError(
+            f"{queues.name} has {len(queues.queues)} partitions, numbered from 0; there is no partition {partition}"
+        )
+
+
+def _check_timestamp(timestamp_ms: int) -> None:
+    """Says before anything is waited for what the codec would say after it."""
+    if not NO_TIMESTAMP <= timestamp_ms < 1 << 63:
+        raise InvalidRecordError(f"timestamp {timestamp_ms} ms is neither a time since 1970 nor -1 for none")
 
 
 def _accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:

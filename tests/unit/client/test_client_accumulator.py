@@ -32,8 +32,9 @@ async def test_records_wait_for_room_in_turn() -> None:
     turns: list[str] = []
 
     async def want(name: str, size_bytes: int) -> None:
-        await accumulator.wait_for_room(size_bytes)
+        await accumulator.reserve(size_bytes)
         turns.append(name)
+        accumulator.unreserve(size_bytes)
 
     waiting = [asyncio.create_task(want("large", 800)), asyncio.create_task(want("small", 50))]
     await asyncio.sleep(0)
@@ -47,13 +48,37 @@ async def test_records_wait_for_room_in_turn() -> None:
 async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
     accumulator, queue = make()
     queue.append(0, None, b"x" * 500, (), 600)
-    large = asyncio.create_task(accumulator.wait_for_room(900))
-    small = asyncio.create_task(accumulator.wait_for_room(100))
+    large = asyncio.create_task(accumulator.reserve(900))
+    small = asyncio.create_task(accumulator.reserve(100))
     await asyncio.sleep(0)
     large.cancel()
     await asyncio.wait({large, small}, timeout=1)
     assert small.done()
     accumulator.close(BrokerClosedError("closed"))
+
+
+async def test_room_that_was_given_to_somebody_is_given_to_nobody_else() -> None:
+    accumulator, queue = make()
+    batch, _ = queue.append(0, None, b"x" * 900, (), 1000)
+    first, second = (asyncio.create_task(accumulator.reserve(600)) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.handle_failed(batch, BrokerClosedError("x"))
+    assert not accumulator.has_room(500), "although nobody has appended yet"
+    await asyncio.wait({first}, timeout=1)
+    assert not second.done()
+    accumulator.unreserve(600)
+    await asyncio.wait_for(second, 1)
+
+
+async def test_who_is_let_in_and_cancelled_at_once_keeps_nothing() -> None:
+    accumulator, queue = make()
+    batch, _ = queue.append(0, None, b"x" * 900, (), 1000)
+    first, second = (asyncio.create_task(accumulator.reserve(600)) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.handle_failed(batch, BrokerClosedError("x"))
+    first.cancel()
+    await asyncio.wait_for(second, 1)
+    assert first.cancelled()
 
 
 async def test_a_record_larger_than_all_memory_goes_alone() -> None:
@@ -73,7 +98,7 @@ async def test_the_delivery_timeout_fails_the_batch_and_names_the_cause() -> Non
 async def test_close_fails_what_is_left_and_who_waits() -> None:
     accumulator, queue = make()
     batch, _ = queue.append(0, None, b"x", (), 1000)
-    waiter = asyncio.create_task(accumulator.wait_for_room(500))
+    waiter = asyncio.create_task(accumulator.reserve(500))
     await asyncio.sleep(0)
     accumulator.close(BrokerClosedError("closed"))
     with pytest.raises(BrokerClosedError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from client_kit import until
@@ -16,6 +16,7 @@ from replog.errors import (
     ConfigError,
     ErrorCode,
     InconsistentClusterIdError,
+    InvalidRecordError,
     OutOfOrderSequenceError,
     RecordTooLargeError,
     RequestTimedOutError,
@@ -251,6 +252,60 @@ async def test_memory_is_bounded_and_send_waits() -> None:
         await node.release_held()
         await sending
     assert len(cluster.logs["t", 0].values()) == 100
+
+
+class Moody:
+    """A partitioner that fails for one record."""
+
+    def partition(self, topic: str, key: bytes | None, size_bytes: int, count: int, available: Sequence[int]) -> int:
+        if key == b"bad":
+            raise LookupError("a bug of the caller's")
+        return 0
+
+
+async def test_a_send_that_fails_after_waiting_for_memory_lets_the_next_one_in() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    node = cluster.nodes[1]
+    async with make(cluster, buffer_memory_bytes=1024, partitioner=Moody()) as producer:
+        node.hold_replies = True
+        await producer.send("t", b"x" * 800)
+        waiting = [asyncio.create_task(producer.send("t", b"x" * 800, key=key)) for key in (b"bad", b"good")]
+        await until(lambda: len(node.held) == 1 and len(producer._accumulator._waiters) == 2)
+        await node.release_held()
+        with pytest.raises(LookupError):
+            await asyncio.wait_for(waiting[0], 5)
+        assert (await (await asyncio.wait_for(waiting[1], 5))).offset == 1
+
+
+async def test_what_can_never_be_sent_is_refused_before_it_waits_for_memory() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster, buffer_memory_bytes=1024) as producer:
+        cluster.nodes[1].hold_replies = True
+        await producer.send("t", b"x" * 800)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await asyncio.wait_for(producer.send("t", b"x" * 800, partition=9), 5)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await asyncio.wait_for(producer.send_many("t", [(None, b"x" * 800)], partition=9), 5)
+        for send in (producer.send("t", b"x" * 800, timestamp_ms=-2), producer.send_many("t", [], timestamp_ms=-2)):
+            with pytest.raises(InvalidRecordError, match="timestamp -2 ms"):
+                await asyncio.wait_for(send, 5)
+        await cluster.nodes[1].release_held()
+
+
+async def test_a_send_that_is_cancelled_has_sent_nothing() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster) as producer:
+        await (await producer.send("t", b"a" * 100_000))
+        task = asyncio.create_task(producer.send("t", b"b"))
+        await asyncio.sleep(0)
+        assert not task.done(), "a busy loop lets others have their turn"
+        task.cancel()
+        await asyncio.wait({task})
+        await producer.flush()
+    assert [len(value or b"") for value in cluster.logs["t", 0].values()] == [100_000]
 
 
 @pytest.mark.parametrize(("acks", "offset"), [(1, 0), (0, -1)])
