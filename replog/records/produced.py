@@ -13,14 +13,35 @@ from typing import Final
 
 from replog.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from replog.records.batch import survey_records
-from replog.records.header import BatchHeader, check_crc, parse_header
-from replog.records.model import NO_TIMESTAMP, Buffer, TimestampType
+from replog.records.header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    check_crc,
+    parse_header,
+)
+from replog.records.model import (
+    HEADER_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Buffer,
+    TimestampType,
+)
 
 UNLIMITED_MS: Final = 2**63 - 1
 """For timestamp limits: any distance is allowed."""
 
 LEADER_DECOMPRESSED_BYTES_MAX: Final = 32 * 1024 * 1024
 """What a leader decompresses of one batch: as much as the largest batch may have uncompressed."""
+
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, timestamp, offset, no key, no value and no headers, a byte each (kafka-reference 1.2)."""
+
+UNDEFINED_BITS: Final = ~(CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +106,13 @@ def _check_client_rules(header: BatchHeader) -> None:
         raise InvalidRecordError(f"base offset {header.base_offset} in a client's batch: the leader assigns offsets")
     if header.is_control:
         raise InvalidRecordError("clients may not write control batches")
+    if header.is_transactional:
+        raise InvalidRecordError(
+            "the batch claims to be part of a transaction, and there are no transactions yet: nobody would ever end it, "
+            "and readers of committed records would stop before it. Send it without the transactional bit"
+        )
+    if header.attributes & UNDEFINED_BITS:
+        raise InvalidRecordError(f"attributes {header.attributes:#x} in a client's batch: bits 7 to 15 have no meaning")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         raise InvalidTimestampError("clients may not set the timestamp type to log append time")
     if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
@@ -92,13 +120,44 @@ def _check_client_rules(header: BatchHeader) -> None:
             f"{header.records_count} records with a last offset delta of {header.last_offset_delta}: "
             "a client's batch has at least one record and no gaps"
         )
-    if header.has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
+    if header.records_count > _records_count_max(header):
         raise InvalidRecordError(
-            f"producer {header.producer_id} sent epoch {header.producer_epoch} and sequence {header.base_sequence}; "
-            "both must be at least 0"
+            f"{header.records_count} records in a batch of {header.size_bytes} bytes: the shortest record takes "
+            f"{RECORD_BYTES_MIN}"
         )
     if header.has_delete_horizon:
         raise InvalidRecordError("clients may not set a delete horizon: compaction does")
+    _check_header_timestamps(header)
+    _check_producer_fields(header)
+
+
+def _records_count_max(header: BatchHeader) -> int:
+    """A header that claims more would use up offsets that no record ever gets."""
+    is_compressed = bool(header.attributes & CODEC_MASK)
+    records_bytes = LEADER_DECOMPRESSED_BYTES_MAX if is_compressed else header.size_bytes - HEADER_BYTES
+    return records_bytes // RECORD_BYTES_MIN
+
+
+def _check_header_timestamps(header: BatchHeader) -> None:
+    """What time indexes and retention would go by."""
+    if header.base_timestamp < NO_TIMESTAMP or header.max_timestamp < header.base_timestamp:
+        raise InvalidTimestampError(
+            f"base timestamp {header.base_timestamp} and largest timestamp {header.max_timestamp}: each is a time since "
+            f"1970 in milliseconds or {NO_TIMESTAMP} for none, and the largest is the later one"
+        )
+
+
+def _check_producer_fields(header: BatchHeader) -> None:
+    if header.has_producer_id and min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
+        raise InvalidRecordError(
+            f"producer {header.producer_id} sent epoch {header.producer_epoch} and sequence {header.base_sequence}; "
+            "all must be at least 0"
+        )
+    if not header.has_producer_id and (header.producer_epoch, header.base_sequence) != (NO_PRODUCER_EPOCH, NO_SEQUENCE):
+        raise InvalidRecordError(
+            f"epoch {header.producer_epoch} and sequence {header.base_sequence} without a producer id: without "
+            f"idempotence they are {NO_PRODUCER_EPOCH} and {NO_SEQUENCE}"
+        )
 
 
 def _check_topic_rules(buffer: Buffer, header: BatchHeader, rules: RecordRules, now_ms: int) -> None:

@@ -23,11 +23,20 @@ GOOD = r.encode_batch([(1, b"k", b"v", ()), (2, None, None, ())])
 LIMIT = 1_048_588
 
 
-def with_field(layout: str, position: int, value: int) -> bytes:
-    out = bytearray(GOOD)
-    struct.pack_into(layout, out, position, value)
+PRODUCER = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+
+
+def with_field(layout: str, position: int, *values: int, batch: bytes = GOOD) -> bytes:
+    out = bytearray(batch)
+    struct.pack_into(layout, out, position, *values)
     struct.pack_into(">I", out, 17, crc32c.crc32c(bytes(out[21:])))
     return bytes(out)
+
+
+def claiming(records_count: int, *, codec: r.Codec = r.Codec.NONE) -> bytes:
+    """A batch whose header has so many records, and room for one or two."""
+    batch = r.encode_batch([(1, None, b"v", ())], codec=codec)
+    return with_field(">i", 57, records_count, batch=with_field(">i", 23, records_count - 1, batch=batch))
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
@@ -57,12 +66,38 @@ def test_a_good_batch_passes(kind: type) -> None:
         ("append time", with_field(">h", 21, 0x08), InvalidTimestampError),
         ("delete horizon", with_field(">h", 21, 0x40), InvalidRecordError),
         ("producer without sequence", with_field(">q", 43, 9), InvalidRecordError),
+        ("producer without epoch", with_field(">qhi", 43, 9, -1, 0), InvalidRecordError),
+        ("negative producer", with_field(">qhi", 43, -2, 0, 0), InvalidRecordError),
+        ("epoch without producer", with_field(">h", 51, 0), InvalidRecordError),
+        ("sequence without producer", with_field(">i", 53, 0), InvalidRecordError),
+        ("transactional", with_field(">h", 21, 0x10), InvalidRecordError),
+        ("transactional, with a producer", r.encode_batch([(1, None, b"v", ())], **PRODUCER), InvalidRecordError),
+        ("transactional control", with_field(">h", 21, 0x30), InvalidRecordError),
+        *((f"bit {bit}", with_field(">h", 21, 1 << bit), InvalidRecordError) for bit in range(7, 15)),
+        ("bit 15", with_field(">H", 21, 1 << 15), InvalidRecordError),
+        ("negative base timestamp", with_field(">q", 27, -2), InvalidTimestampError),
+        ("negative largest timestamp", with_field(">q", 35, -2), InvalidTimestampError),
+        ("largest timestamp before the base", with_field(">q", 35, 0), InvalidTimestampError),
+        ("no largest timestamp", with_field(">q", 35, -1), InvalidTimestampError),
+        ("more records than bytes", claiming(3), InvalidRecordError),
+        ("all offsets there are", claiming(2**31 - 1), InvalidRecordError),
+        ("all offsets, compressed", claiming(2**31 - 1, codec=r.Codec.GZIP), InvalidRecordError),
         ("unknown codec", with_field(">h", 21, 5), UnsupportedCompressionError),
     ],
 )
 def test_each_rule(rule: str, batch: bytes, error: type[ReplogError]) -> None:
     with pytest.raises(error):
         r.validate_produced(batch, max_batch_bytes=LIMIT)
+
+
+def test_a_batch_of_a_transaction_is_told_that_there_are_none() -> None:
+    with pytest.raises(InvalidRecordError, match="no transactions yet"):
+        r.validate_produced(with_field(">h", 21, 0x10), max_batch_bytes=LIMIT)
+
+
+def test_the_shortest_records_pass() -> None:
+    for codec in (r.Codec.NONE, r.Codec.GZIP):
+        r.validate_produced(r.encode_batch([(1, None, None, ())] * 60, codec=codec), max_batch_bytes=LIMIT)
 
 
 def test_a_batch_above_the_limit_is_too_large_whatever_else_is_wrong() -> None:
