@@ -115,12 +115,8 @@ class ProducePath:
         if count == 0:
             answer(ProduceResponse(request.correlation_id, ()))
             return
-        refused = self._serving()
         for index, (partition, batch) in enumerate(zip(request.partitions, request.batches, strict=True)):
-            if refused is not None:
-                state.decide(index, _failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused))
-            else:
-                self._check(state, index, partition, batch, ready)
+            self._check(state, index, partition, batch, ready)
 
     def _check(
         self,
@@ -130,7 +126,14 @@ class ProducePath:
         batch: Buffer,
         ready: dict[Replica, list[_Ready]],
     ) -> None:
-        """Refuses a batch, or makes it ready to be appended; one for a log that is being created waits for it."""
+        """Refuses a batch, or makes it ready to be appended; one for a log that is being created waits for it.
+
+        Everything is looked at each time, the lease too: it may have ended while the batch was held back.
+        """
+        refused = self._serving()
+        if refused is not None:
+            state.decide(index, _failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused))
+            return
         key: ReplicaKey = (partition.topic_id, partition.partition_id)
         replica = self._manager.replicas.get(key)
         if replica is None and self._manager.wait_for_image(lambda: self._check_again(state, index, partition, batch)):

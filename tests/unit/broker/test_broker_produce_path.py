@@ -238,6 +238,20 @@ async def test_without_its_lease_a_leader_appends_nothing() -> None:
         assert it.replica.log.log_end_offset == 0
 
 
+async def test_a_batch_that_waited_for_its_log_is_not_appended_without_the_lease() -> None:
+    async with rig() as it:
+        later: list[Callable[[], None]] = []
+        it.manager.wait_for_image = lambda run: later.append(run) is None
+        waiting = it.produce()
+        await it.settle()
+        it.manager.wait_for_image = lambda _run: False
+        await one_replica(it)
+        it.refused = "cut off from the controller"
+        it.manager.driver.submit(later.pop())
+        assert (await waiting).error is ErrorCode.BROKER_NOT_AVAILABLE
+        assert it.replica.log.log_end_offset == 0
+
+
 async def test_the_waiting_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce_path, "MAX_WAITING_PRODUCES", 2)
     async with rig() as it:

@@ -110,6 +110,17 @@ async def test_who_is_held_back_hears_that_leadership_is_lost() -> None:
         assert (await held).error is ErrorCode.NOT_LEADER_OR_FOLLOWER  # type: ignore[attr-defined]
 
 
+async def test_what_is_held_back_is_not_appended_without_the_lease() -> None:
+    async with rig(SlowDisk(), log_dirty_window_bytes=WINDOW, flush_policy="os") as it:
+        fs = await lead(it)
+        held = await fall_behind(it, fs)
+        end_offset = it.replica.log.log_end_offset
+        it.refused = "cut off from the controller"
+        fs.gate.set()
+        assert (await held).error is ErrorCode.BROKER_NOT_AVAILABLE  # type: ignore[attr-defined]
+        assert it.replica.log.log_end_offset == end_offset
+
+
 async def test_who_is_held_back_hears_that_the_topic_is_gone() -> None:
     async with rig(SlowDisk(), log_dirty_window_bytes=WINDOW, flush_policy="os") as it:
         fs = await lead(it)
