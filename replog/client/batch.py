@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from replog.client.partition_queue import PartitionQueue
 
 UNKNOWN_OFFSET = -1
+_UNKNOWN_EPOCH = 2**31
+"""Above every leader epoch: no leader refuses what was sent to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +35,20 @@ class ProducerBatch:
     """Records for one partition that are sent, retried and acknowledged together.
 
     Invariants:
-        - once encoded, the bytes change only by `renumber`, and that only when the broker has said for certain that it
-          did not append them;
+        - once encoded, the bytes change only by `renumber`, and that only when it is certain that no copy of them is in
+          the log or ever will be;
         - `future` is resolved exactly once, and then the bytes are let go.
 
     Attributes:
         attempt: counts sends; a reply to an earlier attempt is dropped.
         in_flight: sent, and neither answered nor given up.
+        must_renumber: it goes again under another identity, see `partition_queue`.
         was_seen: somebody asked for the outcome, so an error need not be reported again by `flush`.
     """
 
     __slots__ = (
+        "_leader_epoch",
+        "_unanswered_epoch",
         "_waiters",
         "append_time_ms",
         "attempt",
@@ -90,6 +95,8 @@ class ProducerBatch:
         self.append_time_ms = -1
         self.error: ReplogError | None = None
         self.was_seen = False
+        self._leader_epoch = _UNKNOWN_EPOCH  # of the leader that it was sent to last
+        self._unanswered_epoch = -1  # the highest of those that were given up without an answer
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
@@ -122,6 +129,23 @@ class ProducerBatch:
         self.identity = identity
         self.base_sequence = base_sequence
         self.must_renumber = False
+        self._unanswered_epoch = -1
+
+    def begin_attempt(self, leader_epoch: int | None) -> None:
+        """It is on its way to the leader of that epoch; None: not known which."""
+        self.attempt += 1
+        self.in_flight = True
+        self._leader_epoch = _UNKNOWN_EPOCH if leader_epoch is None else leader_epoch
+
+    def give_up_attempt(self) -> None:
+        """Its answer is not waited for any more; the bytes may arrive all the same."""
+        self.in_flight = False
+        self._unanswered_epoch = max(self._unanswered_epoch, self._leader_epoch)
+
+    @property
+    def may_still_arrive(self) -> bool:
+        """Whether the leader that has answered last might yet get a copy, and take it, that was sent before."""
+        return self._unanswered_epoch >= self._leader_epoch
 
     def resolve(self, base_offset: int, append_time_ms: int) -> None:
         self.base_offset = base_offset

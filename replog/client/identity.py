@@ -17,7 +17,8 @@ from replog.rpc.task_ends import end_tasks
 class IdentitySource:
     """Gives each partition the newest producer id that the partition has not used up.
 
-    Partitions may hold different ids after one of them had to start anew; each id's sequences are per partition.
+    Epochs and sequences are per partition: a partition raises its epoch by itself (`partition_queue`), and may hold
+    another id than others once it has used up all epochs of one.
 
     Args:
         view: an open cluster view.
@@ -33,7 +34,8 @@ class IdentitySource:
 
     def give(self, queue: PartitionQueue) -> None:
         """Sets the queue's identity, now or when one has arrived."""
-        if self._newest is not None and self._newest != queue.spent_identity:
+        spent = queue.spent_identity
+        if self._newest is not None and (spent is None or self._newest.producer_id != spent.producer_id):
             queue.set_identity(self._newest)
             return
         self._waiting[queue] = None

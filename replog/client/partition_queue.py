@@ -14,9 +14,22 @@ Order is kept by three rules:
 - until the broker has acknowledged a first batch of an identity, only one is in flight: a broker that has never heard
   of a producer takes any sequence, and would take the second batch for the first.
 
-A batch that failed for good leaves a *gap*: what was sent after it may be refused.  Such a batch then goes again, one
-at a time; the broker either has it (acknowledged) or says "out of order", which is the proof that it was not appended,
-and only then it is encoded anew under a fresh producer id.  So a failed batch never takes later ones with it.
+A batch that failed for good leaves a *gap*: what was sent after it may be refused.  What is new goes on in the next epoch
+of the producer id (KIP-360), so that the broker refuses bytes of the old epoch that are still on the way, in a connection
+that was given up, once it has a batch of the new one.  Until then it would take them, so the batches behind the gap are
+decided first.  Each goes again as it is, one at a time; it is acknowledged if the broker has it, else it is "out of order":
+
+====================================== ===========================================================================
+out of order behind a gap, and         what becomes of the batch
+====================================== ===========================================================================
+every time it was sent it was answered it is not in the log and never will be: encoded anew in the new epoch, and so is
+                                       what comes after it, which could only have been appended behind it
+not answered, in an older leader epoch the same: a leader refuses what was meant for the leader epochs before its own
+not answered, in this leader epoch     copies may still arrive and be appended: it fails, its outcome is unknown
+====================================== ===========================================================================
+
+So nothing that may be in the log is sent under another identity, and a batch that is certainly not there does not fail
+because of another.  After the last epoch (2^15 - 1) a new producer id is asked for.
 """
 
 from __future__ import annotations
@@ -28,7 +41,7 @@ from uuid import UUID
 
 from replog.client.addresses import Leader
 from replog.client.batch import ProducerBatch, ProducerIdentity
-from replog.errors import OutOfOrderSequenceError, ReplogError
+from replog.errors import OutOfOrderSequenceError, ReplogError, RequestTimedOutError
 from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
 
 if TYPE_CHECKING:
@@ -37,6 +50,7 @@ if TYPE_CHECKING:
     from replog.client.accumulator import Accumulator
 
 SEQUENCE_MODULUS = 2**31
+PRODUCER_EPOCH_MAX = 2**15 - 1
 
 
 class PartitionQueue:
@@ -47,6 +61,7 @@ class PartitionQueue:
     Attributes:
         leader: where to send; None while there is nobody.
         identity: what new batches are encoded with; None without idempotence, or until one has been given.
+        spent_identity: the last one whose epochs are used up; None: none is.
         last_error: the last cause of a retry, for the text of a later time-out.
         batch_bytes_max: a batch is closed at this size; a record that is larger gets a batch of its own.
     """
@@ -193,8 +208,7 @@ class PartitionQueue:
             self.window.append(batch)
         elif batch.must_renumber and self.identity is not None:
             batch.renumber(self.identity, self._take_sequences(batch))
-        batch.attempt += 1
-        batch.in_flight = True
+        batch.begin_attempt(None if self.leader is None else self.leader.leader_epoch)
 
     def handle_acknowledged(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self.failures_count = 0
@@ -203,24 +217,32 @@ class PartitionQueue:
         self._trim()
 
     def handle_retriable(self, batch: ProducerBatch, error: ReplogError, *, backoff_until_s: float) -> None:
-        """The batch is to be sent again, as it is."""
+        """The leader has answered that the batch is to be sent again, as it is."""
         batch.in_flight = False
         self.last_error = error
         self.backoff_until_s = max(self.backoff_until_s, backoff_until_s)
 
+    def handle_lost(self, batch: ProducerBatch, error: ReplogError) -> None:
+        """No answer will come: the batch is to be sent again, and what was sent may still arrive."""
+        batch.give_up_attempt()
+        self.last_error = error
+
     def handle_out_of_order(self, batch: ProducerBatch, error: ReplogError, *, backoff_until_s: float) -> None:
         """The broker did not append the batch, for it does not follow the last one it has.
 
-        With an earlier batch unresolved that is expected: both go again.  After a gap of our making it is the proof
-        that allows a new number.  Otherwise what the broker has is not what it acknowledged.
+        With an earlier batch unresolved that is expected: both go again.  Behind a gap of our making the table above
+        says what becomes of it.  Otherwise what the broker has is not what it acknowledged.
         """
         batch.in_flight = False
         if batch is not self.window[0]:
             self.handle_retriable(batch, error, backoff_until_s=backoff_until_s)
-        elif batch.identity != self.identity:
-            batch.must_renumber = True
-        else:
+        elif batch.identity == self.identity:
             self._fail_window(self._lost_order(batch, error))
+        elif batch.may_still_arrive:
+            self._accumulator.fail(batch, self._unknown_outcome(batch, error))
+            self._trim()
+        else:
+            self._renumber_from(batch)
 
     def handle_failed(self, batch: ProducerBatch, error: ReplogError) -> None:
         """The batch will not be sent again; later ones will (see the module's text on gaps)."""
@@ -228,7 +250,7 @@ class PartitionQueue:
         if not was_sent:
             self._drop_unsent(batch)
         self._accumulator.fail(batch, error)
-        if was_sent:
+        if was_sent and batch.identity == self.identity:
             self._open_gap()
         self._trim()
 
@@ -244,7 +266,8 @@ class PartitionQueue:
         """The leader changed or was lost: what is in flight there has an unknown fate and goes again."""
         self.last_error = error
         for batch in self.window:
-            batch.in_flight = False
+            if batch.in_flight:
+                batch.give_up_attempt()
 
     def _take_sequences(self, batch: ProducerBatch) -> int:
         if self.identity is None:
@@ -260,9 +283,20 @@ class PartitionQueue:
         self._is_established = False
 
     def _open_gap(self) -> None:
-        if self.identity is not None:
+        """What is new goes on in the next epoch, or under another producer id when there is none."""
+        if self.identity is None:
+            return
+        self._has_gap = True
+        if self.identity.producer_epoch < PRODUCER_EPOCH_MAX:
+            self.set_identity(ProducerIdentity(self.identity.producer_id, self.identity.producer_epoch + 1))
+        else:
             self.spent_identity, self.identity = self.identity, None
-            self._has_gap = True
+
+    def _renumber_from(self, batch: ProducerBatch) -> None:
+        """`batch` is not in the log and never will be: then nothing is or will be that has its identity and comes later."""
+        for later in self.window:
+            if later.identity == batch.identity and not later.is_done:
+                later.must_renumber = True
 
     def _trim(self) -> None:
         while self.window and self.window[0].is_done:
@@ -282,8 +316,17 @@ class PartitionQueue:
             f"{self}: the broker refuses sequence {batch.base_sequence} of producer {batch.identity.producer_id if batch.identity else -1}, although "
             f"everything before it was acknowledged ({error}). Acknowledged records may be missing in the log (an "
             "unclean leader election), or the broker has forgotten this producer. The batches in flight have failed; "
-            "what is sent from now on uses a new producer id."
+            "what is sent from now on uses a new producer epoch."
         )
+
+    def _unknown_outcome(self, batch: ProducerBatch, error: ReplogError) -> RequestTimedOutError:
+        unknown = RequestTimedOutError(
+            f"{self}: {batch.records_count} records may or may not be in the log: a connection was lost before it was said "
+            "whether they were appended, and a batch before them has failed, so that they might be there twice if they were "
+            "sent again now. Read the end of the partition before you send them again."
+        )
+        unknown.__cause__ = error
+        return unknown
 
     def _drop_unsent(self, batch: ProducerBatch) -> None:
         if batch is self._open:

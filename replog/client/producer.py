@@ -57,7 +57,7 @@ class Producer:
     `send` returns as soon as the record has a place in a batch; awaiting what it returns waits for the
     acknowledgement.  Records of one partition keep their order.  Retries across leader changes are the producer's
     business until `delivery_timeout_ms` has passed; then the records of that batch fail, and only those: later ones go
-    on, under a new producer id where that is needed (see `partition_queue`).
+    on, in a new producer epoch where that is needed (see `partition_queue`).
 
     Args:
         bootstrap_servers: "host:port,host:port" or a sequence of them.

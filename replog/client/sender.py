@@ -164,6 +164,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
             if not _is_current(batch, attempt):
                 continue
             if result is None:
+                batch.give_up_attempt()
                 self._retry_later(batch, ConnectionLostError(f"{self.address} left {queue} out of its answer"))
             else:
                 self._handle_result(batch, result)
@@ -198,7 +199,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
         for request in requests:
             for batch, attempt in request.entries:
                 if _is_current(batch, attempt):
-                    batch.queue.handle_retriable(batch, error, backoff_until_s=0.0)
+                    batch.queue.handle_lost(batch, error)
                     self._pending[batch.queue] = None
 
     def _oldest_request(self) -> tuple[float, float] | None:

@@ -73,8 +73,8 @@ class FakeLog:
     batches: list[bytes] = field(default_factory=list)
     end_offset: int = 0
     high_watermark: int | None = None
-    sequences: dict[int, int] = field(default_factory=dict)  # producer id -> next sequence
-    recent: dict[tuple[int, int], int] = field(default_factory=dict)  # (producer id, base sequence) -> base offset
+    sequences: dict[int, tuple[int, int]] = field(default_factory=dict)  # producer id -> epoch, next sequence
+    recent: dict[tuple[int, int, int], int] = field(default_factory=dict)  # (id, epoch, base sequence) -> base offset
 
     @property
     def visible_offset(self) -> int:
@@ -84,13 +84,16 @@ class FakeLog:
         """A leader's append, duplicates recognised."""
         header = parse_header(batch)
         if header.producer_id >= 0:
-            key = (header.producer_id, header.base_sequence)
+            epoch = header.producer_epoch
+            key = (header.producer_id, epoch, header.base_sequence)
             if key in self.recent:
                 return ErrorCode.NONE, self.recent[key]
-            expected = self.sequences.get(header.producer_id)
-            if expected is not None and expected != header.base_sequence:
+            last_epoch, expected = self.sequences.get(header.producer_id, (epoch, header.base_sequence))
+            if epoch < last_epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH, -1
+            if header.base_sequence != (0 if epoch > last_epoch else expected):
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-            self.sequences[header.producer_id] = header.base_sequence + header.records_count
+            self.sequences[header.producer_id] = epoch, header.base_sequence + header.records_count
             self.recent[key] = self.end_offset
             for old in [k for k in self.recent if k[0] == header.producer_id][:-5]:
                 del self.recent[old]  # a broker remembers five batches of a producer

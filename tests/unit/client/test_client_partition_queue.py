@@ -7,8 +7,9 @@ from uuid import UUID
 import pytest
 
 from replog.client.accumulator import Accumulator, AccumulatorSettings
+from replog.client.addresses import Leader
 from replog.client.batch import ProducerBatch, ProducerIdentity
-from replog.client.partition_queue import PartitionQueue
+from replog.client.partition_queue import PRODUCER_EPOCH_MAX, PartitionQueue
 from replog.errors import (
     NotEnoughReplicasError,
     OutOfOrderSequenceError,
@@ -16,6 +17,7 @@ from replog.errors import (
     RequestTimedOutError,
 )
 from replog.records import decode_batch, parse_header
+from replog.rpc.transport import ConnectionLostError
 
 NOW = 1e9
 
@@ -63,6 +65,11 @@ def sent(queue: PartitionQueue, count: int) -> list[ProducerBatch]:
 
 def sequences(batches: list[ProducerBatch]) -> list[int]:
     return [parse_header(batch.payload or b"").base_sequence for batch in batches]
+
+
+def identity_of(batch: ProducerBatch) -> tuple[int, int, int]:
+    header = parse_header(batch.payload or b"")
+    return header.producer_id, header.producer_epoch, header.base_sequence
 
 
 async def test_only_one_batch_until_the_broker_knows_the_producer() -> None:
@@ -129,14 +136,13 @@ async def test_out_of_order_with_nothing_before_it_is_fatal_for_what_is_in_fligh
     for batch in (a, b):
         with pytest.raises(OutOfOrderSequenceError, match="refuses sequence 1 of producer 7"):
             await batch.wait()
-    assert queue.needs_identity
-    assert send(queue) is None
-    queue.set_identity(ProducerIdentity(8, 0))
-    assert sequences(sent(queue, 1)) == [0]
+    fill(queue, 1)
+    (c,) = sent(queue, 1)
+    assert identity_of(c) == (7, 1, 0)
 
 
 async def test_a_rejected_batch_fails_alone_and_later_ones_get_new_numbers() -> None:
-    """1 is too large, 2 and 3 were in flight behind it: the broker refuses them, they go again as 0 and 1 of id 8."""
+    """1 is too large, 2 and 3 were in flight behind it: the broker refuses them, they go again as 0 and 1 of epoch 1."""
     queue = make()
     establish(queue)
     fill(queue, 3)
@@ -145,37 +151,73 @@ async def test_a_rejected_batch_fails_alone_and_later_ones_get_new_numbers() -> 
     queue.handle_failed(a, RecordTooLargeError("too large"))
     with pytest.raises(RecordTooLargeError):
         await a.wait()
-    for batch in (b, c):
-        queue.handle_out_of_order(batch, OutOfOrderSequenceError("x"), backoff_until_s=0)
-    assert b.must_renumber
-    assert queue.needs_identity
-    assert send(queue) is None
-    queue.set_identity(ProducerIdentity(8, 0))
-    assert sent(queue, 2) == [b], "one at a time while there is a gap"
-    queue.handle_acknowledged(b, 1, -1)
-    assert sequences(sent(queue, 2)) == [3], "c first goes as it was: its fate is not certain yet"
+    queue.handle_out_of_order(b, OutOfOrderSequenceError("x"), backoff_until_s=0)
+    assert send(queue) is None, "c is still in flight"
     queue.handle_out_of_order(c, OutOfOrderSequenceError("x"), backoff_until_s=0)
-    assert sent(queue, 1) == [c]
-    header = parse_header(c.payload or b"")
-    assert (header.producer_id, header.base_sequence) == (8, 1)
-    assert decode_batch(c.payload or b"")[0].value == values[1]
-    queue.handle_acknowledged(c, 2, -1)
+    queue.backoff_until_s = 0
+    assert sent(queue, 2) == [b], "one at a time until the broker knows the epoch"
+    assert identity_of(b) == (7, 1, 0)
+    queue.handle_acknowledged(b, 1, -1)
     fill(queue, 1)
-    assert sequences(sent(queue, 1)) == [2]
+    assert sent(queue, 1) == [c], "what could only have been appended behind b is not in the log either"
+    assert identity_of(c) == (7, 1, 1)
+    assert [decode_batch(batch.payload or b"")[0].value for batch in (c,)] == values[1:]
+    queue.handle_acknowledged(c, 2, -1)
+    assert [identity_of(batch) for batch in sent(queue, 1)] == [(7, 1, 2)]
 
 
 async def test_after_a_gap_a_batch_that_was_appended_after_all_is_acknowledged_once() -> None:
+    queue, b = with_gap()
+    assert identity_of(b) == (7, 0, 2)
+    queue.handle_acknowledged(b, 9, -1)
+    fill(queue, 1)
+    assert [identity_of(batch) for batch in sent(queue, 1)] == [(7, 1, 0)]
+
+
+async def test_what_may_still_arrive_is_not_sent_under_another_identity() -> None:
+    """The broker has not got b, but a copy of it may be on the way, and one of a, with which it would take it."""
+    queue, b = with_gap()
+    queue.handle_out_of_order(b, OutOfOrderSequenceError("from the broker"), backoff_until_s=0)
+    with pytest.raises(RequestTimedOutError, match="may or may not be in the log") as failed:
+        await b.wait()
+    assert isinstance(failed.value.__cause__, OutOfOrderSequenceError)
+    fill(queue, 1)
+    assert [identity_of(batch) for batch in sent(queue, 1)] == [(7, 1, 0)]
+
+
+async def test_what_was_meant_for_an_older_leader_epoch_will_not_arrive() -> None:
+    queue, b = with_gap(next_leader_epoch=6)
+    queue.handle_out_of_order(b, OutOfOrderSequenceError("x"), backoff_until_s=0)
+    assert sent(queue, 1) == [b]
+    assert identity_of(b) == (7, 1, 0)
+
+
+async def test_epochs_that_are_used_up_need_another_producer_id() -> None:
     queue = make()
+    queue.set_identity(ProducerIdentity(7, PRODUCER_EPOCH_MAX))
+    establish(queue)
+    fill(queue, 2)
+    (a,) = sent(queue, 1)
+    queue.handle_failed(a, RecordTooLargeError("too large"))
+    assert send(queue) is None
+    assert queue.needs_identity
+    queue.set_identity(ProducerIdentity(8, 0))
+    assert [identity_of(batch) for batch in sent(queue, 1)] == [(8, 0, 0)]
+
+
+def with_gap(*, next_leader_epoch: int = 5) -> tuple[PartitionQueue, ProducerBatch]:
+    """A queue whose connection was lost with two batches in flight; the first has failed, the second was sent again."""
+    queue = make()
+    queue.leader = Leader(1, "a:1", 5, UUID(int=1))
     establish(queue)
     fill(queue, 2)
     a, b = sent(queue, 2)
-    queue.take_back(NotEnoughReplicasError("connection lost"))
+    for batch in (a, b):
+        queue.handle_lost(batch, ConnectionLostError("lost"))
     queue.handle_failed(a, RequestTimedOutError("expired"))
-    assert sent(queue, 1) == [b]
-    assert sequences([b]) == [2]
-    queue.handle_acknowledged(b, 9, -1)
-    fill(queue, 1)
-    assert queue.needs_identity, "the sequence after a gap belongs to a new producer id"
+    queue.leader = Leader(1, "a:1", next_leader_epoch, UUID(int=1))
+    assert sent(queue, 2) == [b]
+    return queue, b
 
 
 async def test_deleting_the_topic_fails_everything() -> None:

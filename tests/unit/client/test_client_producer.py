@@ -203,11 +203,11 @@ async def test_a_lost_order_is_told_and_the_producer_goes_on() -> None:
     cluster.nodes[1].script.extend([answer("append"), answer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)])
     async with make(cluster) as producer:
         await (await producer.send("t", b"a"))
-        with pytest.raises(OutOfOrderSequenceError, match="new producer id"):
+        with pytest.raises(OutOfOrderSequenceError, match="new producer epoch"):
             await (await producer.send("t", b"b"))
         assert (await (await producer.send("t", b"c"))).offset == 1
-    ids = [parse_header(batch).producer_id for batch in cluster.logs["t", 0].batches]
-    assert len(set(ids)) == 2
+    headers = [parse_header(batch) for batch in cluster.logs["t", 0].batches]
+    assert [(header.producer_id, header.producer_epoch) for header in headers] == [(1000, 0), (1000, 1)]
 
 
 async def test_the_delivery_timeout_ends_all_retries_and_names_the_last_cause() -> None:
