@@ -68,8 +68,11 @@ class Accumulator:
     # ---- memory ----------------------------------------------------------------------------------------------------
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a record of this size may be appended now; one that is larger than all memory may when it is empty."""
-        return not self._waiters and self._fits(size_bytes)
+        """Whether a record of this size may be appended now; one that is larger than all memory may when it is empty.
+
+        Not while somebody who came earlier waits, or has been let in and has not appended yet: nobody is overtaken.
+        """
+        return not self._waiters and not self._reserved_bytes and self._fits(size_bytes)
 
     def _fits(self, size_bytes: int) -> bool:
         taken_bytes = self.used_bytes + self._reserved_bytes

@@ -108,6 +108,7 @@ class Producer:
         self._max_request_bytes = self.config.max_request_bytes
         self._chunk_bytes_max = _chunk_bytes_max(self.config)
         self._bytes_since_yield = 0
+        self._yielding_count = 0
         self._is_closed = False
         self._ending = Ending(self._release)
         tell_at_fork(self)
@@ -231,7 +232,7 @@ class Producer:
         size_bytes = self._checked_size(topic, key, value, headers)
         if timestamp_ms is not None:
             _check_timestamp(timestamp_ms)
-        if self._bytes_since_yield >= YIELD_BYTES:
+        if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
             await self._yield()
         reserved_bytes = 0
         queues = self._topics.get(topic)
@@ -284,7 +285,7 @@ class Producer:
             for timestamp, key, value, _ in chunk.rows:
                 runs.add_one(await self.send(topic, value, key, None, timestamp))
             return
-        if self._bytes_since_yield >= YIELD_BYTES:
+        if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
             await self._yield()
         reserved_bytes = 0
         queues = self._topics.get(topic)
@@ -356,8 +357,13 @@ class Producer:
         return all_queues[partition]
 
     async def _yield(self) -> None:
+        """Lets the loop run; who comes meanwhile does the same, so that nobody is overtaken."""
         self._bytes_since_yield = 0
-        await asyncio.sleep(0)
+        self._yielding_count += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._yielding_count -= 1
 
     async def _wait_until_possible(self, topic: str, partition: int | None, size_bytes: int) -> TopicQueues:
         """Waits for the topic's metadata and for room, which is reserved for the caller then; see `reserve`."""

@@ -294,6 +294,23 @@ async def test_what_can_never_be_sent_is_refused_before_it_waits_for_memory() ->
         await cluster.nodes[1].release_held()
 
 
+@pytest.mark.parametrize("buffer_memory_bytes", [32 << 20, 150_000])
+async def test_sends_of_many_tasks_keep_the_order_in_which_they_began(buffer_memory_bytes: int) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster, buffer_memory_bytes=buffer_memory_bytes) as producer:
+        await producer.partitions_for("t")
+        tasks: list[asyncio.Task[object]] = []
+        for i in range(200):
+            tasks.append(asyncio.create_task(producer.send("t", b"%04d" % i + b"." * 20_000)))
+            if i % 3:
+                await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        await producer.flush()
+    values = [int((value or b"")[:4]) for value in cluster.logs["t", 0].values()]
+    assert values == list(range(200))
+
+
 async def test_a_send_that_is_cancelled_has_sent_nothing() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t")
