@@ -167,9 +167,12 @@ class Accumulator:
                 self._on_expired(batch.queue)
 
     def _expired_error(self, batch: ProducerBatch) -> RequestTimedOutError:
-        cause = batch.queue.last_error
+        last = batch.queue.last_error
+        cause = batch.queue.below_min_isr or last  # that the leader has gone silent since then explains less
         state = "may or may not be in the log" if batch.attempt else "were never sent"
         reason = f"{type(cause).__name__}: {cause}" if cause else self._no_cause(batch)
+        if last is not None and last is not cause:
+            reason += f" (then {type(last).__name__}: {last})"
         error = RequestTimedOutError(
             f"{batch.queue}: {batch.records_count} records were not acknowledged within delivery.timeout.ms "
             f"({self.settings.delivery_timeout_ms} ms); they {state}. Last cause: {reason}"

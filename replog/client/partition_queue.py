@@ -63,6 +63,7 @@ class PartitionQueue:
         identity: what new batches are encoded with; None without idempotence, or until one has been given.
         spent_identity: the last one whose epochs are used up; None: none is.
         last_error: the last cause of a retry, for the text of a later time-out.
+        below_min_isr: how the leader has refused a batch since the last acknowledgement for want of in-sync replicas.
         batch_bytes_max: a batch is closed at this size; a record that is larger gets a batch of its own.
     """
 
@@ -75,6 +76,7 @@ class PartitionQueue:
         self.spent_identity: ProducerIdentity | None = None
         self.window: list[ProducerBatch] = []
         self.last_error: ReplogError | None = None
+        self.below_min_isr: ReplogError | None = None
         self.backoff_until_s = 0.0
         self.failures_count = 0
         self.batch_bytes_max = accumulator.settings.batch_size_bytes
@@ -212,6 +214,7 @@ class PartitionQueue:
 
     def handle_acknowledged(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
         self.failures_count = 0
+        self.below_min_isr = None
         self._is_established = self._is_established or batch.identity == self.identity
         self._accumulator.resolve(batch, base_offset, append_time_ms)
         self._trim()

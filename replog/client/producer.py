@@ -88,6 +88,7 @@ class Producer:
         partitioner: Partitioner | None = None,
         transport: Transport | None = None,
     ) -> None:
+        fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
         self.config = ProducerConfig(
             acks=acks,
             enable_idempotence=enable_idempotence,
@@ -103,6 +104,7 @@ class Producer:
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._partitioner = partitioner or DefaultPartitioner(sticky_bytes=batch_size_bytes, rng=self._view.rng)
         self._accumulator = Accumulator(_accumulator_settings(self.config), on_expired=self._handle_expired)
+            fail_below_min_isr=fail_below_min_isr,
         self._router = Router(self._view, self._accumulator, _sender_settings(self.config))
         self._topics = self._router.topics
         self._max_request_bytes = self.config.max_request_bytes
@@ -422,4 +424,6 @@ def _chunk_bytes_max(config: ProducerConfig) -> int:
 
 
 def _sender_settings(config: ProducerConfig) -> SenderSettings:
-    return SenderSettings(config.acks_code, config.request_timeout_ms, config.max_request_bytes)
+    return SenderSettings(
+        config.acks_code, config.request_timeout_ms, config.max_request_bytes, config.fail_below_min_isr
+    )

@@ -45,6 +45,10 @@ class ProducerConfig:
     """How long one request may wait for its acknowledgement before it is tried again."""
     max_in_flight_per_partition: int = MAX_IN_FLIGHT_MAX
     """Batches sent and not acknowledged, 1 to 5.  Without idempotence it is always 1, so that order is kept."""
+    fail_below_min_isr: bool = False
+    """Whether records fail at once while a partition has fewer in-sync replicas than min.insync.replicas: with
+    NotEnoughReplicasError when they are certainly not in the log, with NotEnoughReplicasAfterAppendError when they may be.
+    False: they are tried again until delivery_timeout_ms, and the time-out has NotEnoughReplicasError as its cause."""
     connect_timeout_ms: int = 10_000
     """How long `start` waits for a first broker to answer."""
 

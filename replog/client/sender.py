@@ -17,7 +17,7 @@ from replog.client.leader_calls import partition_error
 from replog.client.partition_queue import PartitionQueue
 from replog.client.session import BrokerSession
 from replog.client.types import TopicPartition
-from replog.errors import ErrorCode, ReplogError, RetriableError
+from replog.errors import ErrorCode, NotEnoughReplicasAfterAppendError, ReplogError, RetriableError
 from replog.rpc.messages import Hello, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
 from replog.rpc.transport import Connection, ConnectionLostError, Stream
 
@@ -33,6 +33,7 @@ REPLY_GRACE_MS = 1_000
 _BACKOFF_S_MIN = 0.1
 _BACKOFF_S_MAX = 0.5
 
+_BELOW_MIN_ISR = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 _ALSO_RETRIABLE = frozenset({ErrorCode.CORRUPT_MESSAGE})  # damaged on the way: the bytes here are good
 
@@ -42,6 +43,7 @@ class SenderSettings:
     acks: int
     request_timeout_ms: int
     max_request_bytes: int
+    fail_below_min_isr: bool = False
 
 
 @dataclass(slots=True)
@@ -177,6 +179,11 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
             queue.handle_acknowledged(batch, result.base_offset, result.append_time_ms)
             return
         error = partition_error(result.error, result.message, TopicPartition(queue.topic, queue.partition_id))
+        if result.error in _BELOW_MIN_ISR:
+            queue.below_min_isr = error
+            if self._settings.fail_below_min_isr:
+                queue.handle_failed(batch, _below_min_isr_error(batch, error))
+                return
         if result.error in _OUT_OF_ORDER:
             queue.handle_out_of_order(batch, error, backoff_until_s=self._loop.time() + _BACKOFF_S_MIN)
         elif isinstance(error, RetriableError) or result.error in _ALSO_RETRIABLE:
@@ -211,6 +218,18 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
 def _is_current(batch: ProducerBatch, attempt: int) -> bool:
     """Whether this reply is about what the batch waits for: not resolved, not taken back, not sent again since."""
     return batch.in_flight and batch.attempt == attempt and not batch.is_done
+
+
+def _below_min_isr_error(batch: ProducerBatch, error: ReplogError) -> ReplogError:
+    """The error as it is when the batch was sent once, and refused; one that was sent before may be in the log."""
+    if batch.attempt == 1:
+        return error
+    unknown = NotEnoughReplicasAfterAppendError(
+        f"{batch.queue}: {batch.records_count} records were sent before and may be in the log, and may still become visible. "
+        f"Last answer: {error}"
+    )
+    unknown.__cause__ = error
+    return unknown
 
 
 def _destination(queue: PartitionQueue) -> ProducePartition:

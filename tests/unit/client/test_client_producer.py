@@ -17,6 +17,8 @@ from replog.errors import (
     ErrorCode,
     InconsistentClusterIdError,
     InvalidRecordError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
     OutOfOrderSequenceError,
     RecordTooLargeError,
     RequestTimedOutError,
@@ -276,6 +278,37 @@ async def test_a_send_that_fails_after_waiting_for_memory_lets_the_next_one_in()
         with pytest.raises(LookupError):
             await asyncio.wait_for(waiting[0], 5)
         assert (await (await asyncio.wait_for(waiting[1], 5))).offset == 1
+
+
+async def test_below_min_isr_the_cause_of_a_time_out_says_so_by_its_type() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    node = cluster.nodes[1]
+    node.script.extend([answer(ErrorCode.NOT_ENOUGH_REPLICAS)])
+    async with make(cluster, delivery_timeout_ms=400) as producer:
+        delivery = await producer.send("t", b"v")
+        await until(lambda: bool(node.produced))
+        node.is_silent = True
+        await until(lambda: len(node.produced) == 2)
+        node.cut()
+        with pytest.raises(RequestTimedOutError, match=r"NotEnoughReplicasError.*then ConnectionLostError") as failed:
+            await delivery
+        assert isinstance(failed.value.__cause__, NotEnoughReplicasError)
+
+
+async def test_below_min_isr_records_fail_at_once_if_asked() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    node = cluster.nodes[1]
+    refusals = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    retried = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS]
+    node.script.extend([answer(code) for code in (*refusals, *retried)])
+    async with make(cluster, fail_below_min_isr=True) as producer:
+        for error in (NotEnoughReplicasError, *[NotEnoughReplicasAfterAppendError] * 2):
+            with pytest.raises(error):
+                await asyncio.wait_for(await producer.send("t", b"v"), 10)
+        assert (await (await producer.send("t", b"w"))).offset == 0
+    assert cluster.logs["t", 0].values() == [b"w"]
 
 
 async def test_what_can_never_be_sent_is_refused_before_it_waits_for_memory() -> None:
