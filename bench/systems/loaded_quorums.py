@@ -92,7 +92,7 @@ class LoadedQuorum(ReplogCluster):
 async def produce_until_told(bootstrap_servers: str, topic: str) -> None:
     """In another process: produces until a line comes in, then writes the rate out."""
     loop = asyncio.get_running_loop()
-    records = [(None, value) for value in values(RECORDS_COUNT, RECORD_BYTES)]
+    records = values(RECORDS_COUNT, RECORD_BYTES)
     async with Producer(bootstrap_servers) as producer:
         await producer.send_many(topic, records)
         await producer.flush()

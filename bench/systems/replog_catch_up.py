@@ -33,7 +33,7 @@ class ReplogCatchUp(ReplogCluster, CatchUpSystem):
             away = max(set(self.cluster.nodes) - {(await admin.describe_cluster()).controller_id})
             await self.cluster.stop(away)
             for _ in range(rounds):
-                await producer.send_many(topic, [(None, value) for value in pool])
+                await producer.send_many(topic, pool)
             await producer.flush()
             in_sync_s, latencies_s = await self._return(admin, producer, topic, away, pool[0], rate_per_s)
             await self._check(topic, rounds * len(pool) + len(latencies_s))

@@ -72,9 +72,9 @@ class ReplogProducer(BenchProducer):
         self._topic = topic
 
     def send_all(self, values: Sequence[bytes], rounds: int) -> None:
-        self._runner.run(self._send_all([(None, value) for value in values], rounds))
+        self._runner.run(self._send_all(values, rounds))
 
-    async def _send_all(self, records: Sequence[tuple[None, bytes]], rounds: int) -> None:
+    async def _send_all(self, records: Sequence[bytes], rounds: int) -> None:
         for _ in range(rounds):
             await self._producer.send_many(self._topic, records)
         await self._producer.flush()

@@ -79,17 +79,17 @@ async def _send(
     return len(records)
 
 
-def _records(lines: list[bytes], separator: bytes | None, before: int) -> Iterator[tuple[bytes | None, bytes]]:
+def _records(lines: list[bytes], separator: bytes | None, before: int) -> Iterator[bytes | tuple[bytes, bytes]]:
     for number, line in enumerate(lines, start=before + 1):
         text = line.removesuffix(b"\n").removesuffix(b"\r")
         if separator is None:
-            yield None, text
+            yield text
             continue
         key, found, value = text.partition(separator)
         if not found:
             shown = separator.decode()
             raise UsageError("--key-separator", shown, f'line {number} has no "{shown}" between key and value')
-        yield key, value
+        yield value, key
 
 
 def _read_lines(lines: BinaryIO) -> list[bytes]:

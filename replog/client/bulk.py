@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from replog.client.batch import BulkDelivery, Delivery, ProducerBatch
 from replog.records import HEADER_BYTES, RecordInput, batch_bytes_bound
 
-KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
+RecordLike: TypeAlias = bytes | tuple[bytes | None, bytes | None] | None
+"""What `send_many` takes for one record: a value, or a (value, key) pair."""
+
+ValueKey: TypeAlias = tuple[bytes | None, bytes | None]
 
 CHUNK_BYTES_MAX = 64 * 1024
 RECORD_BYTES_MAX = 16 * 1024
@@ -41,7 +44,7 @@ class Chunk:
     rows: list[RecordInput] = field(default_factory=list)
     size_bytes: int = 0
     has_keys: bool = False
-    odd: KeyValue | None = None
+    odd: ValueKey | None = None
     error: Exception | None = None
     is_last: bool = False
 
@@ -55,7 +58,7 @@ class Chunk:
             del error  # it has passed this frame, and its traceback has the records
 
 
-def take_chunk(records: Iterator[KeyValue], timestamp_ms: int, bytes_max: int) -> Chunk:
+def take_chunk(records: Iterator[RecordLike], timestamp_ms: int, bytes_max: int) -> Chunk:
     """The next records, up to about `bytes_max` of them."""
     chunk = Chunk()
     try:
@@ -65,31 +68,44 @@ def take_chunk(records: Iterator[KeyValue], timestamp_ms: int, bytes_max: int) -
     return chunk
 
 
-def _fill(chunk: Chunk, records: Iterator[KeyValue], timestamp_ms: int, bytes_max: int) -> None:
+def _fill(chunk: Chunk, records: Iterator[RecordLike], timestamp_ms: int, bytes_max: int) -> None:
     """One turn a record: what stands in this loop is most of what a small record costs."""
     record_bytes_max = min(bytes_max, RECORD_BYTES_MAX)
     append = chunk.rows.append
-    for key, value in records:
+    for record in records:
+        value, key = (record, None) if type(record) is bytes else _pair(record)
         size_bytes = RECORD_OVERHEAD_BYTES_MAX
         if type(value) is bytes:
             size_bytes += len(value)
         elif value is not None:
-            chunk.odd = (key, value)
+            chunk.odd = (value, key)
             return
         if type(key) is bytes:
             size_bytes += len(key)
             chunk.has_keys = True
         elif key is not None:
-            chunk.odd = (key, value)
+            chunk.odd = (value, key)
             return
         if size_bytes > record_bytes_max:
-            chunk.odd = (key, value)
+            chunk.odd = (value, key)
             return
         append((timestamp_ms, key, value, ()))
         chunk.size_bytes += size_bytes
         if chunk.size_bytes >= bytes_max:
             return
     chunk.is_last = True
+
+
+def _pair(record: Any) -> tuple[Any, Any]:
+    """Value and key; whether they are bytes is looked at where all are."""
+    if not isinstance(record, (tuple, list)):
+        return record, None
+    if len(record) != 2:
+        raise TypeError(
+            f"a record of send_many is a value or (value, key), not {len(record)} things; use send for more"
+        )
+    value, key = record
+    return value, key
 
 
 class Runs:

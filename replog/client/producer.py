@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from replog.client.accumulator import Accumulator, AccumulatorSettings
 from replog.client.batch import BulkDelivery, Delivery
-from replog.client.bulk import CHUNK_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Chunk, Runs, take_chunk
+from replog.client.bulk import CHUNK_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Chunk, RecordLike, Runs, take_chunk
 from replog.client.cluster import ClusterView
 from replog.client.partition_queue import PartitionQueue
 from replog.client.partitioner import DefaultPartitioner, Partitioner, partition_of_key
@@ -256,12 +256,18 @@ class Producer:
     async def send_many(
         self,
         topic: str,
-        records: Iterable[tuple[bytes | None, bytes | None]],
+        records: Iterable[RecordLike],
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> BulkDelivery:
-        """Like `send` for each (key, value) of `records`, in order, with one outcome for all instead of one each.
+        """Like `send` for each of `records`, in order, with one outcome for all instead of one each.
+
+        Args:
+            topic: The name of a topic that exists.
+            records: Values, or (value, key) pairs, as `open_log(...).append_many` takes them.
+            partition: The one for all of them; None lets the partitioner choose for each.
+            timestamp_ms: The time of all of them, since 1970; None is now.
 
         Raises:
             As `send`, at the record that is at fault: those before it are sent, and `flush` tells their fate.
@@ -272,12 +278,14 @@ class Producer:
         rest = iter(records)
         while True:
             timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        if isinstance(records, (bytes, bytearray, memoryview, str)):
+            raise TypeError("send_many takes an iterable of records; send takes one")
             chunk = take_chunk(rest, timestamp, self._chunk_bytes_max)
             if chunk.rows:
                 await self._send_chunk(topic, chunk, partition, runs)
             chunk.raise_error()
             if chunk.odd is not None:
-                key, value = chunk.odd
+                value, key = chunk.odd
                 runs.add_one(await self.send(topic, value, key, partition, timestamp))
             elif chunk.is_last:
                 return runs.finish()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from replog.client.batch import BulkDelivery, Delivery
+from replog.client.bulk import RecordLike
 from replog.client.loop_thread import SyncClient
 from replog.client.partitioner import Partitioner
 from replog.client.producer import DEFAULTS, Producer
@@ -120,13 +121,16 @@ class SyncProducer(SyncClient[Producer]):
     def send_many(
         self,
         topic: str,
-        records: Iterable[tuple[bytes | None, bytes | None]],
+        records: Iterable[RecordLike],
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SyncBulkDelivery:
         """As `Producer.send_many`."""
-        sending = self._client.send_many(topic, list(records), partition=partition, timestamp_ms=timestamp_ms)
+        taken: Any = records
+        if not isinstance(taken, (bytes, str)):  # which the producer refuses
+            taken = list(taken)  # the caller's code runs in the caller's thread
+        sending = self._client.send_many(topic, taken, partition=partition, timestamp_ms=timestamp_ms)
         return SyncBulkDelivery(self, self._run(sending))
 
     def flush(self) -> None:

@@ -61,7 +61,7 @@ class SparkCluster:
     def send_values(self, topic: str, values: Sequence[bytes], partition: int = 0, **settings: Any) -> None:
         """Sends many values without keys, acknowledged."""
         with SyncProducer(self.bootstrap_servers, **settings) as producer:
-            producer.send_many(topic, [(None, value) for value in values], partition=partition).result(30)
+            producer.send_many(topic, values, partition=partition).result(30)
 
     def close(self) -> None:
         self.admin.close()

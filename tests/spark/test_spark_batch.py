@@ -155,7 +155,7 @@ def test_a_self_join_sees_one_snapshot_while_records_arrive(
         with SyncProducer(spark_cluster.bootstrap_servers) as producer:
             while not stop.is_set():
                 for partition in (0, 1):
-                    producer.send_many(topic, [(None, b"x")] * 50, partition=partition).result(30)
+                    producer.send_many(topic, [b"x"] * 50, partition=partition).result(30)
                 acknowledged += 100
 
     thread = threading.Thread(target=produce)

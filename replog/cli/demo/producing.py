@@ -50,7 +50,7 @@ async def produce_flights(
 
         try:
             for key, rows in _windows(flights):
-                bulk = await producer.send_many(topic, [(key, flights.values[row]) for row in rows])
+                bulk = await producer.send_many(topic, [(flights.values[row], key) for row in rows])
                 waiting.add(asyncio.create_task(settle(bulk, rows)))
                 waiting = await _without_finished(waiting)
             await asyncio.gather(*waiting)

@@ -78,8 +78,8 @@ def test_nothing_to_show_says_what_that_means() -> None:
 
 
 def test_lines_become_records() -> None:
-    assert list(_records([b"a\n", b"b\r\n", b"c"], None, 0)) == [(None, b"a"), (None, b"b"), (None, b"c")]
-    assert list(_records([b"k:v:w\n", b":v\n"], b":", 0)) == [(b"k", b"v:w"), (b"", b"v")]
+    assert list(_records([b"a\n", b"b\r\n", b"c"], None, 0)) == [b"a", b"b", b"c"]
+    assert list(_records([b"k:v:w\n", b":v\n"], b":", 0)) == [(b"v:w", b"k"), (b"v", b"")]
     with pytest.raises(UsageError, match='line 12 has no ":" between key and value'):
         list(_records([b"k:v\n", b"lonely\n"], b":", 10))
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replog import open_log
 from replog.client import Producer
 from replog.client.bulk import RECORD_BYTES_MAX, take_chunk
 from replog.client.partitioner import murmur2
@@ -26,13 +29,13 @@ def make(cluster: FakeCluster, **options: object) -> Producer:
 
 
 def written(cluster: FakeCluster) -> Counter[Pair]:
-    return Counter((record.key, record.value) for log in cluster.logs.values() for record in log.records())
+    return Counter((record.value, record.key) for log in cluster.logs.values() for record in log.records())
 
 
 pairs = st.lists(
     st.tuples(
-        st.none() | st.sampled_from([b"", b"a", b"b", b"c" * 80]),
         st.none() | st.binary(max_size=40) | st.sampled_from([LARGE, b"m" * 3000]),
+        st.none() | st.sampled_from([b"", b"a", b"b", b"c" * 80]),
     ),
     max_size=80,
 )
@@ -58,35 +61,35 @@ def test_every_record_arrives_once_at_its_partition_in_order(
     cluster = asyncio.run(send())
     assert written(cluster) == Counter(records)
     for number in range(3):
-        log = [(record.key, record.value) for record in cluster.logs["t", number].records()]
+        log = [(record.value, record.key) for record in cluster.logs["t", number].records()]
         if partition is not None:
             assert log == (records if number == partition else [])
             continue
-        assert all((murmur2(key) & 0x7FFFFFFF) % 3 == number for key, _ in log if key is not None)
-        for key in {key for key, _ in log} - {None}:
-            assert [pair for pair in log if pair[0] == key] == [pair for pair in records if pair[0] == key]
+        assert all((murmur2(key) & 0x7FFFFFFF) % 3 == number for _, key in log if key is not None)
+        for key in {key for _, key in log} - {None}:
+            assert [pair for pair in log if pair[1] == key] == [pair for pair in records if pair[1] == key]
 
 
 async def test_what_comes_before_a_wrong_record_is_sent() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t", 2)
     async with make(cluster, max_request_bytes=50_000) as producer:
-        good = [(b"%d" % i, b"v") for i in range(10)]
+        good = [(b"v", b"%d" % i) for i in range(10)]
         with pytest.raises(TypeError, match="value is str"):
-            await producer.send_many("t", [*good, (None, "text"), (None, b"after")])  # type: ignore[list-item]
+            await producer.send_many("t", [*good, "text", b"after"])  # type: ignore[list-item]
         with pytest.raises(TypeError, match="key is int"):
-            await producer.send_many("t", [(b"before key", b""), (1, b"v")])  # type: ignore[list-item]
+            await producer.send_many("t", [(b"", b"before key"), (b"v", 1)])  # type: ignore[list-item]
         with pytest.raises(RecordTooLargeError):
-            await producer.send_many("t", [(b"before large", b""), (None, b"x" * 50_000)])
+            await producer.send_many("t", [(b"", b"before large"), b"x" * 50_000])
 
         def failing() -> Iterator[Pair]:
-            yield b"before error", b""
+            yield b"", b"before error"
             raise KeyError("the caller's own")
 
         with pytest.raises(KeyError):
             await producer.send_many("t", failing())
         await producer.flush()
-    expected = [*good, (b"before key", b""), (b"before large", b""), (b"before error", b"")]
+    expected = [*good, (b"", b"before key"), (b"", b"before large"), (b"", b"before error")]
     assert written(cluster) == Counter(expected)
 
 
@@ -95,7 +98,30 @@ async def test_no_such_partition() -> None:
     cluster.create_topic("t", 2)
     async with make(cluster) as producer:
         with pytest.raises(UnknownTopicOrPartitionError, match="there is no partition 7"):
-            await producer.send_many("t", [(None, b"v")], partition=7)
+            await producer.send_many("t", [b"v"], partition=7)
+
+
+async def test_values_and_pairs_are_what_append_many_takes(tmp_path: Path) -> None:
+    records = [b"value", (b"value", b"key"), (None, b"key"), (b"two", None), None, b"ab"]
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster) as producer:
+        await (await producer.send_many("t", records))
+    with open_log(tmp_path / "log") as log:
+        log.append_many(records)
+        kept = [(record.value, record.key) for record in log]
+    assert [(record.value, record.key) for record in cluster.logs["t", 0].records()] == kept
+    assert kept[:2] == [(b"value", None), (b"value", b"key")]
+
+
+@pytest.mark.parametrize("records", [b"ab", "ab", [(b"v", b"k", b"?")], [["v", b"k"]], [bytearray(b"v")], ["ab"]])
+async def test_what_is_no_record_is_a_type_error(records: Any) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster) as producer:
+        with pytest.raises(TypeError):
+            await producer.send_many("t", records)
+    assert cluster.logs["t", 0].values() == []
 
 
 async def test_nothing_to_send() -> None:
@@ -118,7 +144,7 @@ async def test_a_partitioner_of_the_users_own_is_asked_for_each_record() -> None
     cluster = FakeCluster()
     cluster.create_topic("t", 2)
     async with make(cluster, partitioner=LastByte()) as producer:
-        await (await producer.send_many("t", [(bytes((i,)), b"v") for i in range(20)]))
+        await (await producer.send_many("t", [(b"v", bytes((i,))) for i in range(20)]))
     assert len(asked) == 20
     for number in range(2):
         assert all(record.key and record.key[0] % 2 == number for record in cluster.logs["t", number].records())
@@ -128,7 +154,7 @@ async def test_records_without_keys_fill_whole_batches_of_one_partition() -> Non
     cluster = FakeCluster()
     cluster.create_topic("t", 3)
     async with make(cluster, batch_size_bytes=100_000) as producer:
-        await (await producer.send_many("t", [(None, b"x" * 90)] * 5_000))
+        await (await producer.send_many("t", [b"x" * 90] * 5_000))
     sizes = sorted(len(batch) for request in cluster.nodes[1].produced for batch in request.batches)
     assert sizes[-1] > 99_000
     assert sum(sizes) / len(sizes) > 30_000
@@ -140,7 +166,7 @@ async def test_memory_is_bounded_and_send_many_waits() -> None:
     node = cluster.nodes[1]
     async with make(cluster, buffer_memory_bytes=10_000, batch_size_bytes=1_000) as producer:
         node.hold_replies = True
-        sending = asyncio.create_task(producer.send_many("t", [(None, b"x" * 50)] * 1_000))
+        sending = asyncio.create_task(producer.send_many("t", [b"x" * 50] * 1_000))
         await asyncio.sleep(0.05)
         assert not sending.done()
         assert 5_000 < producer._accumulator.used_bytes <= 10_000

@@ -38,7 +38,7 @@ async def test_the_whole_way() -> None:
             await admin.wait_until_ready(brokers=2)
             await admin.create_topic("t", 4, 1)
         async with Producer(cluster.bootstrap) as producer:
-            bulk = await producer.send_many("t", ((b"%d" % (i % 50), b"%d" % i) for i in range(5_000)))
+            bulk = await producer.send_many("t", ((b"%d" % i, b"%d" % (i % 50)) for i in range(5_000)))
             cluster.move_leader("t", 0, 2)
             await bulk
             assert bulk.acknowledged_count == 5_000
@@ -96,7 +96,7 @@ def test_without_async(cluster_in_a_thread: FakeCluster) -> None:
     with SyncProducer(servers) as producer:
         delivery = producer.send("t", b"0", key=b"k")
         assert delivery.result(5).offset == 0
-        bulk = producer.send_many("t", [(None, b"%d" % i) for i in range(1, 100)])
+        bulk = producer.send_many("t", [b"%d" % i for i in range(1, 100)])
     assert sum(r.records_count for r in bulk.result()) == 99, "a closed producer still tells"
     with pytest.raises(BrokerClosedError):
         producer.send("t", b"late")

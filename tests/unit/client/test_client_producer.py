@@ -68,11 +68,11 @@ async def test_batches_are_as_small_as_the_topic_wants_them() -> None:
     cluster.configs["t"] = {"max.message.bytes": "1000"}
     cluster.create_topic("t")
     async with make(cluster) as producer:
-        await producer.send_many("t", [(None, b"x" * 100)] * 50)
+        await producer.send_many("t", [b"x" * 100] * 50)
         cluster.configs["t"] = {"max.message.bytes": "2000"}
         cluster.publish()
         await producer.flush()
-        await producer.send_many("t", [(None, b"y" * 100)] * 50)
+        await producer.send_many("t", [b"y" * 100] * 50)
         await producer.send("t", b"z" * 3000)  # for itself: the broker refuses it, and nothing with it
         await producer.flush()
     small, large, alone = ([b for b in cluster.logs["t", 0].batches if fill * 100 in b] for fill in (b"x", b"y", b"z"))
@@ -85,7 +85,7 @@ async def test_send_many_tells_the_ranges() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t", 2)
     async with make(cluster) as producer:
-        bulk = await producer.send_many("t", ((b"%d" % (i % 10), b"%d" % i) for i in range(500)))
+        bulk = await producer.send_many("t", ((b"%d" % i, b"%d" % (i % 10)) for i in range(500)))
         ranges = await bulk
     assert bulk.records_count == bulk.acknowledged_count == sum(r.records_count for r in ranges) == 500
     for r in ranges:
@@ -320,7 +320,7 @@ async def test_what_can_never_be_sent_is_refused_before_it_waits_for_memory() ->
         with pytest.raises(UnknownTopicOrPartitionError):
             await asyncio.wait_for(producer.send("t", b"x" * 800, partition=9), 5)
         with pytest.raises(UnknownTopicOrPartitionError):
-            await asyncio.wait_for(producer.send_many("t", [(None, b"x" * 800)], partition=9), 5)
+            await asyncio.wait_for(producer.send_many("t", [b"x" * 800], partition=9), 5)
         for send in (producer.send("t", b"x" * 800, timestamp_ms=-2), producer.send_many("t", [], timestamp_ms=-2)):
             with pytest.raises(InvalidRecordError, match="timestamp -2 ms"):
                 await asyncio.wait_for(send, 5)
