@@ -27,7 +27,7 @@ from replog.errors import BrokerClosedError, InvalidRecordError, RecordTooLargeE
 from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
 from replog.records.model import NO_TIMESTAMP
 from replog.rpc.forks import raise_if_forked, tell_at_fork
-from replog.rpc.transport import Transport
+from replog.rpc.transport import TimedTransport, Transport
 
 YIELD_BYTES = 64 * 1024
 """After this much a busy `send` loop lets the loop run, so that senders and replies get their turn."""
@@ -43,6 +43,11 @@ ABORT_FLUSH_MS = 1_000
 
 
 DEFAULTS = ProducerConfig()
+
+
+def wall_ms() -> int:
+    """The time of day of this machine, since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 class Producer:
@@ -83,12 +88,12 @@ class Producer:
         delivery_timeout_ms: int = DEFAULTS.delivery_timeout_ms,
         request_timeout_ms: int = DEFAULTS.request_timeout_ms,
         max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
+        fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
         connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
         client_id: str = "replog-producer",
         partitioner: Partitioner | None = None,
         transport: Transport | None = None,
     ) -> None:
-        fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
         self.config = ProducerConfig(
             acks=acks,
             enable_idempotence=enable_idempotence,
@@ -99,12 +104,13 @@ class Producer:
             delivery_timeout_ms=delivery_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             max_in_flight_per_partition=max_in_flight_per_partition,
+            fail_below_min_isr=fail_below_min_isr,
             connect_timeout_ms=connect_timeout_ms,
         )
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
+        self._wall_ms = transport.wall_ms if isinstance(transport, TimedTransport) else wall_ms
         self._partitioner = partitioner or DefaultPartitioner(sticky_bytes=batch_size_bytes, rng=self._view.rng)
         self._accumulator = Accumulator(_accumulator_settings(self.config), on_expired=self._handle_expired)
-            fail_below_min_isr=fail_below_min_isr,
         self._router = Router(self._view, self._accumulator, _sender_settings(self.config))
         self._topics = self._router.topics
         self._max_request_bytes = self.config.max_request_bytes
@@ -219,7 +225,7 @@ class Producer:
             value: the payload; None is a tombstone.
             key: decides the partition when none is given, and identity under compaction.
             partition: None lets the partitioner choose.
-            timestamp_ms: since 1970; None is now.
+            timestamp_ms: since 1970; None is now, by the clock of the transport if it has one (a simulated network).
             headers: pairs of a name and bytes or None.
 
         Returns:
@@ -243,7 +249,7 @@ class Producer:
             reserved_bytes = size_bytes
         try:  # nothing is awaited from here on: who is cancelled has sent nothing
             queue = self._queue(queues, key, partition, size_bytes - RECORD_BYTES_BOUND + RECORD_OVERHEAD_BYTES)
-            timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+            timestamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
             batch, relative_offset = queue.append(timestamp, key, value, headers, size_bytes)
             if relative_offset == 0:  # a new batch: before, there may have been nothing to send
                 self._router.route(queue)
@@ -272,14 +278,14 @@ class Producer:
         Raises:
             As `send`, at the record that is at fault: those before it are sent, and `flush` tells their fate.
         """
+        if isinstance(records, (bytes, bytearray, memoryview, str)):
+            raise TypeError("send_many takes an iterable of records; send takes one")
         if timestamp_ms is not None:
             _check_timestamp(timestamp_ms)
         runs = Runs()
         rest = iter(records)
         while True:
-            timestamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
-        if isinstance(records, (bytes, bytearray, memoryview, str)):
-            raise TypeError("send_many takes an iterable of records; send takes one")
+            timestamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
             chunk = take_chunk(rest, timestamp, self._chunk_bytes_max)
             if chunk.rows:
                 await self._send_chunk(topic, chunk, partition, runs)

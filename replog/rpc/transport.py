@@ -191,3 +191,12 @@ class Server(Protocol):
         ...
 
     async def stop(self, grace_s: float) -> None: ...
+
+
+@runtime_checkable
+class TimedTransport(Transport, Protocol):
+    """One that says what time of day it is where its clients are: a simulated network."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...

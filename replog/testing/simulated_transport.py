@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from replog.errors import ConfigError
+from replog.testing.simulated_clock import WALL_START_MS
 from replog.testing.simulated_connection import SimulatedConnection
 from replog.testing.simulated_network import Call, SimulatedNetwork
 from replog.testing.simulated_server import SimulatedServer
@@ -42,6 +43,10 @@ class SimulatedHost:
         """What one client here draws from: the same for the n-th client of a host in every run of a seed."""
         self._clients += 1
         return Random(f"{self._internet.client_seed} {self.name} {self._clients}")  # noqa: S311 -- repeatable
+
+    def wall_ms(self) -> int:
+        """The time of day here, which is right: only nodes have clocks that jump."""
+        return WALL_START_MS + self._internet.network.loop.now_us // 1000
 
     def bind(self, host: str, port: int) -> SimulatedServer:
         """See `replog.rpc.grpc_transport.bind`."""

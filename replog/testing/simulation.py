@@ -5,7 +5,7 @@
     async def survives_a_power_cut(cluster: SimulatedCluster) -> None:
         async with Producer(cluster.bootstrap_servers, transport=cluster.transport("app")) as producer:
             cluster.crash(1)
-            await (await producer.send("orders", b"one", timestamp_ms=0))
+            await (await producer.send("orders", b"one"))
 
 
     simulate(survives_a_power_cut, seed=4711)
@@ -43,7 +43,7 @@ def simulate(
 
     Everything runs in this thread, on a `VirtualLoop` of its own: no test of it may run inside another event loop, and
     `asyncio.sleep` costs nothing.  The same seed is the same run, as long as the scenario draws and reads nothing for
-    itself that is not the same: random numbers, the time of day (`timestamp_ms` of a record), real files or sockets.
+    itself that is not the same: random numbers, the time of day, real files or sockets.
 
     Args:
         scenario: an async function of the cluster; it makes its clients with `cluster.transport`.

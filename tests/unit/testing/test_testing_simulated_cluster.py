@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from replog.client import Admin, Consumer, Producer
 from replog.controller.messages import CreateTopics, CreateTopicsResponse, NewTopic
 from replog.errors import ErrorCode, StorageError
-from replog.testing import Operation
+from replog.testing import Operation, simulate
+from replog.testing.simulated_clock import WALL_START_MS
 from replog.testing.simulated_cluster import LOG_DIRECTORY, SimulatedClient, SimulatedCluster
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
 from replog.testing.virtual_loop import VirtualLoop
@@ -203,6 +205,25 @@ def test_a_node_runs_once() -> None:
             cluster.start(4)
 
     run(test)
+
+
+def test_records_get_the_time_of_the_simulation() -> None:
+    async def send(cluster: SimulatedCluster) -> tuple[int, int]:
+        async with Admin(cluster.bootstrap_servers, transport=cluster.transport("admin")) as admin:
+            await admin.create_topic("x", 1, 3)
+        async with Producer(cluster.bootstrap_servers, transport=cluster.transport("app")) as producer:
+            one = await (await producer.send("x", b"1"))
+            await asyncio.sleep(60)
+            await (await producer.send_many("x", [b"2"]))
+        async with Consumer(cluster.bootstrap_servers, transport=cluster.transport("reader")) as consumer:
+            await consumer.assign([("x", 0)])
+            records = [record for _ in range(2) for record in await consumer.poll(max_records=1)]
+        assert records[0].timestamp == one.timestamp
+        return one.timestamp, records[1].timestamp
+
+    first, second = simulate(send, seed=7)
+    assert 0 <= first - WALL_START_MS < 60_000 <= second - first < 70_000
+    assert simulate(send, seed=7) == (first, second)
 
 
 def test_an_idle_cluster_rests() -> None:
