@@ -7,9 +7,10 @@ a place in it; the offset is worked out when somebody asks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import ReplogError, raised_anew
@@ -17,6 +18,8 @@ from replog.records import BatchBuilder, decode_batch, encode_batch
 
 if TYPE_CHECKING:
     from replog.client.partition_queue import PartitionQueue
+
+T = TypeVar("T")
 
 UNKNOWN_OFFSET = -1
 _UNKNOWN_EPOCH = 2**31
@@ -44,6 +47,7 @@ class ProducerBatch:
         in_flight: sent, and neither answered nor given up.
         must_renumber: it goes again under another identity, see `partition_queue`.
         was_seen: somebody asked for the outcome, so an error need not be reported again by `flush`.
+        callbacks: What is called once the outcome is known, by whose.
     """
 
     __slots__ = (
@@ -55,6 +59,7 @@ class ProducerBatch:
         "base_offset",
         "base_sequence",
         "builder",
+        "callbacks",
         "charged_bytes",
         "created_s",
         "deadline_s",
@@ -98,6 +103,7 @@ class ProducerBatch:
         self._leader_epoch = _UNKNOWN_EPOCH  # of the leader that it was sent to last
         self._unanswered_epoch = -1  # the highest of those that were given up without an answer
         self._waiters: list[asyncio.Future[None]] = []
+        self.callbacks: dict[_Outcome[Any], list[tuple[Callable[[Any], object], Context | None]]] = {}
 
     @property
     def is_done(self) -> bool:
@@ -169,12 +175,16 @@ class ProducerBatch:
     async def wait(self) -> None:
         """Returns when the records are acknowledged; raises what kept them from it."""
         self.was_seen = True
+        await self.settled()
+        self.raise_failure()
+
+    async def settled(self) -> None:
+        """Returns when the outcome is known, whatever it is."""
         if not self.future.done():
             # one for each: who is cancelled must not cancel the batch for the others, and a shield costs twice as much
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
-        self.raise_failure()
 
     def raise_failure(self) -> None:
         """Returns if the records are acknowledged.
@@ -192,9 +202,85 @@ class ProducerBatch:
             if not waiter.done():
                 waiter.set_result(None)
         self._waiters.clear()
+        called, self.callbacks = self.callbacks, {}
+        for outcome, entries in called.items():
+            for callback, context in entries:
+                outcome.add_done_callback(callback, context=context)
 
 
-class Delivery:
+class _Outcome(Generic[T]):
+    """What can be waited for like a future: `await`, `asyncio.wait`, `gather`, `wait_for`, `shield`, `as_completed`.
+
+    It cannot be cancelled: who is cancelled while waiting leaves the records on their way.  A task takes a coroutine, and
+    gets one from `wait`: `task_group.create_task(delivery.wait())`.
+    """
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        """Whether `result` would return or raise at once."""
+        return self._next_batch() is None
+
+    def result(self) -> T:
+        """The outcome.
+
+        Raises:
+            asyncio.InvalidStateError: not `done()` yet.
+            ReplogError: a record was not acknowledged.
+        """
+        raise NotImplementedError
+
+    def _next_batch(self) -> ProducerBatch | None:
+        """One whose outcome is not known yet; None: all are."""
+        raise NotImplementedError
+
+    async def wait(self) -> T:
+        """Returns what `result` does, once it is known."""
+        while (batch := self._next_batch()) is not None:
+            await batch.settled()
+        return self.result()
+
+    def __await__(self) -> Generator[object, None, T]:
+        return self.wait().__await__()
+
+    def cancelled(self) -> bool:
+        """Never."""
+        return False
+
+    def exception(self) -> ReplogError | None:
+        """What `result` would raise, or None.
+
+        Raises:
+            asyncio.InvalidStateError: not `done()` yet.
+        """
+        try:
+            self.result()
+        except ReplogError as error:
+            return error
+        return None
+
+    def add_done_callback(self, callback: Callable[[Self], object], *, context: Context | None = None) -> None:
+        """Calls `callback` with this, from the loop, once it is done."""
+        batch = self._next_batch()
+        if batch is None:
+            asyncio.get_running_loop().call_soon(callback, self, context=context)
+        else:
+            batch.callbacks.setdefault(self, []).append((callback, context))
+
+    def remove_done_callback(self, callback: Callable[[Self], object]) -> int:
+        """Takes a callback back; returns how many there were."""
+        batch = self._next_batch()
+        if batch is None or self not in batch.callbacks:
+            return 0
+        kept = [entry for entry in batch.callbacks[self] if entry[0] != callback]
+        removed_count = len(batch.callbacks[self]) - len(kept)
+        batch.callbacks[self] = kept
+        if not kept:
+            del batch.callbacks[self]
+        return removed_count
+
+
+class Delivery(_Outcome[RecordMetadata]):
     """The outcome of one record, to be awaited (or not: `flush` waits for all of them).
 
     `await delivery` gives its `RecordMetadata` or raises what kept the record from being acknowledged.
@@ -207,10 +293,6 @@ class Delivery:
         self._relative_offset = relative_offset
         self._timestamp_ms = timestamp_ms
 
-    def __await__(self) -> Generator[object, None, RecordMetadata]:
-        yield from self._batch.wait().__await__()
-        return self.result()
-
     @property
     def place(self) -> tuple[ProducerBatch, int]:
         """The record's batch, and where in it the record stands."""
@@ -220,13 +302,12 @@ class Delivery:
         """Whether `result` would return or raise at once."""
         return self._batch.is_done
 
-    def result(self) -> RecordMetadata:
-        """The outcome.
+    def _next_batch(self) -> ProducerBatch | None:
+        self._batch.was_seen = True
+        return None if self._batch.is_done else self._batch
 
-        Raises:
-            asyncio.InvalidStateError: not `done()` yet.
-            ReplogError: the record was not acknowledged.
-        """
+    def result(self) -> RecordMetadata:
+        """The outcome; see the base class."""
         batch = self._batch
         batch.was_seen = True
         batch.raise_failure()
@@ -235,28 +316,53 @@ class Delivery:
         return RecordMetadata(batch.queue.topic, batch.queue.partition_id, offset, timestamp)
 
 
-class BulkDelivery:
+class BulkDelivery(_Outcome[Sequence[DeliveredRange]]):
     """The outcome of one `send_many`: awaited once for all its records.
 
     `await bulk` gives the ranges of offsets they got, or raises the first error; some of the records may be
     acknowledged then (see `acknowledged_count`).
     """
 
-    __slots__ = ("_parts", "records_count")
+    __slots__ = ("_parts", "_settled_count", "records_count")
 
     def __init__(self) -> None:
         self._parts: list[tuple[ProducerBatch, int, int]] = []  # batch, first relative offset, count
+        self._settled_count = 0  # parts at the front that are done
         self.records_count = 0
 
     def add(self, batch: ProducerBatch, first: int, count: int) -> None:
         self._parts.append((batch, first, count))
         self.records_count += count
 
-    def __await__(self) -> Generator[object, None, Sequence[DeliveredRange]]:
+    async def wait(self) -> Sequence[DeliveredRange]:
+        """The ranges, or the first error as soon as it is known."""
         for batch, _, _ in self._parts:
             batch.was_seen = True
         for batch, _, _ in self._parts:
-            yield from batch.wait().__await__()
+            await batch.wait()
+        return self.result()
+
+    def done(self) -> bool:
+        """Whether the outcome of every record is known."""
+        return self._skip_settled() == len(self._parts)
+
+    def _next_batch(self) -> ProducerBatch | None:
+        if not self._settled_count:
+            for batch, _, _ in self._parts:
+                batch.was_seen = True
+        settled_count = self._skip_settled()
+        return None if settled_count == len(self._parts) else self._parts[settled_count][0]
+
+    def _skip_settled(self) -> int:
+        while self._settled_count < len(self._parts) and self._parts[self._settled_count][0].is_done:
+            self._settled_count += 1
+        return self._settled_count
+
+    def result(self) -> Sequence[DeliveredRange]:
+        """The ranges; see the base class."""
+        for batch, _, _ in self._parts:
+            batch.was_seen = True
+            batch.future.result()
         return [
             DeliveredRange(
                 batch.queue.topic,
@@ -266,9 +372,6 @@ class BulkDelivery:
             )
             for batch, first, count in self._parts
         ]
-
-    def done(self) -> bool:
-        return all(batch.is_done for batch, _, _ in self._parts)
 
     @property
     def acknowledged_count(self) -> int:
