@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -185,7 +186,7 @@ class History:
             *self._duplicates(seen),
             *self._aborted_reads(),
             *self._polls_out_of_order(seen),
-            *self._sends_out_of_order(),
+            *self._sends_out_of_order(seen),
             *self._stale_reads(),
         }
         return tuple(sorted(found))
@@ -281,17 +282,31 @@ class History:
                     detail = f"consumer {consumer} went from offset {last.offset} to {read.offset} past this one"
                     yield Anomaly(AnomalyKind.POLL_SKIP, partition, following, detail)
 
-    def _sends_out_of_order(self) -> Iterator[Anomaly]:
+    def _sends_out_of_order(self, seen: dict[Partition, dict[int, bytes]]) -> Iterator[Anomaly]:
+        """Of idempotent producers also what was read of sends whose outcome they do not know."""
+        found = self._places_of_unacknowledged(seen) if self._idempotent else {}
         last: dict[tuple[str, Partition], int] = {}
         for send in self.sends:
-            if send.place is None:
+            place = send.place or found.get(send.value)
+            if place is None:
                 continue
-            partition, offset = send.place
+            partition, offset = place
             before = last.get((send.producer, partition), -1)
-            if offset <= before:
+            if offset < before or (offset == before and send.place is not None):
                 detail = f"producer {send.producer} got offset {before} for an earlier send"
                 yield Anomaly(AnomalyKind.NONMONOTONIC_SEND, partition, offset, detail)
             last[send.producer, partition] = max(before, offset)
+
+    def _places_of_unacknowledged(self, seen: dict[Partition, dict[int, bytes]]) -> dict[bytes, Place]:
+        """Where a value stands that was sent once: a send that was tried again by its caller has no place of its own."""
+        count = Counter(send.value for send in self.sends)
+        unknown = {send.value for send in self.sends if send.place is None and count[send.value] == 1}
+        return {
+            value: (partition, offset)
+            for partition, values in seen.items()
+            for offset, value in values.items()
+            if value in unknown
+        }
 
     def _stale_reads(self) -> Iterator[Anomaly]:
         """Polled earlier and not in the final read, unless it lies below that read's start (retention)."""

@@ -2,7 +2,8 @@
 
 Every call is a pair of pipes, one each way.  What a pipe carries keeps its order, pipes overtake each other.  A unary
 call that loses a message ends at its time-out; a stream cannot lose one message, so it breaks for both sides, as a TCP
-connection does.  A cut link delivers nothing; what waits on it for longer than `keepalive_s` breaks its call.
+connection does.  What its caller had sent may still arrive, long after the caller was told and has gone on (`late`).  A cut
+link delivers nothing; what waits on it for longer than `keepalive_s` breaks its call.
 
 ========================== =============================================================================================
 the other side             what a caller sees
@@ -46,6 +47,9 @@ class NetworkConditions:
         stream_break: a message of a stream is where its connection is reset.
         keepalive_s: how long a connection lives that delivers nothing.
         connect_timeout_s: how long an attempt to connect waits in silence.
+        late: a stream that breaks, or is given up, delivers what its caller had sent, up to `late_max_s` later; drawn per
+            stream.  The other side hears of the end after that, and what it answers goes nowhere.
+        late_max_s: from when the caller knows of the end.
     """
 
     delay_max_ms: float = 2.0
@@ -55,6 +59,8 @@ class NetworkConditions:
     stream_break: float = 0.0
     keepalive_s: float = 3.0
     connect_timeout_s: float = 1.0
+    late: float = 0.0
+    late_max_s: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,7 @@ class SimulatedNetwork:
     Attributes:
         conditions: of all links; may be replaced at any time.
         delivered: messages so far.
+        delivered_late: those of them whose caller had been told that the stream is broken, or had given up.
     """
 
     def __init__(self, loop: VirtualLoop, rng: Random, conditions: NetworkConditions | None = None) -> None:
@@ -94,6 +101,7 @@ class SimulatedNetwork:
         self.rng = rng
         self.conditions = conditions or NetworkConditions()
         self.delivered = 0
+        self.delivered_late = 0
         self._cuts: set[tuple[str, str, str]] = set()
 
     def cut(self, source: str, target: str, method: str = EVERYTHING) -> None:
@@ -150,7 +158,10 @@ class Pipe:
         self._readable = asyncio.Event()
         self._writable = asyncio.Event()
         self._error: ReplogError | None = None
+        self._sender_error: ReplogError | None = None
         self._is_torn = False
+        self._is_mute = False
+        self._is_held = False
 
     async def send(self, data: bytes) -> None:
         """Returns when there is room on the way.
@@ -158,17 +169,19 @@ class Pipe:
         Raises:
             ReplogError: the call has ended; what ended it.
         """
-        while self._open_bytes >= WINDOW_BYTES and self._error is None:
+        while self._open_bytes >= WINDOW_BYTES and self._sender_error is None:
             self._writable.clear()
             await self._writable.wait()
-        if self._error is not None:
-            raise self._error
+        if self._is_mute:
+            return
+        if self._sender_error is not None:
+            raise self._sender_error
         self._open_bytes += len(data)
         self._put(Message(data))
 
     def end(self, error: ReplogError | None) -> None:
         """The last frame; what was sent before arrives before."""
-        if self._error is None:
+        if self._sender_error is None:
             self._put(End(error))
 
     async def receive(self) -> Frame:
@@ -194,7 +207,33 @@ class Pipe:
         if drop:
             self._arrived.clear()
         self._readable.set()
+        self.fail_sender(error)
+
+    def fail_sender(self, error: ReplogError) -> None:
+        """Nothing more can be sent; what is on the way is not lost by that."""
+        self._sender_error = self._sender_error or error
         self._writable.set()
+
+    def mute(self) -> None:
+        """What is sent from now on goes nowhere, and the sender does not notice."""
+        self._is_mute = True
+        self._writable.set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is on the way."""
+        return not self._on_the_way
+
+    def hold(self, until: float) -> None:
+        """What is on the way arrives then, all of it."""
+        self._is_held = True
+        self._call.at(until, self._deliver_held)
+
+    def _deliver_held(self) -> None:
+        self._is_held = False
+        for frame in list(self._on_the_way):
+            self._network.delivered_late += isinstance(frame, Message)
+            self._arrive()
 
     def _put(self, frame: Frame) -> None:
         network, process = self._network, PROCESS.get()
@@ -214,12 +253,15 @@ class Pipe:
         if self._call.is_unary:
             return network.happens(network.conditions.unary_loss)
         if network.happens(network.conditions.stream_break):
-            self._is_torn = True  # nothing behind it arrives either: the order is kept to the end
             self._call.break_soon(f"connection reset on the way to {self._target}")
+            if self._call.will_be_late(self):
+                self._is_held = True  # until both sides are told
+            else:
+                self._is_torn = True  # nothing behind it arrives either: the order is kept to the end
         return self._is_torn
 
     def _arrive(self) -> None:
-        if not self._on_the_way:
+        if not self._on_the_way or self._is_held:
             return
         if self._network.is_cut(self._source, self._target, self._call.method):
             self._wait_for_link()
@@ -279,6 +321,7 @@ class Call:
         self.is_unary = is_unary
         self.is_open = False
         self.is_over = False
+        self._is_late = False
         self.on_cancel: Callable[[], object] = _nothing
         self._on_open = on_open
         self._network = network
@@ -289,13 +332,30 @@ class Call:
 
     def cancel(self) -> None:
         """The caller wants no answer any more; the server hears of it, if the link lets it."""
-        if not self.is_over:
-            self.up.end(ConnectionLostError(f"{self.caller} gave up"))
+        if self.is_over:
+            return
+        is_late = self.will_be_late(self.up)
+        self.up.end(ConnectionLostError(f"{self.caller} gave up"))
+        if is_late:
+            self.up.hold(self._late_until())
+
+    def will_be_late(self, pipe: Pipe) -> bool:
+        """Whether what is on the way in `pipe` outlives the end of the call for its sender; once it does, it does."""
+        network = self._network
+        if pipe is self.up and self.is_open and not self.is_unary and not self._is_late:
+            self._is_late = network.happens(network.conditions.late)
+        return self._is_late and pipe is self.up
+
+    def _late_until(self) -> float:
+        network = self._network
+        return network.loop.time() + network.rng.uniform(0, network.conditions.late_max_s)
 
     def arrived(self, pipe: Pipe, frame: Frame) -> None:
         """Something has come through."""
         if pipe is self.down:
             self.is_over = self.is_over or self.is_unary or isinstance(frame, End)
+        elif isinstance(frame, End) and self._is_late:
+            self.break_soon("the caller gave up")  # what came with it is read first
         elif isinstance(frame, End):
             self.break_off("the caller gave up")
         elif not self.is_open:
@@ -314,9 +374,26 @@ class Call:
         self.is_over = True
         drop = self._network.rng.random() < 0.5
         error = ConnectionLostError(f"{self.caller} to {self.server}: {reason}", refused=refused)
+        if self.will_be_late(self.up) and not self.up.is_empty:
+            self._end_late(error, drop=drop)
+            return
         for pipe in (self.up, self.down):
             pipe.fail(error, drop=drop)
         self.on_cancel()
+
+    def _end_late(self, error: ReplogError, *, drop: bool) -> None:
+        """The caller sees the end; the other side first gets what was on the way."""
+        self.up.fail_sender(error)
+        self.down.mute()
+        self.down.fail(error, drop=drop)
+        until = self._late_until()
+        self.up.hold(until)
+
+        def end() -> None:
+            self.up.fail(error, drop=False)
+            self.on_cancel()
+
+        self.at(until + self._network.delay_s(), end)
 
 
 def _nothing() -> None:

@@ -11,6 +11,8 @@ from replog.testing.simulated_network import NetworkConditions
 
 FAULTS_S = 6.0
 SEND_INTERVAL_S = 0.02
+PATIENT_MS = 120_000
+"""The delivery time-out that a producer has by default."""
 
 COMBINED = ((1, 2, 3), (1, 2, 3))
 SHAPES = (
@@ -51,6 +53,8 @@ class Swarm:
         directories: log directories of each node, on disks of their own.
         move_replica: that partition's replica moves to another of them.
         directory_error: one of them fails until its node starts again.
+        late: of the streams that break, those whose bytes arrive all the same, later.
+        delivery_timeout_ms: of the producer: with a short one, batches fail while others go on.
     """
 
     controllers: tuple[int, ...]
@@ -97,6 +101,8 @@ class Swarm:
     directories: int = 1
     move_replica: float = 0.0
     directory_error: float = 0.0
+    late: float = 0.0
+    delivery_timeout_ms: int = PATIENT_MS
 
     @classmethod
     def draw(cls, rng: random.Random) -> Swarm:
@@ -163,6 +169,9 @@ class Swarm:
             with_data = replace(
                 with_data, directories=directories, move_replica=move_replica, directory_error=directory_error
             )
+        late, delivery_timeout_ms = rng.choice((0.0, 0.0, 0.5)), rng.choice((300, 1_000, PATIENT_MS))
+        if late:
+            with_data = replace(with_data, late=late, delivery_timeout_ms=delivery_timeout_ms)
         return replace(with_data, **ONE_MACHINE) if is_auto else with_data
 
     @classmethod
@@ -202,4 +211,5 @@ class Swarm:
             straggler=self.straggler,
             unary_loss=self.unary_loss,
             stream_break=self.stream_break,
+            late=self.late,
         )

@@ -36,7 +36,7 @@ from replog.testing.simulated_node import ObservedNode
 from tests.sim.administrator import Administrator
 from tests.sim.bit_rot import BitRot
 from tests.sim.campaign import main
-from tests.sim.cluster_swarm import Swarm
+from tests.sim.cluster_swarm import PATIENT_MS, Swarm
 from tests.sim.data_topics import (
     Load,
     MovedPartition,
@@ -77,7 +77,8 @@ ONE_TOPIC = {
         ("elect", "drain", "alter_min_isr", "delete_records", "cut_pair", "cut_metadata", "usurp", "bit_rot"), 0.0
     ),
     "directories": 1,
-    **dict.fromkeys(("move_replica", "directory_error"), 0.0),
+    **dict.fromkeys(("move_replica", "directory_error", "late"), 0.0),
+    "delivery_timeout_ms": PATIENT_MS,
 }
 """For simulations that look at one thing."""
 
@@ -213,6 +214,7 @@ class DataSimulation(Simulation):
             await other.check(self.checker.report)
         self.checker.replication.check_end()
         self.checker.check()
+        self.seen["delivered late"] += self.cluster.network.delivered_late
         self.seen["acknowledged"] += self.history.acknowledged_count
         self.seen["replica moved"] += self.checker.replication.moved
         try:
@@ -236,6 +238,7 @@ class DataSimulation(Simulation):
             burst_max=self.swarm.burst_max,
             deletable_end=lambda: self.checker.replication.deletable_end,
             may_meet_damage=lambda: bool(self.rot.damaged),
+            delivery_timeout_ms=self.swarm.delivery_timeout_ms,
             events=self.events,
         )
 

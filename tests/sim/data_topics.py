@@ -37,6 +37,7 @@ from replog.metadata.registrations import PartitionRegistration
 from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.virtual_loop import VirtualLoop
+from tests.sim.cluster_swarm import PATIENT_MS
 from tests.sim.committed_partition import CommittedPartition
 from tests.sim.event_log import EventLog
 from tests.sim.metadata_cluster_checks import Outcome
@@ -63,6 +64,7 @@ class Load:
         burst_max: so many records are sent at once at most; a longer pause follows.
         deletable_end: records below it may be deleted.
         may_meet_damage: whether what is read may be damaged; it must be told then, and be whole later.
+        delivery_timeout_ms: The producer's.
 
     Attributes:
         is_stopping: nothing new is sent or read.
@@ -79,8 +81,10 @@ class Load:
         burst_max: int = 1,
         deletable_end: Callable[[], int] = lambda: 0,
         may_meet_damage: Callable[[], bool] = lambda: False,
+        delivery_timeout_ms: int = PATIENT_MS,
         events: EventLog | None = None,
     ) -> None:
+        self._delivery_timeout_ms = delivery_timeout_ms
         self._topic = topic
         self._partition = (topic, 0)
         self._interval_s = interval_s
@@ -96,7 +100,9 @@ class Load:
 
     async def produce(self) -> None:
         transport = self._cluster.internet.host("producer")
-        async with Producer(self._bootstrap, transport=transport) as producer:
+        async with Producer(
+            self._bootstrap, transport=transport, delivery_timeout_ms=self._delivery_timeout_ms
+        ) as producer:
             producer._view.rng.seed(1)  # the same run every time
             waiting: list[asyncio.Task[None]] = []
             while not self.is_stopping:

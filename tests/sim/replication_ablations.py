@@ -28,6 +28,8 @@ from replog.broker.lifecycle import BrokerLifecycle
 from replog.broker.produce_path import ProducePath
 from replog.broker.replica import Replica
 from replog.broker.replica_moves import ReplicaMoves
+from replog.client.batch import ProducerBatch, ProducerIdentity
+from replog.client.partition_queue import PartitionQueue
 from replog.controller import alter_partition as controller_alter_partition
 from replog.controller import replication_control
 from replog.controller.alter_partition import IsrControl
@@ -49,7 +51,7 @@ from replog.replication.remote_replicas import RemoteReplicas
 from replog_checkpoints import atomic_file
 from tests.sim.ablation_table import AblationTable, Found, Patches, taken_out
 from tests.sim.blackout_simulation import BlackoutSimulation
-from tests.sim.cluster_swarm import FAULTS_S, SEND_INTERVAL_S, Swarm
+from tests.sim.cluster_swarm import FAULTS_S, PATIENT_MS, SEND_INTERVAL_S, Swarm
 from tests.sim.committed_partition import CommittedPartition
 from tests.sim.data_cluster_simulation import TOPIC, DataSimulation
 from tests.sim.fresh_ends_simulation import FreshEndsSimulation
@@ -271,6 +273,13 @@ def anywhere(self: LogManager, topic: str, partition: int, *, is_new: bool, dire
     return _HOME_OR_NEW(self, topic, partition, is_new=True, directory=directory)
 
 
+def takes_another_id(self: PartitionQueue) -> None:
+    """As before KIP-360: the old producer id is never fenced."""
+    if self.identity is not None:
+        self._has_gap = True
+        self.set_identity(ProducerIdentity(self.identity.producer_id + 1_000_000, 0))
+
+
 def nothing(*_: object, **__: object) -> None:
     """Instead of a safeguard."""
 
@@ -348,6 +357,8 @@ FULL_LOAD = {
     "directories": 1,
     "move_replica": 0.0,
     "directory_error": 0.0,
+    "late": 0.0,
+    "delivery_timeout_ms": PATIENT_MS,
 }
 CUTS = {"cut": 0.5, "crash": 0.0, "pause": 0.0, "cut_in_write": 0.0, "mains": 0.0}
 CUTS_AND_CRASHES = {"cut": 0.6, "crash": 0.4, "power_cut": 1.0, "cut_in_write": 0.0, "mains": 0.0}
@@ -373,6 +384,16 @@ ROT = {"bit_rot": 0.8, "min_isr": 2, "wipe": 0.0}
 DIRECTORIES = {"directories": 2, "bit_rot": 0.0}
 MOVES = {**DIRECTORIES, "move_replica": 0.8}
 FAILED_DIRECTORIES = {**DIRECTORIES, "directory_error": 0.4, "move_replica": 0.4, "mains": 0.0}
+LATE_BYTES = {
+    "late": 0.8,
+    "stream_break": 0.02,
+    "delivery_timeout_ms": 300,
+    "burst_max": 3,
+    "crash": 0.0,
+    "mains": 0.0,
+    "cut": 0.0,
+    "pause": 0.0,
+}
 CRASHES = {"crash": 0.8, "power_cut": 1.0, "cut": 0.0, "slow_thread": 0.0}
 
 ABLATIONS = (
@@ -476,6 +497,19 @@ ABLATIONS = (
         "R[34]",
         ((InSyncReplicas, "_accept", accepts_at_once),),
         swarm=MIN_ISR_ALTERED,
+    ),
+    Ablation(
+        "a failed batch raises the producer epoch (instead: another producer id)",
+        r"\d+ anomal",
+        ((PartitionQueue, "_open_gap", takes_another_id),),
+        swarm=LATE_BYTES,
+    ),
+    Ablation(
+        "what may still arrive is not sent under another epoch",
+        r"\d+ anomal",
+        ((ProducerBatch, "may_still_arrive", False),),
+        swarm=LATE_BYTES,
+        unfound_because="late bytes must come between a refusal and the next append; found by `test_client_late_bytes.py`",
     ),
     Ablation(
         "an empty log begins inside of a batch",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.cluster_swarm import Swarm
+from tests.sim.cluster_swarm import PATIENT_MS, Swarm
 from tests.sim.fault_schedule import Fault
 from tests.sim.metadata_cluster_checks import Violation
 
@@ -30,6 +30,7 @@ SIMPLER: tuple[dict[str, Any], ...] = (
     {"changes_voters": False},
     {"straggler": 0.0},
     {"unary_loss": 0.0},
+    {"late": 0.0, "delivery_timeout_ms": PATIENT_MS},
     {"stream_break": 0.0},
     {"slow_thread": 0.0},
     {"delay_max_ms": 1.0},

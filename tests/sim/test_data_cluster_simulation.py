@@ -34,6 +34,7 @@ MUST_BE_SEEN = (
     "damage met after healing",
     "damage told to a consumer",
     "damaged replica begun anew",
+    "delivered late",
     "ended by a failed disk",
     "lost to an unclean election",
     "reassignment",

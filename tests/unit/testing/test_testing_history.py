@@ -87,6 +87,23 @@ def test_the_same_offset_of_two_partitions_is_two_places() -> None:
     assert read_at_the_end(history, b"a").check() == ()
 
 
+def test_what_is_there_of_a_send_without_an_answer_must_be_in_order_too() -> None:
+    history = History()
+    first, second = history.send("p", b"a"), history.send("p", b"b")
+    second.acknowledged(T0, 0)
+    history.final_read(T0, 0, 2, [(0, b"b"), (1, b"a")])
+    assert kinds(history) == [(AnomalyKind.NONMONOTONIC_SEND, 0)]
+    assert first.place is None
+
+
+def test_a_value_that_was_sent_again_by_its_caller_has_no_place_of_its_own() -> None:
+    history = History()
+    for value in (b"a", b"b", b"a"):
+        history.send("p", value)
+    history.final_read(T0, 0, 2, [(0, b"b"), (1, b"a")])
+    assert history.check() == ()
+
+
 def test_one_value_at_two_offsets_is_a_duplicate() -> None:
     history = written(b"a")
     assert kinds(read_at_the_end(history, b"a", b"a")) == [(AnomalyKind.DUPLICATE, 1)]

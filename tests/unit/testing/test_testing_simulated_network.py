@@ -447,6 +447,29 @@ def test_broken_streams_lose_their_end_for_both_sides() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_what_was_sent_before_a_stream_broke_may_arrive_long_after_its_sender_has_gone_on(gives_up: bool) -> None:
+    async def test(world: World) -> None:
+        stream = await world.connection.open_fetch(HELLO)
+        world.network.conditions = NetworkConditions(late=1.0, late_max_s=60, stream_break=0.0 if gives_up else 1.0)
+        for number in range(3):
+            await stream.send(FetchRequest(number, 1, -1, -1, 0, 0, 0, ()))
+        if gives_up:
+            await stream.close()
+        else:
+            with pytest.raises(ConnectionLostError):
+                await stream.receive()
+        world.network.conditions = NetworkConditions()
+        again = await world.connection.open_fetch(HELLO)
+        assert await world.echo(again, 7) == 7
+        assert world.handlers.read == [7]
+        await asyncio.sleep(61)
+        assert world.handlers.read == [7, 0, 1, 2]
+        assert (world.handlers.ended, world.network.delivered_late) == (1, 3)
+
+    run(test)
+
+
 def test_a_cut_link_breaks_its_streams_after_a_while() -> None:
     async def test(world: World) -> None:
         stream = await world.connection.open_fetch(HELLO)
