@@ -37,10 +37,11 @@ WRITTEN_WITHIN_S = 10.0
 class ProfiledCluster(LocalCluster):
     """Brokers that run under `bench.profiled_broker`."""
 
-    def start_node(self, node_id: int) -> None:
+    def start_node(self, node_id: int, *, accept_empty: bool = True) -> None:
         spec = self.nodes[node_id]
         command = [sys.executable, "-m", "bench.profiled_broker", str(spec.directory / STATS_FILE)]
         command += ["--config", str(spec.config_file), "--parent-pid", str(os.getpid())]
+        command += ["--accept-empty"] if accept_empty else []
         with spec.log_file.open("ab") as output:
             spec.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         spec.process = ProcessId.of(spec.popen.pid)

@@ -20,7 +20,9 @@ from replog.broker.log_output import print_logs, set_format
 from replog.broker.node import Node
 from replog.broker.process import die_with_parent, tune_broker_process
 from replog.broker.recovery_log import RecoveryLog
-from replog.errors import ReplogError, StorageError
+from replog.errors import ConfigError, ReplogError, StorageError
+from replog.log.expected_data import missing_data
+from replog_checkpoints import OsFileSystem
 
 _log = logging.getLogger("replog")
 
@@ -30,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m replog.broker", description="Run one replog node.")
     parser.add_argument("--config", required=True, type=Path, help="TOML file with Kafka's dotted keys")
     parser.add_argument("--parent-pid", type=int, help="end when this process ends")
+    parser.add_argument("--accept-empty", action="store_true", help="format log directories that hold no data")
     arguments = parser.parse_args(argv)
     if arguments.parent_pid is not None:
         die_with_parent(arguments.parent_pid)
@@ -38,10 +41,34 @@ def main(argv: list[str] | None = None) -> int:
     try:
         config = ServerConfig.from_toml(arguments.config)
         set_format(config.logging_format, config.node_id)
+        if not arguments.accept_empty:
+            refuse_missing_data(config, arguments.config)
         return asyncio.run(run_node(config))
     except (ReplogError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+
+
+def refuse_missing_data(config: ServerConfig, file: Path) -> None:
+    """Formats nothing unasked: see `replog.log.expected_data`.
+
+    Raises:
+        ConfigError: a log directory is empty or not there.
+    """
+    missing = missing_data(OsFileSystem(), config.log_dirs, config.node_id)
+    if missing:
+        raise ConfigError(
+            "log.dirs",
+            missing,
+            f"{file}: log.dirs: {', '.join(missing)} should hold data of node {config.node_id} and {_is_or_are(missing)} "
+            "empty or not there. Is the disk mounted, is the path right? Nothing was changed. A new node is formatted "
+            f"first: `replog storage format --config {file}`. To go on without the data that was there: "
+            f"`replog server start --config {file} --accept-empty`",
+        )
+
+
+def _is_or_are(things: list[str]) -> str:
+    return "is" if len(things) == 1 else "are"
 
 
 async def run_node(config: ServerConfig) -> int:

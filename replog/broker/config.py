@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from replog.broker.config_checks import check_together
-from replog.broker.config_keys import Differs, Key, flatten, keys_of, unknown_key
+from replog.broker.config_keys import Differs, Key, flatten, keys_of, unknown_key, with_absolute_paths
 from replog.broker.config_kinds import (
     Choice,
     Choices,
@@ -99,7 +99,7 @@ class ServerConfig:
     """Folders of this node's data, one for each disk; a string may name several, with commas between them.  New partitions
     go to the folder with the fewest.  The first one holds the metadata log: without it the node stops, while another that
     fails takes only its own partitions offline.  They are locked while the node runs and never shared between nodes.
-    `log.dir` is another name for a single one."""
+    A relative name in a file counts from the folder of that file.  `log.dir` is another name for a single one."""
 
     num_recovery_threads_per_data_dir: Annotated[int, Number(1, 64)] = 2
     """Threads for each folder that check its logs at a start and close them at a stop."""
@@ -491,6 +491,8 @@ class ServerConfig:
     def from_toml(cls, path: str | Path, *, overrides: Mapping[str, object] | None = None) -> ServerConfig:
         """A configuration from a TOML file; see `from_mapping`.
 
+        Folders that the file names by a relative path are looked for beside it, wherever the process was started.
+
         Raises:
             ConfigError: as `from_mapping`, with the file's name in front; or the file cannot be read or is not TOML.
         """
@@ -501,7 +503,7 @@ class ServerConfig:
         except ValueError as error:  # not TOML, or not UTF-8
             raise ConfigError("config", str(path), f"{path}: is not TOML: {error}") from error
         try:
-            return cls.from_mapping(values, overrides=overrides)
+            return cls.from_mapping(with_absolute_paths(flatten(values), Path(path).parent), overrides=overrides)
         except ConfigError as error:
             raise ConfigError(error.field, error.value, f"{path}: {error.reason}") from None
 

@@ -6,13 +6,18 @@ like ``name: Annotated[int, milliseconds(1, DAY_MS)] = 10_000``, with its meanin
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
 from typing import Any, get_type_hints
 
-from replog.broker.config_kinds import Kind
+from replog.broker.config_kinds import Kind, Paths
 from replog.errors import ConfigError
+
+_PATHS = Paths("list of folders")
 
 NEAR_ENOUGH = 0.6
 """Similarity (0 to 1, `difflib`) from which a known name is worth suggesting."""
@@ -118,6 +123,24 @@ def flatten(tables: Mapping[str, object]) -> dict[str, object]:
             raise ConfigError(name, value, f'"{name}" is given twice, as a quoted name and in a table. Keep one')
         flat[name] = value
     return flat
+
+
+def with_absolute_paths(values: Mapping[str, object], folder: Path) -> dict[str, object]:
+    """The values of a file with relative folder names counted from the folder that the file is in.
+
+    Why: a node that finds other folders when it is started from elsewhere would be another node.
+
+    Args:
+        values: dotted name -> value, unchecked.
+        folder: of the file.
+    """
+    base = folder.absolute()
+    found = dict(values)
+    with contextlib.suppress(ValueError, KeyError):  # a wrong value is told by whoever parses it
+        found["log.dirs"] = [os.path.normpath(base / item) for item in _PATHS.parse(found["log.dirs"])]
+    with contextlib.suppress(ValueError, KeyError):
+        found["log.dir"] = os.path.normpath(base / _PATHS.parse_item(found["log.dir"]))
+    return found
 
 
 def _leaves(tables: Mapping[str, object], prefix: str) -> Iterable[tuple[str, object]]:

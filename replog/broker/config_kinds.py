@@ -341,6 +341,9 @@ class Voters(ListOf):
 class Paths(ListOf):
     """A list of folders.  In one string commas part them, as in Kafka; a name with a comma needs a TOML array."""
 
+    def parse(self, raw: object) -> tuple[str, ...]:
+        return tuple(map(str, super().parse(raw)))
+
     def parse_item(self, raw: object) -> str:
         if not isinstance(raw, str) or not raw.strip() or "\0" in raw or not _is_utf8(raw):
             raise ValueError("is not a list of folder names")

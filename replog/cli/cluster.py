@@ -75,12 +75,20 @@ def kill(directory: Directory, node: NodeId = None) -> None:
 
 
 @app.command("restart")
-def restart(directory: Directory, node: NodeId = None) -> None:
+def restart(
+    directory: Directory,
+    node: NodeId = None,
+    accept_empty: Annotated[
+        bool, typer.Option("--accept-empty", help="Start with empty log directories where the data is gone.")
+    ] = False,
+) -> None:
     """Stop nodes that run, start them again, and wait until they are back in the cluster."""
     cluster = _load(directory)
     targets = _targets(cluster, node, "any")
+    if not accept_empty:
+        cluster.require_data(targets)
     with common.waiting(f"restarting {_named(targets)}") as show:
-        common.run(_restart(cluster, targets, show))
+        common.run(_restart(cluster, targets, show, accept_empty=accept_empty))
     typer.echo(f"restarted {_named(targets)}")
 
 
@@ -125,10 +133,12 @@ def _stop_at_signals() -> asyncio.Event:
     return stop
 
 
-async def _restart(cluster: LocalCluster, targets: list[int], show: Callable[[str], None]) -> None:
+async def _restart(
+    cluster: LocalCluster, targets: list[int], show: Callable[[str], None], *, accept_empty: bool
+) -> None:
     await _each(cluster.stop(node_id) for node_id in targets if cluster.nodes[node_id].is_alive)
     for node_id in targets:
-        cluster.start_node(node_id)
+        cluster.start_node(node_id, accept_empty=accept_empty)
     await cluster.wait_until_ready(node_ids=targets, on_recovery=show)
     await _each(_until_running(cluster.nodes[node_id].address) for node_id in targets)
 

@@ -18,8 +18,12 @@ def _group() -> None:
 @app.command("start")
 def start(
     config: Annotated[Path, typer.Option("--config", help="TOML file with Kafka's dotted keys.")],
+    accept_empty: Annotated[
+        bool,
+        typer.Option("--accept-empty", help="Format log directories that hold no data, whatever they should hold."),
+    ] = False,
 ) -> None:
     """Run a node until Ctrl-C or SIGTERM, then stop it in order."""
     from replog.broker.__main__ import main
 
-    raise typer.Exit(main(["--config", str(config)]))
+    raise typer.Exit(main(["--config", str(config), *(["--accept-empty"] if accept_empty else [])]))

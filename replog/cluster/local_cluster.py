@@ -6,12 +6,15 @@ A cluster directory::
     node-1/server.toml  configuration of one node
     node-1/server.log   what it printed
     node-1/data/        its log directory
+
+Nothing in these files names the directory itself, so it can be reached by any path, and moved while the nodes are stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import secrets
 import shutil
@@ -24,12 +27,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from replog.broker.config import ServerConfig
 from replog.broker.recovery_log import RECOVERING
 from replog.client import Admin
 from replog.cluster.processes import NodePlace, ProcessId, free_ports, last_lines, spawn_node, wait_until_gone
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
+from replog.log.expected_data import missing_data
+from replog_checkpoints import OsFileSystem
 
 STATE_FILE = "cluster.json"
+DATA_FOLDER = "data"
 STOP_TIMEOUT_S = 15.0
 READY_TIMEOUT_S = 30.0
 READY_ATTEMPT_MS = 1_000
@@ -41,7 +48,11 @@ BOTH_ROLES = ("broker", "controller")
 
 @dataclass(slots=True)
 class NodeSpec:
-    """One node of a local cluster."""
+    """One node of a local cluster.
+
+    Attributes:
+        has_data: its log directories were seen with data: they are never formatted again unasked.
+    """
 
     node_id: int
     port: int
@@ -49,6 +60,7 @@ class NodeSpec:
     process: ProcessId | None = None
     roles: tuple[str, ...] = BOTH_ROLES
     place: NodePlace = field(default_factory=NodePlace)
+    has_data: bool = False
     popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -69,6 +81,14 @@ class NodeSpec:
     @property
     def log_file(self) -> Path:
         return self.directory / "server.log"
+
+    def missing_data(self) -> list[str]:
+        """Its log directories that hold no data and should hold some (see `replog.log.expected_data`).
+
+        Raises:
+            ConfigError: its configuration cannot be read.
+        """
+        return missing_data(OsFileSystem(), ServerConfig.from_toml(self.config_file).log_dirs, self.node_id)
 
     @property
     def is_alive(self) -> bool:
@@ -123,7 +143,7 @@ class LocalCluster:
         """
         if not 1 <= nodes <= 9:
             raise ConfigError("nodes", nodes, f"a local cluster has 1 to 9 nodes, not {nodes}")
-        directory = Path(directory)
+        directory = Path(directory).absolute()  # noqa: ASYNC240 -- looks nothing up on a disk
         if (directory / STATE_FILE).exists():
             raise ConfigError(
                 "directory",
@@ -158,26 +178,28 @@ class LocalCluster:
         return cluster
 
     @classmethod
-    def load(cls, directory: Path) -> LocalCluster:
+    def load(cls, directory: str | Path) -> LocalCluster:
         """The cluster that an earlier command started in `directory`.
 
         Raises:
             ConfigError: there is none, or its file cannot be read.
         """
-        file = directory / STATE_FILE
+        directory = Path(directory)
+        file, absolute = directory / STATE_FILE, directory.absolute()
         try:
             state = json.loads(file.read_text(encoding="utf-8"))
             specs = {
                 entry["node_id"]: NodeSpec(
                     entry["node_id"],
                     entry["port"],
-                    directory / f"node-{entry['node_id']}",
+                    absolute / f"node-{entry['node_id']}",
                     ProcessId(**entry["process"]) if entry["process"] else None,
                     roles=tuple(entry.get("roles", BOTH_ROLES)),
+                    has_data=entry.get("has_data", True),
                 )
                 for entry in state["nodes"]
             }
-            return cls(directory, state["cluster_id"], specs, die_with_parent=False)
+            return cls(absolute, state["cluster_id"], specs, die_with_parent=False)
         except FileNotFoundError:
             raise ConfigError(
                 "directory",
@@ -216,14 +238,51 @@ class LocalCluster:
         del self.nodes[node_id]
         self._save()
 
-    def start_node(self, node_id: int) -> None:
-        """Starts a node that is not running."""
+    def start_node(self, node_id: int, *, accept_empty: bool = False) -> None:
+        """Starts a node that is not running.
+
+        Args:
+            node_id: which.
+            accept_empty: it starts with empty log directories where those that it had are not there any more.
+
+        Raises:
+            ConfigError: it runs already, or its data is not where it was.
+        """
         spec = self.nodes[node_id]
         if spec.is_alive:
             raise ConfigError("node_id", node_id, f"node {node_id} is running already")
-        spec.popen = spawn_node(spec.config_file, spec.log_file, spec.place, die_with_parent=self._die_with_parent)
+        if not accept_empty:
+            self.require_data([node_id])
+        spec.popen = spawn_node(
+            spec.config_file,
+            spec.log_file,
+            spec.place,
+            die_with_parent=self._die_with_parent,
+            accept_empty=accept_empty or not spec.has_data,
+        )
         spec.process = ProcessId.of(spec.popen.pid)
         self._save()
+
+    def require_data(self, node_ids: Collection[int]) -> None:
+        """Looks whether the data that nodes had is where it was, before any of them is started.
+
+        Raises:
+            ConfigError: that of one of them is not; says where it should be.
+        """
+        for spec in map(self.nodes.__getitem__, node_ids):
+            missing = spec.missing_data() if spec.has_data else []
+            if missing:
+                names, own = ", ".join(missing), spec.directory / DATA_FOLDER
+                here = own.is_dir() and str(own) not in missing
+                hint = f' There is a {own}: if that is it, set "log.dirs" = ["{DATA_FOLDER}"] in {spec.config_file}.'
+                raise ConfigError(
+                    "log.dirs",
+                    missing,
+                    f"node {spec.node_id} had its data in {names}, and there is none now. Nothing was started. Put it "
+                    f"back, or correct log.dirs in {spec.config_file}.{hint if here else ''} To start the node empty: "
+                    f"`replog cluster restart {spec.node_id} --dir {self.directory} --accept-empty`, in Python "
+                    "start_node(..., accept_empty=True)",
+                )
 
     async def kill(self, node_id: int) -> None:
         """Ends a node with SIGKILL and waits until it is gone."""
@@ -292,6 +351,7 @@ class LocalCluster:
                             f"node {spec.node_id} ended while starting:\n{last_lines(spec.log_file, 8)}"
                         )
                 if await self._is_ready(admin, wanted):
+                    self._save()
                     return
                 if (now_recovering := self._recovering(wanted)) != recovering:
                     recovering, deadline = now_recovering, time.monotonic() + timeout_s
@@ -348,7 +408,7 @@ class LocalCluster:
             "cluster.id": self.cluster_id,
             "process.roles": list(spec.roles),
             "controller.quorum.voters": voters,
-            "log.dirs": [str(spec.directory / "data")],
+            "log.dirs": [DATA_FOLDER],
             **spec.listeners,
             **config,
         }
@@ -357,6 +417,9 @@ class LocalCluster:
         spec.config_file.write_text("".join(lines), encoding="utf-8")
 
     def _save(self) -> None:
+        for spec in self.nodes.values():
+            with contextlib.suppress(ConfigError):  # whoever starts the node tells what is wrong with its file
+                spec.has_data = spec.has_data or not spec.missing_data()
         state = {
             "cluster_id": self.cluster_id,
             "nodes": [
@@ -365,6 +428,7 @@ class LocalCluster:
                     "port": spec.port,
                     "roles": list(spec.roles),
                     "process": asdict(spec.process) if spec.process else None,
+                    "has_data": spec.has_data,
                 }
                 for spec in self.nodes.values()
             ],

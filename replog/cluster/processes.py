@@ -66,7 +66,7 @@ class NodePlace:
 
 
 def spawn_node(
-    config_file: Path, log_file: Path, place: NodePlace, *, die_with_parent: bool
+    config_file: Path, log_file: Path, place: NodePlace, *, die_with_parent: bool, accept_empty: bool
 ) -> subprocess.Popen[bytes]:
     """Starts one node process.
 
@@ -76,8 +76,12 @@ def spawn_node(
         place: where it runs.
         die_with_parent: the kernel ends it when this process ends, whatever ended it; otherwise it gets a session of
             its own and outlives the terminal.
+        accept_empty: log directories without data are formatted.
     """
-    command = [*place.launcher, sys.executable, "-m", "replog.broker", "--config", str(config_file)]
+    # -P: a random.py in the working directory is none of the node's modules
+    command = [*place.launcher, sys.executable, "-P", "-m", "replog.broker", "--config", str(config_file)]
+    if accept_empty:
+        command.append("--accept-empty")
     if die_with_parent:
         command += ["--parent-pid", str(os.getpid())]
     with log_file.open("ab") as output:

@@ -146,7 +146,7 @@ async def test_a_lost_disk_under_the_same_id_is_no_voter_until_it_is_made_one(tm
         lost = next(node_id for node_id in (1, 2, 3) if node_id != leader)
         await local.kill(lost)
         (local.nodes[lost].directory / "data").rename(local.nodes[lost].directory / "lost")
-        local.start_node(lost)
+        local.start_node(lost, accept_empty=True)
         directory_id = await until(lambda: observers_directory(admin, lost), f"node {lost} follows as an observer")
         await admin.remove_voter(lost)
         await admin.add_voter(lost, directory_id, local.nodes[lost].address)

@@ -104,7 +104,7 @@ async def come_back_wiped(target: Target, node_id: int) -> None:
     spec = target.cluster.nodes[node_id]
     old = await _directory_id(target, node_id)
     shutil.rmtree(spec.directory / "data")
-    target.cluster.start_node(node_id)
+    target.cluster.start_node(node_id, accept_empty=True)
     await until(lambda: _has_other_directory(target, node_id, old))
     new = await _directory_id(target, node_id)
     if new is None:

@@ -50,8 +50,26 @@ def test_two_keys_are_enough() -> None:
 def test_quoted_names_and_tables_mean_the_same(text: str, tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text(text, encoding="utf-8")
-    expected = ServerConfig(node_id=7, log_dirs=("d",), log_flush_interval_ms=10, log_roll_ms=5)
+    expected = ServerConfig(node_id=7, log_dirs=(str(tmp_path / "d"),), log_flush_interval_ms=10, log_roll_ms=5)
     assert ServerConfig.from_toml(file) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ('"log.dirs" = ["data", "../disk2", "/disk3"]', ["node/data", "disk2", "/disk3"]),
+        ('"log.dirs" = "data, ./more"', ["node/data", "node/more"]),
+        ('"log.dir" = "a,b"', ["node/a,b"]),
+    ],
+)
+def test_relative_folders_of_a_file_are_beside_it(
+    line: str, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "server.toml").write_text(f'"node.id" = 1\n{line}\n', encoding="utf-8")
+    for directory, file in ((tmp_path, "node/server.toml"), (tmp_path / "node", "server.toml")):
+        monkeypatch.chdir(directory)
+        assert ServerConfig.from_toml(file).log_dirs == tuple(str(tmp_path / name) for name in names)
 
 
 def test_typed_values_of_every_kind() -> None:
