@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from replog.cli.main import script
 
-from replog.cli.main import main
-
-sys.exit(main())
+script()

@@ -36,7 +36,6 @@ app = typer.Typer(
     name="replog",
     help="A replicated log with Kafka's storage and replication semantics.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -22,9 +22,12 @@ BrokerId = Annotated[int, typer.Argument(min=0, help="Node id of the broker.")]
 
 @app.command("list")
 def list_brokers(
-    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS, as_json: common.AsJson = False
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Show the registered brokers with what they lead and hold."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     metadata = common.run(_metadata(bootstrap_servers))
     if as_json:
         for broker in metadata.brokers:
@@ -39,8 +42,10 @@ def drain(
     undo: Annotated[bool, typer.Option("--undo", help="Let the broker be used again.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Return when it holds nothing any more.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Move all leaderships and replicas off a broker, and keep it empty."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     left = common.run(_drain(bootstrap_servers, broker_id, undo=undo, wait=wait))
     if undo:
         typer.echo(f"broker {broker_id} is used again")
@@ -50,9 +55,12 @@ def drain(
 
 @app.command("unregister")
 def unregister(
-    broker_id: BrokerId, bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS
+    broker_id: BrokerId,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Forget a stopped broker that holds no replicas."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.run(_unregister(bootstrap_servers, broker_id))
     typer.echo(f"broker {broker_id} is forgotten")
 

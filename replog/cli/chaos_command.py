@@ -64,7 +64,8 @@ def run(
             rate_per_s=rate,
             say=typer.echo,
             links=kinds[links],
-        )
+        ),
+        grace_s=None,  # links, disks and processes are put in order first
     )
     typer.echo(reports.sentence(outcome))
     for row in reports.rows(outcome):

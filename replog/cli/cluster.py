@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from replog.cli import common
+from replog.cli.interrupts import GRACE_S
 
 if TYPE_CHECKING:
     from replog.cluster import LocalCluster
 
 RUNNING_TIMEOUT_S = 30.0
+REPLICAS_MAX = 3
+"""Replicas of a topic where nobody says how many: two nodes may be lost."""
+
 POLL_S = 0.05
 
 app = typer.Typer(help="Run several nodes on this machine.", no_args_is_help=True)
@@ -35,24 +39,39 @@ def start(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key for every node.")
     ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65_535,
+            help="Of the first node; 0: any. Default: 9092, where commands look, or any when it is taken.",
+        ),
+    ] = None,
 ) -> None:
     """Create a cluster of combined broker and controller nodes, and start it.
 
-    Without --foreground the nodes go on running in the background.
+    Without --foreground the nodes go on running in the background. Topics have up to three replicas by default
+    (--set default.replication.factor=N).
     """
-    config = node_settings(settings or [])
-    common.run(_start(directory, nodes, config, foreground=foreground))
+    config = {"default.replication.factor": min(nodes, REPLICAS_MAX), **node_settings(settings or [])}
+    work = _start(directory, nodes, config, foreground=foreground, port=_first_port(port))
+    common.run(work, grace_s=None if foreground else GRACE_S)
 
 
 @app.command("status")
-def status(directory: Directory) -> None:
+def status(directory: Directory, as_json: common.AsJson = False) -> None:
     """Show nodes, controller and replication on one screen."""
-    from replog.cli.cluster_status import cluster_status, render
+    from replog.cli.cluster_status import as_json_line, cluster_status, render
 
     cluster = _load(directory)
     with common.waiting("asking the nodes"):
         found = common.run(cluster_status(cluster))
-    common.out_console().print(render(found))
+    if as_json:
+        typer.echo(as_json_line(found))
+    else:
+        common.out_console().print(render(found))
+        typer.echo(common.export_line(found.bootstrap_servers))
 
 
 @app.command("stop")
@@ -105,15 +124,29 @@ def node_settings(pairs: list[str]) -> dict[str, Any]:
     return {name: KEYS[name].kind.from_text(text) for name, text in given.items()}
 
 
-async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool) -> None:
+def _first_port(wanted: int | None) -> int:
+    """The port of the first node: where commands look by default, unless somebody else has it."""
+    from replog.cli.errors import UsageError
+    from replog.cluster import is_free
+
+    if wanted is None:
+        return common.DEFAULT_PORT if is_free(common.DEFAULT_PORT) else 0
+    if wanted and not is_free(wanted):
+        raise UsageError("--port", wanted, f"--port {wanted} is in use: choose another, or 0 for any that is free")
+    return wanted
+
+
+async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool, port: int) -> None:
     from replog.cli.cluster_status import cluster_status, render
     from replog.cluster import LocalCluster
 
     with common.waiting(f"starting {common.counted(nodes, 'node')}"):
-        cluster = await LocalCluster.start(directory, nodes=nodes, config=config, die_with_parent=foreground)
+        cluster = await LocalCluster.start(
+            directory, nodes=nodes, config=config, die_with_parent=foreground, first_port=port
+        )
     try:
         common.out_console().print(render(await cluster_status(cluster)))
-        typer.echo(f"\nbootstrap servers: {cluster.bootstrap_servers}")
+        typer.echo(common.export_line(cluster.bootstrap_servers))
         if foreground:
             stop = _stop_at_signals()
             typer.echo("Ctrl-C stops the cluster.")

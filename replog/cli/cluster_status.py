@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replog.cli.common import counted
+from replog.cli.common import counted, json_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,6 +43,11 @@ class ClusterStatus:
     cluster_id: str
     nodes: tuple[NodeStatus, ...]
     metadata: ClusterMetadata | None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All nodes, for `--bootstrap-servers`."""
+        return ",".join(node.address for node in self.nodes)
 
     @property
     def controller_id(self) -> int:
@@ -150,3 +155,8 @@ def render(status: ClusterStatus) -> RenderableType:
         )
     where = f"\n{status.directory}, cluster id {status.cluster_id}"
     return Group(status.sentence(), "", table, escape(where))
+
+
+def as_json_line(status: ClusterStatus) -> str:
+    """The same for scripts."""
+    return json_line(status, sentence=status.sentence(), bootstrap_servers=status.bootstrap_servers)

@@ -6,12 +6,16 @@ import asyncio
 import base64
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+from replog.cli.interrupts import GRACE_S, Interrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +24,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
+SERVERS_VARIABLE = "REPLOG_BOOTSTRAP_SERVERS"
+DEFAULT_PORT = 9092
+DEFAULT_BOOTSTRAP_SERVERS = f"127.0.0.1:{DEFAULT_PORT}"
 TIMEOUT_MS = 10_000
 """How long a command waits for brokers that accept connections and do not answer."""
 
@@ -31,17 +37,64 @@ BootstrapServers = Annotated[
     typer.Option(
         "--bootstrap-servers",
         "-b",
-        envvar="REPLOG_BOOTSTRAP_SERVERS",
+        envvar=SERVERS_VARIABLE,
         metavar="HOST:PORT,...",
         help="Brokers to ask first.",
     ),
 ]
+ClusterDirectory = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="Directory of a local cluster, instead of --bootstrap-servers."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a command's coroutine; Ctrl-C cancels it, so that its `finally` blocks run."""
-    return asyncio.run(work)
+def servers(bootstrap_servers: str, directory: Path | None) -> str:
+    """The brokers to ask first: as the options say.
+
+    Raises:
+        UsageError: both options are given (the variable of the environment may be set), or there is no cluster.
+        CommandFailedError: none of the cluster's nodes runs.
+    """
+    if directory is None:
+        return bootstrap_servers
+    from replog.cli.errors import CommandFailedError, UsageError
+    from replog.cluster import LocalCluster
+
+    if bootstrap_servers not in {DEFAULT_BOOTSTRAP_SERVERS, os.environ.get(SERVERS_VARIABLE)}:
+        raise UsageError("--dir", directory, "--dir and --bootstrap-servers: give one of them")
+    cluster = LocalCluster.load(directory)
+    if not any(spec.is_alive for spec in cluster.nodes.values()):
+        raise CommandFailedError(
+            f"no node runs in {directory}. `replog cluster restart --dir {directory}` starts them again"
+        )
+    return cluster.bootstrap_servers
+
+
+def export_line(bootstrap_servers: str) -> str:
+    """What to type so that every later command finds the cluster."""
+    return f"export {SERVERS_VARIABLE}={bootstrap_servers}"
+
+
+def run(work: Coroutine[Any, Any, T], *, grace_s: float | None = GRACE_S) -> T:
+    """Runs a command's coroutine; Ctrl-C cancels it, so that its `finally` blocks run.
+
+    Args:
+        work: what the command does.
+        grace_s: how long those blocks have before the process is ended, as at a second Ctrl-C; None: as long as they
+            take, for commands that must put things in order again.
+
+    Raises:
+        KeyboardInterrupt: it was cancelled by Ctrl-C.
+    """
+    interrupt = Interrupt(grace_s)
+    with asyncio.Runner() as runner, interrupt.watched(runner.get_loop()):
+        try:
+            return runner.run(interrupt.guarded(work))
+        except asyncio.CancelledError:
+            if interrupt.came:
+                raise KeyboardInterrupt from None
+            raise
 
 
 def out_console() -> Console:
@@ -100,8 +153,8 @@ async def require_listener(bootstrap_servers: str) -> None:
     refused = await asyncio.gather(*map(_refuses, addresses))
     if all(refused):
         raise BrokerNotAvailableError(
-            f"nothing listens on {', '.join(addresses)}. Check --bootstrap-servers, or start a cluster: "
-            "`replog cluster start --dir DIR`"
+            f"nothing listens on {', '.join(addresses)}. Check --bootstrap-servers (or {SERVERS_VARIABLE}), name a "
+            "local cluster with --dir, or start one: `replog cluster start --dir DIR`"
         )
 
 

@@ -24,9 +24,11 @@ def get(
     topic: Topic = "",
     broker: Broker = -1,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the values in force and where each comes from."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     found = common.run(_get(bootstrap_servers, _resource(topic, broker)))
     if keys:
         found = _chosen(found, keys)
@@ -43,8 +45,10 @@ def set_configs(
     broker: Broker = -1,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Change nothing.")] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Set values of a topic, a broker or the whole cluster; they hold without a restart."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     values = {key: value or None for key, value in common.key_values(configs, "configs set").items()}
     resource = _resource(topic, broker)
     common.run(_set(bootstrap_servers, resource, values, validate_only=validate_only))

@@ -12,11 +12,22 @@ from __future__ import annotations
 
 import sys
 
+from replog.cli.main import INTERRUPTED
 from replog.errors import ConfigError, ReplogError
 
 FAILED = 1
 WRONG_USAGE = 2
-INTERRUPTED = 130
+
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "WRONG_USAGE",
+    "CommandFailedError",
+    "UsageError",
+    "describe",
+    "exit_status",
+    "report",
+]
 
 
 class CommandFailedError(ReplogError):

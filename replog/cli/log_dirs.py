@@ -20,15 +20,17 @@ app = typer.Typer(help="Look at the log directories of brokers, and move replica
 def describe(
     broker: Annotated[int, typer.Option("--broker", metavar="ID", help="Only this one; default: all.")] = -1,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the log directories of brokers, their replicas, and how far moves are."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     for broker_id, directories in common.run(_describe(bootstrap_servers, broker)).items():
-        for directory in directories:
+        for log_dir in directories:
             if as_json:
-                typer.echo(common.json_line(directory, broker_id=broker_id))
+                typer.echo(common.json_line(log_dir, broker_id=broker_id))
             else:
-                typer.echo("\n".join(lines(broker_id, directory)))
+                typer.echo("\n".join(lines(broker_id, log_dir)))
 
 
 @app.command("move")
@@ -38,8 +40,10 @@ def move(
     broker: Annotated[int, typer.Option("--broker", metavar="ID", help="Whose replica.")],
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="One of the log.dirs of the broker.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Move a replica to another log directory of its broker, while it is used."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.run(_move(bootstrap_servers, topic, partition, broker, to))
     typer.echo(f"{topic}-{partition} moves to {to} on broker {broker}; `replog log-dirs describe` says how far it is")
 

@@ -5,10 +5,15 @@ Why so small: typer and rich are an extra, and whoever installed replog without 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from replog.extras import install_command
+
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,18 +28,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         import rich
         import typer
+
+        from replog.cli.app import run
+        from replog.process_memory import tune_process
     except ModuleNotFoundError as error:
         if error.name not in {"typer", "rich"}:
             raise
         sys.stderr.write(f"error: the replog command needs typer and rich: {install_command('cli')}\n")
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
     del rich, typer
-    from replog.cli.app import run
-    from replog.process_memory import tune_process
-
     tune_process()
     return run(sys.argv[1:] if arguments is None else arguments)
 
 
+def script() -> NoReturn:
+    """Runs the command line of this process, and ends it.
+
+    After Ctrl-C nobody waits for threads: one that reads a terminal or asks a name server cannot be stopped.
+    """
+    status = main()
+    if status == INTERRUPTED:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(status)
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    script()

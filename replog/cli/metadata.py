@@ -34,6 +34,7 @@ def shell(
             "--bootstrap", "--bootstrap-servers", "-b", metavar="HOST:PORT,...", help="Ask a running cluster instead."
         ),
     ] = None,
+    directory: common.ClusterDirectory = None,
     at: Annotated[
         int | None, typer.Option("--at", metavar="OFFSET", help="Everything below this offset; needs --data-dir.")
     ] = None,
@@ -43,6 +44,8 @@ def shell(
     With --data-dir at any offset that the log or a snapshot still has, and without changing a byte; what is shown there
     need not be committed. With --bootstrap (default: $REPLOG_BOOTSTRAP_SERVERS) the newest state that clients are told.
     """
+    if directory is not None:
+        bootstrap = common.servers(bootstrap or common.DEFAULT_BOOTSTRAP_SERVERS, directory)
     opened = _open_shell(data_dir, bootstrap, at)
     if command:
         for line in opened.run(command):
@@ -88,7 +91,7 @@ def _open_shell(data_dir: Path | None, bootstrap: str | None, at: int | None) ->
 
 
 def _bootstrap_servers(given: str | None) -> str:
-    return given or os.environ.get("REPLOG_BOOTSTRAP_SERVERS") or common.DEFAULT_BOOTSTRAP_SERVERS
+    return given or os.environ.get(common.SERVERS_VARIABLE) or common.DEFAULT_BOOTSTRAP_SERVERS
 
 
 def _converse(opened: MetadataShell, *, is_terminal: bool) -> None:

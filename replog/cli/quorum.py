@@ -26,9 +26,11 @@ VoterId = Annotated[int, typer.Argument(min=0, help="Node id of the voter.")]
 @app.command("describe")
 def describe(
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Show the leader, the voters and the observers, with how far behind each is."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     quorum = common.run(_describe(bootstrap_servers))
     if as_json:
         typer.echo(common.json_line(quorum))
@@ -48,8 +50,10 @@ def add_voter(
         UUID | None, typer.Option("--directory-id", help="Of its metadata log; default: the one it fetches with.")
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Let a node vote that follows the metadata log and has caught up."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.run(_add(bootstrap_servers, voter_id, directory_id, endpoint))
     typer.echo(f"node {voter_id} votes")
 
@@ -61,8 +65,10 @@ def remove_voter(
         UUID | None, typer.Option("--directory-id", help="Only if its metadata log is in this directory.")
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Take a node's vote away; it may go on as an observer."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.run(_remove(bootstrap_servers, voter_id, directory_id))
     typer.echo(f"node {voter_id} no longer votes")
 

@@ -45,8 +45,10 @@ def alter(
     name: Annotated[str, typer.Argument(help="The topic.")],
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it has afterwards.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Give a topic more partitions.  Keys go to other partitions from then on."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.run(_alter(bootstrap_servers, name, partitions))
     typer.echo(f"{name} has {common.counted(partitions, 'partition')}")
 
@@ -58,8 +60,10 @@ def elect_leaders(
         bool, typer.Option("--unclean", help="Where nobody leads: any replica.  ACKNOWLEDGED RECORDS MAY BE LOST.")
     ] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Let the first replica of each partition lead, where it is in sync."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     results = common.run(_elect(bootstrap_servers, topic, partition, unclean=unclean))
     if not _report(results, "elected"):
         typer.echo("every partition has the leader it should have")
@@ -87,8 +91,10 @@ def reassign(
     topics: Annotated[str, typer.Option("--topics", metavar="A,B", help="For --generate; default: all.")] = "",
     brokers: Annotated[str, typer.Option("--brokers", metavar="1,2", help="For --generate; default: all in use.")] = "",
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Move partitions to other brokers, while they are used."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     from replog.cli.errors import UsageError
 
     if [generate, execute, verify, cancel].count(True) != 1:

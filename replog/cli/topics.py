@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,22 +31,34 @@ def create(
         list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Such as min.insync.replicas=2.")
     ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Create a topic and wait until all its partitions have leaders."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     configs = common.key_values(config or [], "--config")
-    topic = common.run(_create(bootstrap_servers, name, partitions, replication_factor, configs))
+    topic, brokers = common.run(_create(bootstrap_servers, name, partitions, replication_factor, configs))
     replicas = len(topic.partitions[0].replicas)
     typer.echo(
         f"created {name}: {common.counted(len(topic.partitions), 'partition')}, {common.counted(replicas, 'replica')} each"
     )
+    if replicas == 1 and brokers > 1:
+        typer.echo(
+            f"one replica each: who loses a broker loses what is on it; --replication-factor {min(3, brokers)} keeps more",
+            err=True,
+        )
 
 
 @app.command("list")
-def list_topics(bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS) -> None:
+def list_topics(
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
     """List the topics, one a line."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     topics, _ = common.run(_described(bootstrap_servers, None, wants_min_isr=False))
     for topic in topics:
-        typer.echo(topic.name)
+        typer.echo(_summary_json(topic) if as_json else topic.name)
 
 
 @app.command("describe")
@@ -62,19 +75,26 @@ def describe(
         typer.Option("--unavailable", help="Only partitions without a leader: they can be neither written nor read."),
     ] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Show partitions with leaders, leader epochs, replicas and in-sync replicas; of several filters, what fits any."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     filters = Filters(under_replicated=under_replicated, under_min_isr=under_min_isr, unavailable=unavailable)
     topics, default_min_isr = common.run(_described(bootstrap_servers, name, wants_min_isr=under_min_isr))
     console = common.out_console()
     shown = 0
     for topic in topics:
         partitions = filters.chosen(topic, default_min_isr)
-        if partitions or not filters.any:
+        if not partitions and filters.any:
+            continue
+        if as_json:
+            typer.echo(common.json_line(topic, partitions=[dataclasses.asdict(one) for one in partitions]))
+        else:
             console.print(_heading(topic))
             console.print(_table(partitions))
-            shown += 1
-    if not shown:
+        shown += 1
+    if not shown and not as_json:
         typer.echo(filters.nothing())
 
 
@@ -82,8 +102,10 @@ def describe(
 def delete(
     name: Annotated[str, typer.Argument(help="All its records are lost.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Delete a topic with all its records."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     common.run(_delete(bootstrap_servers, name))
     typer.echo(f"deleted {name}")
 
@@ -97,8 +119,10 @@ def delete_records(
         ),
     ],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Delete the records below an offset, on all replicas that are up."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     offsets = dict(_partition_offset(text) for text in partitions)
     for partition, low_watermark in common.run(_delete_records(bootstrap_servers, offsets)).items():
         typer.echo(f"{partition} starts at {low_watermark}")
@@ -120,10 +144,12 @@ async def _delete_records(bootstrap_servers: str, offsets: dict[tuple[str, int],
 
 async def _create(
     bootstrap_servers: str, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
-) -> TopicInfo:
+) -> tuple[TopicInfo, int]:
+    """The topic, and how many brokers there are."""
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting(f"creating {name}"):
-            return await admin.create_topic(name, partitions, replication_factor, configs)
+            topic = await admin.create_topic(name, partitions, replication_factor, configs)
+            return topic, len((await admin.describe_cluster()).brokers)
 
 
 async def _described(bootstrap_servers: str, name: str | None, *, wants_min_isr: bool) -> tuple[list[TopicInfo], int]:
@@ -182,6 +208,12 @@ class Filters:
             "every partition has a leader": self.unavailable,
         }
         return ", and ".join(text for text, asked in good.items() if asked)
+
+
+def _summary_json(topic: TopicInfo) -> str:
+    replicas = max((len(partition.replicas) for partition in topic.partitions), default=0)
+    fields = {"name": topic.name, "topic_id": topic.topic_id, "partitions": len(topic.partitions), "replicas": replicas}
+    return common.json_object(fields)
 
 
 def _heading(topic: TopicInfo) -> str:

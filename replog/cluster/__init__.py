@@ -1,6 +1,6 @@
 """A cluster of real processes on one machine, for the command line, tests, benchmarks and the demo."""
 
 from replog.cluster.local_cluster import LocalCluster, NodeSpec
-from replog.cluster.processes import NodePlace
+from replog.cluster.processes import NodePlace, is_free
 
-__all__ = ["LocalCluster", "NodePlace", "NodeSpec"]
+__all__ = ["LocalCluster", "NodePlace", "NodeSpec", "is_free"]

@@ -124,6 +124,7 @@ class LocalCluster:
         places: Mapping[int, NodePlace] | None = None,
         die_with_parent: bool = True,
         wait: bool = True,
+        first_port: int = 0,
     ) -> LocalCluster:
         """Creates a cluster in `directory` and starts it; its controllers are the voters of the metadata quorum.
 
@@ -136,6 +137,7 @@ class LocalCluster:
             places: what is around the process of a node; not kept in the directory, so unknown after `load`.
             die_with_parent: the processes end with this one.
             wait: return only when every broker is unfenced.
+            first_port: of node 1; 0: any that is free, as for all others.
 
         Raises:
             ConfigError: a cluster exists there, or a key is wrong.
@@ -160,7 +162,7 @@ class LocalCluster:
                 roles=tuple((roles or {}).get(node_id, BOTH_ROLES)),
                 place=(places or {}).get(node_id, NodePlace()),
             )
-            for node_id, port in enumerate(free_ports(nodes), start=1)
+            for node_id, port in enumerate(_ports(nodes, first_port), start=1)
         }
         cluster = cls(directory, cluster_id, specs, die_with_parent=die_with_parent)
         voters = cluster._voters()
@@ -439,3 +441,7 @@ class LocalCluster:
 
     def _logs(self) -> str:
         return "\n".join(f"node {s.node_id}: {last_lines(s.log_file, 3)}" for s in self.nodes.values())
+
+
+def _ports(count: int, first: int) -> list[int]:
+    return free_ports(count) if first == 0 else [first, *free_ports(count - 1)]

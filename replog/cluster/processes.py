@@ -122,6 +122,17 @@ def free_ports(count: int) -> list[int]:
             probe.close()
 
 
+def is_free(port: int) -> bool:
+    """Whether nobody uses a port of 127.0.0.1 at this moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have just ended do not count
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def last_lines(file: Path, count: int) -> str:
     """The end of a log file, however large that is, for error messages and progress; "" where there is none."""
     try:

@@ -89,7 +89,7 @@ def is_alive(pid: int) -> bool:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directory of a running cluster whose nodes are in the background."""
     directory = tmp_path_factory.mktemp("a cluster") / "c"
-    started = good("cluster", "start", "--dir", directory, *settings())
+    started = good("cluster", "start", "--dir", directory, "--port", 0, *settings())
     assert started.startswith("All 3 nodes run; node ")
     try:
         yield directory
@@ -243,7 +243,9 @@ def test_a_cluster_is_not_started_over(cluster: Path) -> None:
 
 
 def test_a_foreground_cluster_ends_with_its_command(tmp_path: Path) -> None:
-    arguments = command("cluster", "start", "--dir", tmp_path / "c", "--nodes", 1, "--foreground", *settings())
+    arguments = command(
+        "cluster", "start", "--dir", tmp_path / "c", "--nodes", 1, "--foreground", "--port", 0, *settings()
+    )
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
         while "Ctrl-C" not in (line := read_line(process.stdout)):
             assert line, "it ended early"
@@ -258,7 +260,9 @@ def test_a_foreground_cluster_ends_with_its_command(tmp_path: Path) -> None:
 
 
 def test_nodes_of_a_killed_foreground_command_die_with_it(tmp_path: Path) -> None:
-    arguments = command("cluster", "start", "--dir", tmp_path / "c", "--nodes", 1, "--foreground", *settings())
+    arguments = command(
+        "cluster", "start", "--dir", tmp_path / "c", "--nodes", 1, "--foreground", "--port", 0, *settings()
+    )
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
         while "Ctrl-C" not in (line := read_line(process.stdout)):
             assert line, "it ended early"

@@ -19,7 +19,7 @@ Run: TypeAlias = Callable[..., Done]
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Of a cluster of three nodes in the background."""
     path = tmp_path_factory.mktemp("operations") / "cluster"
-    started = replog("cluster", "start", "--nodes", 3, "--dir", path, *settings())
+    started = replog("cluster", "start", "--nodes", 3, "--dir", path, "--port", 0, *settings())
     assert started.status == 0, started
     yield path
     replog("cluster", "stop", "--dir", path)

@@ -137,8 +137,8 @@ def test_a_wrong_port_is_told_at_once(replog: Replog, free_port: int, command: l
     done = replog(*command, "--bootstrap-servers", f"127.0.0.1:{free_port}")
     assert (done.status, done.out) == (1, "")
     assert done.err == (
-        f"error: nothing listens on 127.0.0.1:{free_port}. Check --bootstrap-servers, or start a cluster: "
-        "`replog cluster start --dir DIR`\n"
+        f"error: nothing listens on 127.0.0.1:{free_port}. Check --bootstrap-servers (or REPLOG_BOOTSTRAP_SERVERS), name "
+        "a local cluster with --dir, or start one: `replog cluster start --dir DIR`\n"
     )
 
 
