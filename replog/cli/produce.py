@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Iterator
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeAlias, TypeVar
 
 import typer
 
 from replog.cli import common
-from replog.cli.errors import UsageError
+from replog.cli.errors import CommandFailedError, UsageError
+from replog.errors import RecordTooLargeError, ReplogError
 
 if TYPE_CHECKING:
     from replog.client import Producer
+    from replog.client.batch import BulkDelivery
 
-LINES_MAX = 500
-"""Lines that are sent together; they never wait for each other: what stdin has is sent at once."""
+T = TypeVar("T")
+_Record: TypeAlias = bytes | tuple[bytes, bytes]  # a value, or value and key
+
+LINE_BYTES_MAX = 64 << 20
+"""A longer line counts as several; no record can be that large."""
+
+LINE_BYTES_TOGETHER = 16 * 1024
+"""A longer line is sent alone, so that it is known which line could not be sent."""
+
+INTERRUPTED_FLUSH_S = 0.5
+"""How long Ctrl-C waits for acknowledgements."""
+
+READ_BYTES = 64 * 1024
+"""What is read, and sent together, at once."""
 
 
 class Acks(StrEnum):
@@ -39,8 +57,10 @@ def produce(
     partition: Annotated[int | None, typer.Option("--partition", help="Default: by key, or spread.")] = None,
     acks: Annotated[Acks, typer.Option("--acks", help="Who must have the records.")] = Acks.ALL,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
     """Write each line as a record, and print how many were acknowledged."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     if key_separator == "":
         raise UsageError(
             "--key-separator", key_separator, "--key-separator is empty; leave it out for records without keys"
@@ -59,47 +79,166 @@ async def _produce(
     from replog.client import Producer
 
     await common.require_listener(bootstrap_servers)
-    count = 0
     setting = "all" if acks is Acks.ALL else int(acks.value)
     async with Producer(bootstrap_servers, acks=setting) as producer:  # type: ignore[arg-type]  # int(...) is 0 or 1
         await producer.partitions_for(topic)  # a missing topic is told before the first line is typed
-        with common.waiting("producing"):
-            while chunk := await asyncio.to_thread(_read_lines, lines):
-                count += await _send(producer, topic, chunk, separator, partition, count)
-            await producer.flush()
-    what = "acknowledged" if acks is not Acks.NONE else "sent, nobody asked for acknowledgements"
-    typer.echo(f"{common.counted(count, 'record')} {what}")
+        sending = LineProducer(producer, topic, partition, separator)
+        try:
+            with common.waiting("producing"):
+                source = LineSource(lines)
+                while chunk := await _in_thread(source.next_lines):
+                    await sending.send(chunk)
+                await producer.flush()
+        except asyncio.CancelledError:
+            with contextlib.suppress(TimeoutError, ReplogError):
+                async with asyncio.timeout(INTERRUPTED_FLUSH_S):
+                    await producer.flush()
+            raise
+        except LineError as error:
+            with contextlib.suppress(ReplogError):
+                await producer.flush()
+            raise error.told(sending.acknowledged_count) from error.__cause__
+        finally:
+            what = "acknowledged" if acks is not Acks.NONE else "sent, nobody asked for acknowledgements"
+            typer.echo(f"{common.counted(sending.acknowledged_count, 'record')} {what}")
 
 
-async def _send(
-    producer: Producer, topic: str, lines: list[bytes], separator: bytes | None, partition: int | None, before: int
-) -> int:
-    records = list(_records(lines, separator, before))
-    await producer.send_many(topic, records, partition=partition)
-    return len(records)
+class LineError(Exception):
+    """A line that cannot be a record of the topic; the lines before it are sent."""
+
+    def __init__(self, number: int, reason: str, *, is_usage: bool) -> None:
+        super().__init__(f"line {number} {reason}")
+        self._is_usage = is_usage
+
+    def told(self, acknowledged_count: int) -> ReplogError:
+        """The same for the user, who must know what is written and what is not."""
+        text = f"{self}. {common.counted(acknowledged_count, 'record')} before it acknowledged, nothing from it on sent"
+        return UsageError("FILE", "", text) if self._is_usage else CommandFailedError(text)
 
 
-def _records(lines: list[bytes], separator: bytes | None, before: int) -> Iterator[bytes | tuple[bytes, bytes]]:
-    for number, line in enumerate(lines, start=before + 1):
-        text = line.removesuffix(b"\n").removesuffix(b"\r")
-        if separator is None:
-            yield text
-            continue
-        key, found, value = text.partition(separator)
+class LineProducer:
+    """Sends lines as records and counts what is acknowledged.
+
+    Args:
+        producer: to send with.
+        topic: to send to.
+        partition: None: by key, or spread.
+        separator: between key and value; None: there are no keys.
+    """
+
+    def __init__(self, producer: Producer, topic: str, partition: int | None, separator: bytes | None) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._partition = partition
+        self._separator = separator
+        self._lines_count = 0
+        self._finished_count = 0
+        self._open: deque[BulkDelivery] = deque()
+
+    @property
+    def acknowledged_count(self) -> int:
+        """Records that are acknowledged by now."""
+        return self._finished_count + sum(delivery.acknowledged_count for delivery in self._open)
+
+    async def send(self, lines: list[bytes]) -> None:
+        """Sends lines in order.
+
+        Raises:
+            LineError: one of them cannot be sent; those before it are.
+            ReplogError: records cannot be sent at all.
+        """
+        while self._open and self._open[0].done():
+            self._finished_count += self._open.popleft().acknowledged_count
+        together: list[_Record] = []
+        for line in lines:
+            self._lines_count += 1
+            if len(line) > LINE_BYTES_TOGETHER:
+                await self._send(together)
+                together = []
+                await self._send_alone(line)
+                continue
+            try:
+                together.append(self._record(line))
+            except LineError:
+                await self._send(together)
+                raise
+        await self._send(together)
+
+    async def _send(self, records: list[_Record]) -> None:
+        if records:
+            self._open.append(await self._producer.send_many(self._topic, records, partition=self._partition))
+
+    async def _send_alone(self, line: bytes) -> None:
+        """A long line may be too long for a record, which is told of this line then."""
+        try:
+            await self._send([self._record(line)])
+        except RecordTooLargeError as error:
+            raise LineError(self._lines_count, f"is too long: {str(error).rstrip('.')}", is_usage=False) from error
+
+    def _record(self, line: bytes) -> _Record:
+        text = line.removesuffix(b"\r")
+        if self._separator is None:
+            return text
+        key, found, value = text.partition(self._separator)
         if not found:
-            shown = separator.decode()
-            raise UsageError("--key-separator", shown, f'line {number} has no "{shown}" between key and value')
-        yield value, key
+            shown = self._separator.decode()
+            raise LineError(self._lines_count, f'has no "{shown}" between key and value', is_usage=True)
+        return value, key
 
 
-def _read_lines(lines: BinaryIO) -> list[bytes]:
-    """The next line, and whatever else is there already; empty at the end."""
-    first = lines.readline()
-    if not first:
-        return []
-    found = [first]
-    buffered = lines.peek(1) if hasattr(lines, "peek") else b""
-    while b"\n" in buffered and len(found) < LINES_MAX:
-        found.append(lines.readline())
-        buffered = lines.peek(1) if hasattr(lines, "peek") else b""
-    return found
+class LineSource:
+    """Whole lines as they come: a line that is there never waits for the next one.
+
+    Args:
+        source: blocks while there is nothing; "read1" gives what there is.
+    """
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+
+    def next_lines(self) -> list[bytes]:
+        """The lines that are there, one at least; empty at the end.  What is too long for a line counts as one."""
+        while data := self._source.read1(READ_BYTES):  # type: ignore[attr-defined]  # io.BufferedReader and BytesIO have it
+            end = data.rfind(b"\n") + 1
+            if end:
+                lines = b"".join([*self._rest, data[: end - 1]]).split(b"\n")
+                self._keep(data[end:])
+                return lines
+            self._rest.append(data)
+            self._rest_bytes += len(data)
+            if self._rest_bytes > LINE_BYTES_MAX:
+                break
+        last = b"".join(self._rest)
+        self._keep(b"")
+        return [last] if last else []
+
+    def _keep(self, rest: bytes) -> None:
+        self._rest, self._rest_bytes = [rest] if rest else [], len(rest)
+
+
+async def _in_thread(read: Callable[[], T]) -> T:
+    """The answer of a call that may block; unlike `asyncio.to_thread` nobody waits for it once it is not wanted."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(found: Callable[[], T]) -> None:
+        if answer.done():
+            return
+        try:
+            answer.set_result(found())
+        except Exception as error:  # noqa: BLE001 -- whoever waits gets it
+            answer.set_exception(error)
+
+    def work() -> None:
+        thread = Future[T]()
+        try:
+            thread.set_result(read())
+        except Exception as error:  # noqa: BLE001 -- as above
+            thread.set_exception(error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, thread.result)
+
+    threading.Thread(target=work, name="replog-lines", daemon=True).start()
+    return await answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
+import os
 from uuid import UUID
 
 import pytest
@@ -12,9 +12,11 @@ import pytest
 from replog.cli.cluster_status import ClusterStatus, NodeStatus
 from replog.cli.consume import _as_json, _as_text
 from replog.cli.errors import UsageError
-from replog.cli.produce import LINES_MAX, _read_lines, _records
+from replog.cli.produce import LINE_BYTES_TOGETHER, LineError, LineProducer, LineSource
 from replog.cli.topics import Filters
 from replog.client import ConsumerRecord
+from replog.client.batch import BulkDelivery
+from replog.errors import RecordTooLargeError
 from replog.records import TimestampType
 from replog.rpc.metadata_messages import ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
 
@@ -77,23 +79,60 @@ def test_nothing_to_show_says_what_that_means() -> None:
     )
 
 
-def test_lines_become_records() -> None:
-    assert list(_records([b"a\n", b"b\r\n", b"c"], None, 0)) == [b"a", b"b", b"c"]
-    assert list(_records([b"k:v:w\n", b":v\n"], b":", 0)) == [(b"v:w", b"k"), (b"v", b"")]
-    with pytest.raises(UsageError, match='line 12 has no ":" between key and value'):
-        list(_records([b"k:v\n", b"lonely\n"], b":", 10))
+class Sent:
+    """Stands for a producer: takes records up to a size, and counts nothing as acknowledged."""
+
+    def __init__(self, bytes_max: int = 1 << 30) -> None:
+        self.records: list[bytes | tuple[bytes, bytes]] = []
+        self.bytes_max = bytes_max
+
+    async def send_many(
+        self, topic: str, records: list[bytes | tuple[bytes, bytes]], *, partition: int | None
+    ) -> BulkDelivery:
+        if any(len(record) > self.bytes_max for record in records):
+            raise RecordTooLargeError(f"{topic}: too large for {partition}.")
+        self.records += records
+        return BulkDelivery()
 
 
-def test_lines_are_read_as_they_come(tmp_path: Path) -> None:
-    file = tmp_path / "lines"
-    file.write_bytes(b"".join(b"%d\n" % number for number in range(LINES_MAX + 5)) + b"without end")
-    read: list[bytes] = []
-    with file.open("rb") as lines:
-        while chunk := _read_lines(lines):
-            assert len(chunk) <= LINES_MAX
-            read += chunk
-    assert b"".join(read) == file.read_bytes()
-    assert _read_lines(io.BytesIO(b"a\nb\n")) == [b"a\n"]  # cannot look ahead: a line at a time
+async def test_lines_become_records() -> None:
+    sent = Sent()
+    await LineProducer(sent, "t", None, None).send([b"a", b"b\r", b"c"])  # type: ignore[arg-type]
+    assert sent.records == [b"a", b"b", b"c"]
+    sent = Sent()
+    lines = LineProducer(sent, "t", None, b":")  # type: ignore[arg-type]  # as much of one as is needed
+    await lines.send([b"k:v:w"])
+    with pytest.raises(LineError, match='line 3 has no ":" between key and value') as error:
+        await lines.send([b":v", b"lonely", b"k:never"])
+    assert sent.records == [(b"v:w", b"k"), (b"v", b"")], "what stands before the line is sent, nothing behind it"
+    assert isinstance(error.value.told(2), UsageError)
+
+
+async def test_a_line_that_is_too_long_is_named() -> None:
+    sent = Sent(bytes_max=LINE_BYTES_TOGETHER * 2)
+    lines = LineProducer(sent, "t", None, None)  # type: ignore[arg-type]
+    with pytest.raises(LineError, match="line 3 is too long: t: too large") as error:
+        await lines.send([b"a", b"b" * (LINE_BYTES_TOGETHER + 1), b"c" * 99_999, b"d"])
+    assert [value[:1] for _, value in sent.records if value] == [b"a", b"b"]
+    assert "1,000 records before it acknowledged, nothing from it on sent" in str(error.value.told(1_000))
+
+
+@pytest.mark.parametrize("content", [b"a\n\nb\r\nc", b"a\n", b"\n", b"", b"x" * 200_000 + b"\ny\n" * 90_000])
+def test_all_lines_are_read(content: bytes) -> None:
+    source, read = LineSource(io.BufferedReader(io.BytesIO(content))), list[bytes]()  # type: ignore[arg-type]
+    while chunk := source.next_lines():
+        read += chunk
+    assert read == content.split(b"\n")[: None if content and not content.endswith(b"\n") else -1]
+
+
+def test_a_line_does_not_wait_for_the_next() -> None:
+    reads, writes = os.pipe()
+    with os.fdopen(reads, "rb") as lines, os.fdopen(writes, "wb", buffering=0) as typed:
+        source = LineSource(lines)
+        typed.write(b"one\ntw")
+        assert source.next_lines() == [b"one"]
+        typed.write(b"o\n")
+        assert source.next_lines() == [b"two"]
 
 
 def test_records_as_text_and_as_json() -> None:
