@@ -11,12 +11,12 @@ import typer
 
 from replog.cli import common
 from replog.cli.errors import UsageError
-from replog.errors import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
-    from replog.client import Consumer, ConsumerRecord, TopicPartition
+    from replog.client import ConsumerRecord
 
 POLL_RECORDS_MAX = 5_000
+TIMEOUT_S = 10.0
 
 
 def consume(
@@ -31,12 +31,28 @@ def consume(
     ] = None,
     as_json: common.AsJson = False,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more; Ctrl-C ends it.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="End with status 1 when nothing comes for so long. Default: 10; with --follow never.",
+        ),
+    ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
 ) -> None:
-    """Print records in order within each partition, up to what is committed now (or on and on with --follow)."""
+    """Print records in order within each partition, up to what is committed now (or on and on with --follow).
+
+    A partition without a leader is told on stderr, and read as soon as it has one; the others are read meanwhile.
+    """
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
     _check_start(start)
     show = _as_json if as_json else _as_text(key_separator)
-    common.run(_consume(bootstrap_servers, topic, start, partition, max_records, show, follow=follow))
+    patience_s = timeout if timeout is not None or follow else TIMEOUT_S
+    work = _consume(bootstrap_servers, topic, start, partition, max_records, show, follow=follow, timeout_s=patience_s)
+    common.run(work)
 
 
 async def _consume(
@@ -48,48 +64,25 @@ async def _consume(
     show: Callable[[ConsumerRecord], bytes],
     *,
     follow: bool,
+    timeout_s: float | None,
 ) -> None:
+    from replog.cli.topic_reader import TopicReader
     from replog.client import Consumer
 
-    await common.require_listener(bootstrap_servers)
-    async with Consumer(bootstrap_servers) as consumer:
-        ends = await _assign(consumer, topic, start, partition)
+    async with await common.admin_of(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:
+        reader = TopicReader(consumer, admin, topic, partition, start, _say)
+        await reader.begin()
         left = max_records if max_records is not None else sys.maxsize
-        while left > 0 and (follow or _is_behind(consumer, ends)):
-            records = await consumer.poll(max_records=min(left, POLL_RECORDS_MAX))
-            shown = [r for r in records if follow or r.offset < ends[r.topic, r.partition]]  # type: ignore[index]
+        while left > 0 and (follow or reader.is_behind):
+            records = await reader.poll(min(left, POLL_RECORDS_MAX), timeout_s)
+            shown = [r for r in records if follow or r.offset < reader.end((r.topic, r.partition))]
             sys.stdout.buffer.write(b"".join(map(show, shown)))
             sys.stdout.buffer.flush()
             left -= len(shown)
 
 
-async def _assign(consumer: Consumer, topic: str, start: str, partition: int | None) -> dict[TopicPartition, int]:
-    """Assigns the partitions; returns their end offsets of now."""
-    from replog.client import TopicPartition
-
-    if partition is not None:
-        await consumer.assign([(topic, partition)])
-    else:
-        await consumer.assign_topic(topic)
-    partitions = [TopicPartition(*each) for each in consumer.assignment()]
-    ends = await consumer.end_offsets(partitions)
-    for each in partitions:
-        if start == "latest":
-            consumer.seek(each, ends[each])
-        elif start != "earliest":
-            _seek(consumer, each, int(start), ends[each], is_only=len(partitions) == 1)
-    return ends
-
-
-def _seek(consumer: Consumer, partition: TopicPartition, offset: int, end: int, *, is_only: bool) -> None:
-    """Of several partitions, those that end before the offset have nothing to show; of one, that is a mistake."""
-    if is_only and offset > end:
-        raise OffsetOutOfRangeError(f"{partition} ends at offset {end}; there is no offset {offset} yet", -1, end)
-    consumer.seek(partition, offset if is_only else min(offset, end))
-
-
-def _is_behind(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
-    return any(consumer.position(partition) < end for partition, end in ends.items())
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 def _check_start(start: str) -> None:

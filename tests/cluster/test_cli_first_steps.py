@@ -1,0 +1,117 @@
+"""What a new user types first, as the README shows it: every command finds the cluster that was just started."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_cli_cluster import command, good, pids, ports, replog, settings, until
+
+from replog.cluster import is_free
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Of a cluster of three nodes in the background, started by its name in the working directory."""
+    home = tmp_path_factory.mktemp("first steps")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        port = [] if is_free(9092) else ["--port", 0]
+        started = good("cluster", "start", "--dir", "c", *port, *settings())
+    servers = ",".join(f"127.0.0.1:{number}" for number in ports(home / "c"))
+    assert started.endswith(f"export REPLOG_BOOTSTRAP_SERVERS={servers}\n")
+    yield home / "c"
+    replog("cluster", "kill", "--dir", home / "c")
+
+
+@pytest.fixture(autouse=True)
+def _new_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REPLOG_BOOTSTRAP_SERVERS", raising=False)
+
+
+def test_commands_look_where_the_first_node_is(directory: Path) -> None:
+    if ports(directory)[0] != 9092:
+        pytest.skip("somebody else has port 9092")
+    assert "on 3 brokers" in good("status")
+    assert len(good("brokers", "list", "--json").splitlines()) == 3
+
+
+def test_every_command_takes_the_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPLOG_BOOTSTRAP_SERVERS", "127.0.0.1:1")  # of another cluster: what is typed counts
+    here = ["--dir", directory]
+    assert good("topics", "create", "rides", *here) == "created rides: 1 partition, 3 replicas each\n"
+    assert good("produce", "rides", *here, stdin="one\ntwo\n") == "2 records acknowledged\n"
+    assert good("consume", "rides", *here) == "one\ntwo\n"
+    (topic,) = map(json.loads, good("topics", "list", "--json", *here).splitlines())
+    assert (topic["name"], topic["partitions"], topic["replicas"]) == ("rides", 1, 3)
+    (described,) = map(json.loads, good("topics", "describe", "--json", *here).splitlines())
+    assert sorted(described["partitions"][0]["isr"]) == [1, 2, 3]
+    assert json.loads(good("cluster", "status", "--json", *here))["nodes"][2]["node_id"] == 3
+    assert good("metadata", "shell", *here, "ls", "/topics/by-name").split() == ["rides/"]
+    assert replog("status", *here, "-b", "127.0.0.1:2").err.startswith("error: --dir and --bootstrap-servers:")
+
+
+def test_a_topic_that_one_kill_would_lose_is_told(directory: Path) -> None:
+    done = replog("topics", "create", "alone", "--replication-factor", 1, "--dir", directory)
+    assert done.out == "created alone: 1 partition, 1 replica each\n"
+    assert "one replica each: who loses a broker loses what is on it; --replication-factor 3" in done.err
+
+
+def test_ctrl_c_ends_produce_with_a_count(directory: Path) -> None:
+    good("topics", "create", "typed", "--dir", directory)
+    arguments = command("produce", "typed", "--dir", directory)
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        if process.stdin is None:
+            raise AssertionError
+        process.stdin.write(b"one\ntwo\nhalf")
+        process.stdin.flush()
+        until(lambda: replog("consume", "typed", "--dir", directory).out == "one\ntwo\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert process.stdout is not None
+        assert process.stdout.read() == b"2 records acknowledged\n"
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_a_file_with_a_bad_line(directory: Path, tmp_path: Path) -> None:
+    good("topics", "create", "lines", "--dir", directory)
+    (tmp_path / "lines").write_text("a:1\nb:2\nlonely\nc:3\n")
+    done = replog("produce", "lines", "--file", tmp_path / "lines", "--key-separator", ":", "--dir", directory)
+    assert (done.status, done.out) == (2, "2 records acknowledged\n")
+    assert done.err.startswith('error: line 3 has no ":" between key and value. 2 records before it acknowledged')
+    (tmp_path / "long").write_text("a\n" + "b" * 2_000_000 + "\nc\n")
+    done = replog("produce", "lines", "--file", tmp_path / "long", "--dir", directory)
+    assert (done.status, done.out) == (1, "1 record acknowledged\n")
+    assert done.err.startswith("error: line 2 is too long: lines: a record of up to 2000097 bytes")
+    assert good("consume", "lines", "--dir", directory) == "1\n2\na\n"
+
+
+def test_a_partition_without_a_leader_is_told_and_the_others_are_read(directory: Path) -> None:
+    here = ["--dir", directory]
+    replog("topics", "create", "two", "--partitions", 3, "--replication-factor", 1, *here)
+    good("produce", "two", "--partition", 0, *here, stdin="0\n")
+    good("produce", "two", "--partition", 1, *here, stdin="1\n")
+    partitions = json.loads(good("topics", "describe", "two", "--json", *here))["partitions"]
+    victim = partitions[0]["leader"]
+    good("cluster", "kill", victim, *here)
+    until(lambda: json.loads(good("topics", "describe", "two", "--json", *here))["partitions"][0]["leader"] < 0)
+    done = replog("consume", "two", "--timeout", 2, *here)
+    assert (done.status, done.out) == (1, "1\n")
+    told = f"two-0 has no leader: nothing can be read until one of its brokers is back ({victim})"
+    assert done.err.splitlines() == [told, f"error: no record of two came for 2 s: {told}"]
+    with subprocess.Popen(
+        command("consume", "two", "--partition", 0, *here), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as waiting:
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == f"{told}\n"
+        good("cluster", "restart", victim, *here)
+        out, errors = waiting.communicate(timeout=60)
+    assert (waiting.returncode, out, errors) == (0, "0\n", "two-0 has a leader again\n")
+    assert len(pids(directory)) == 3
