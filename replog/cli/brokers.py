@@ -17,7 +17,7 @@ app = typer.Typer(help="List, drain and unregister brokers.", no_args_is_help=Tr
 
 POLL_INTERVAL_S = 0.5
 
-BrokerId = Annotated[int, typer.Argument(min=0, help="Node id of the broker.")]
+BrokerId = Annotated[int, typer.Argument(min=0, max=common.INT_MAX, help="Node id of the broker.")]
 
 
 @app.command("list")
@@ -72,8 +72,14 @@ async def _metadata(bootstrap_servers: str) -> ClusterMetadata:
 
 
 async def _drain(bootstrap_servers: str, broker_id: int, *, undo: bool, wait: bool) -> int:
+    from replog.errors import InvalidRequestError
+
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting(f"draining broker {broker_id}") as say:
+            brokers = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
+            if broker_id not in brokers:
+                known = ", ".join(map(str, brokers))
+                raise InvalidRequestError(f"no broker {broker_id} is registered; there are: {known}")
             left = await admin.drain_broker(broker_id, drained=not undo)
             while wait and not undo and left:
                 await asyncio.sleep(POLL_INTERVAL_S)

@@ -27,6 +27,11 @@ T = TypeVar("T")
 SERVERS_VARIABLE = "REPLOG_BOOTSTRAP_SERVERS"
 DEFAULT_PORT = 9092
 DEFAULT_BOOTSTRAP_SERVERS = f"127.0.0.1:{DEFAULT_PORT}"
+INT_MAX = 2**31 - 1
+"""Of ids and counts, as they are sent to brokers."""
+
+OFFSET_MAX = 2**63 - 1
+
 TIMEOUT_MS = 10_000
 """How long a command waits for brokers that accept connections and do not answer."""
 

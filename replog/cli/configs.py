@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Show and change the configuration of topics, brokers and the cluster.", no_args_is_help=True)
 
 Topic = Annotated[str, typer.Option("--topic", metavar="NAME", help="Of this topic.")]
-Broker = Annotated[int, typer.Option("--broker", metavar="ID", help="Of this broker; default: of the whole cluster.")]
+Broker = Annotated[
+    int,
+    typer.Option("--broker", metavar="ID", max=common.INT_MAX, help="Of this broker; default: of the whole cluster."),
+]
 
 
 @app.command("get")

@@ -24,7 +24,9 @@ def consume(
     start: Annotated[
         str, typer.Option("--from", metavar="earliest|latest|OFFSET", help="Where to begin.")
     ] = "earliest",
-    partition: Annotated[int | None, typer.Option("--partition", help="Default: all.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, max=common.INT_MAX, help="Default: all.")
+    ] = None,
     max_records: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N records.")] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", metavar="TEXT", help="Print keys too, with this behind them.")
@@ -86,7 +88,9 @@ def _say(text: str) -> None:
 
 
 def _check_start(start: str) -> None:
-    if start not in {"earliest", "latest"} and not (start.isascii() and start.isdigit()):
+    if start not in {"earliest", "latest"} and not (
+        start.isascii() and start.isdigit() and int(start) <= common.OFFSET_MAX
+    ):
         raise UsageError("--from", start, f'--from "{start}" is not earliest, latest or an offset')
 
 

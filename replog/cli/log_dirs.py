@@ -18,7 +18,9 @@ app = typer.Typer(help="Look at the log directories of brokers, and move replica
 
 @app.command("describe")
 def describe(
-    broker: Annotated[int, typer.Option("--broker", metavar="ID", help="Only this one; default: all.")] = -1,
+    broker: Annotated[
+        int, typer.Option("--broker", metavar="ID", max=common.INT_MAX, help="Only this one; default: all.")
+    ] = -1,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,
     as_json: common.AsJson = False,
@@ -36,8 +38,8 @@ def describe(
 @app.command("move")
 def move(
     topic: Annotated[str, typer.Argument(help="The topic.")],
-    partition: Annotated[int, typer.Argument(min=0, help="Its partition.")],
-    broker: Annotated[int, typer.Option("--broker", metavar="ID", help="Whose replica.")],
+    partition: Annotated[int, typer.Argument(min=0, max=common.INT_MAX, help="Its partition.")],
+    broker: Annotated[int, typer.Option("--broker", metavar="ID", max=common.INT_MAX, help="Whose replica.")],
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="One of the log.dirs of the broker.")],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,

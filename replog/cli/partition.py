@@ -49,7 +49,7 @@ def partition_name(text: str) -> tuple[str, int]:
     from replog.cli.errors import UsageError
 
     topic, _, number = text.rpartition("-")
-    if not topic or not (number.isascii() and number.isdecimal()):
+    if not topic or not (number.isascii() and number.isdecimal() and int(number) <= common.INT_MAX):
         raise UsageError("TOPIC-P", text, f'"{text}" is not TOPIC-P, such as flights-0')
     return topic, int(number)
 

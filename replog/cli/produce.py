@@ -17,7 +17,7 @@ import typer
 
 from replog.cli import common
 from replog.cli.errors import CommandFailedError, UsageError
-from replog.errors import RecordTooLargeError, ReplogError
+from replog.errors import RecordTooLargeError, ReplogError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from replog.client import Producer
@@ -54,7 +54,9 @@ def produce(
         str | None,
         typer.Option("--key-separator", metavar="TEXT", help="What stands between key and value, such as ':'."),
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", help="Default: by key, or spread.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, max=common.INT_MAX, help="Default: by key, or spread.")
+    ] = None,
     acks: Annotated[Acks, typer.Option("--acks", help="Who must have the records.")] = Acks.ALL,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,
@@ -81,7 +83,9 @@ async def _produce(
     await common.require_listener(bootstrap_servers)
     setting = "all" if acks is Acks.ALL else int(acks.value)
     async with Producer(bootstrap_servers, acks=setting) as producer:  # type: ignore[arg-type]  # int(...) is 0 or 1
-        await producer.partitions_for(topic)  # a missing topic is told before the first line is typed
+        known = await producer.partitions_for(topic)  # a missing topic is told before the first line is typed
+        if partition is not None and partition not in known:
+            raise UnknownTopicOrPartitionError(f"{topic} has {common.counted(len(known), 'partition')}, from 0 on")
         sending = LineProducer(producer, topic, partition, separator)
         try:
             with common.waiting("producing"):

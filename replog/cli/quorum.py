@@ -20,7 +20,7 @@ CHANGE_TIMEOUT_MS = 60_000
 FETCHED_WITHIN_MS = 10_000
 """A node that follows the metadata log fetches several times a second."""
 
-VoterId = Annotated[int, typer.Argument(min=0, help="Node id of the voter.")]
+VoterId = Annotated[int, typer.Argument(min=0, max=common.INT_MAX, help="Node id of the voter.")]
 
 
 @app.command("describe")

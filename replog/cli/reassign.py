@@ -43,7 +43,9 @@ Key = tuple[str, int]
 
 def alter(
     name: Annotated[str, typer.Argument(help="The topic.")],
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="How many it has afterwards.")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, max=common.INT_MAX, help="How many it has afterwards.")
+    ],
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,
 ) -> None:
@@ -55,7 +57,9 @@ def alter(
 
 def elect_leaders(
     topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Only of this topic; default: all.")] = "",
-    partition: Annotated[int, typer.Option("--partition", metavar="ID", help="Only this one; needs --topic.")] = -1,
+    partition: Annotated[
+        int, typer.Option("--partition", metavar="ID", max=common.INT_MAX, help="Only this one; needs --topic.")
+    ] = -1,
     unclean: Annotated[
         bool, typer.Option("--unclean", help="Where nobody leads: any replica.  ACKNOWLEDGED RECORDS MAY BE LOST.")
     ] = False,
@@ -63,6 +67,10 @@ def elect_leaders(
     directory: common.ClusterDirectory = None,
 ) -> None:
     """Let the first replica of each partition lead, where it is in sync."""
+    from replog.cli.errors import UsageError
+
+    if partition >= 0 and not topic:
+        raise UsageError("--partition", partition, "--partition needs --topic: each topic has its own")
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     results = common.run(_elect(bootstrap_servers, topic, partition, unclean=unclean))
     if not _report(results, "elected"):
@@ -129,6 +137,9 @@ def read_plan(path: Path) -> dict[Key, tuple[int, ...]]:
     except (ValueError, KeyError, TypeError) as error:
         example = '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}'
         raise ConfigError("PLAN", str(path), f"{path} is no plan ({error!r}); expected {example}") from error
+    numbers = [number for (_, partition), replicas in plan.items() for number in (partition, *replicas)]
+    if any(not 0 <= number <= common.INT_MAX for number in numbers):
+        raise ConfigError("PLAN", str(path), f"{path} has a number that is no partition or broker")
     if len(plan) != len(entries):
         raise ConfigError("PLAN", str(path), f"{path} names a partition twice")
     return plan
@@ -292,6 +303,9 @@ def _numbers(text: str) -> tuple[int, ...]:
     from replog.cli.errors import UsageError
 
     try:
-        return tuple(int(number) for number in _names(text))
+        numbers = tuple(int(number) for number in _names(text))
     except ValueError:
-        raise UsageError("--brokers", text, f'--brokers "{text}" is not a list of node ids') from None
+        numbers = (-1,)
+    if not all(0 <= number <= common.INT_MAX for number in numbers):
+        raise UsageError("--brokers", text, f'--brokers "{text}" is not a list of node ids')
+    return numbers

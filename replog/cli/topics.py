@@ -23,9 +23,14 @@ VISIBLE_WITHIN_MS = 500
 @app.command("create")
 def create(
     name: Annotated[str, typer.Argument(help="Letters, digits, '.', '_' and '-'.")],
-    partitions: Annotated[int, typer.Option("--partitions", help="Default: num.partitions of the brokers.")] = -1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", max=common.INT_MAX, help="Default: num.partitions of the brokers.")
+    ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", help="Default: default.replication.factor of the brokers.")
+        int,
+        typer.Option(
+            "--replication-factor", max=common.INT_MAX, help="Default: default.replication.factor of the brokers."
+        ),
     ] = -1,
     config: Annotated[
         list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Such as min.insync.replicas=2.")
@@ -131,9 +136,15 @@ def delete_records(
 def _partition_offset(text: str) -> tuple[tuple[str, int], int]:
     name, equals, offset = text.partition("=")
     topic, dash, partition = name.rpartition("-")
-    if not (equals and dash and partition.isdecimal() and (offset == "end" or offset.isdecimal())):
+    if not (equals and dash and _is_number(partition, common.INT_MAX)) or not (
+        offset == "end" or _is_number(offset, common.OFFSET_MAX)
+    ):
         raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION=OFFSET, such as flights-0=1000 or flights-0=end")
     return (topic, int(partition)), -1 if offset == "end" else int(offset)
+
+
+def _is_number(text: str, number_max: int) -> bool:
+    return text.isascii() and text.isdecimal() and int(text) <= number_max
 
 
 async def _delete_records(bootstrap_servers: str, offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:
