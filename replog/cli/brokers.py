@@ -10,6 +10,8 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from replog.client import Admin
     from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata
 
@@ -105,19 +107,15 @@ def counts_of(metadata: ClusterMetadata, broker_id: int) -> tuple[int, int]:
     return led, sum(broker_id in partition.replicas for partition in partitions) - led
 
 
-def _table(metadata: ClusterMetadata) -> object:
-    from rich.table import Table
+def _table(metadata: ClusterMetadata) -> RenderableType:
+    from replog.cli.grid import Grid
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("broker", "leads", "follows"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in ("address", "rack", "state"):
-        table.add_column(column, no_wrap=True)
+    rows = []
     for broker in metadata.brokers:
         led, followed = counts_of(metadata, broker.broker_id)
         address = f"{broker.host}:{broker.port}"
-        table.add_row(str(broker.broker_id), f"{led:,}", f"{followed:,}", address, broker.rack or "-", _state(broker))
-    return table
+        rows.append([str(broker.broker_id), f"{led:,}", f"{followed:,}", address, broker.rack or "-", _state(broker)])
+    return Grid((">broker", ">leads", ">follows", "address", "rack", "state"), rows)
 
 
 def _state(broker: BrokerInfo) -> str:

@@ -133,28 +133,29 @@ def _without_answer(spec: NodeSpec) -> NodeStatus:
 def render(status: ClusterStatus) -> RenderableType:
     """The sentence, then a line for each node."""
     from rich.console import Group
-    from rich.markup import escape
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("node", "state", "role", "pid", "address", "leads", "holds", "memory"):
-        table.add_column(name, justify="left" if name in {"state", "role", "address"} else "right", no_wrap=True)
-    for node in status.nodes:
-        description = node.description
-        role = "-" if description is None else description.quorum_role.lower()
-        memory = "-" if description is None else f"{description.rss_bytes / 1e6:.0f} MB"
-        table.add_row(
-            str(node.node_id),
-            node.state,
-            "controller" if node.node_id == status.controller_id else role,
-            str(node.pid or "-"),
-            node.address,
-            str(status.partitions_led(node.node_id)),
-            str(status.partitions_held(node.node_id)),
-            memory,
-        )
+    from replog.cli.grid import Grid
+
+    headers = (">node", "state", "role", ">pid", "address", ">leads", ">holds", ">memory")
+    table = Grid(headers, [_row(status, node) for node in status.nodes])
     where = f"\n{status.directory}, cluster id {status.cluster_id}"
-    return Group(status.sentence(), "", table, escape(where))
+    return Group(status.sentence(), "", table, Text(where))
+
+
+def _row(status: ClusterStatus, node: NodeStatus) -> list[str]:
+    description = node.description
+    role = "-" if description is None else description.quorum_role.lower()
+    return [
+        str(node.node_id),
+        node.state,
+        "controller" if node.node_id == status.controller_id else role,
+        str(node.pid or "-"),
+        node.address,
+        str(status.partitions_led(node.node_id)),
+        str(status.partitions_held(node.node_id)),
+        "-" if description is None else f"{description.rss_bytes / 1e6:.0f} MB",
+    ]
 
 
 def as_json_line(status: ClusterStatus) -> str:

@@ -32,6 +32,9 @@ INT_MAX = 2**31 - 1
 
 OFFSET_MAX = 2**63 - 1
 
+PIPE_WIDTH = 1_000
+"""Columns where stdout is no terminal: nothing is folded for scripts."""
+
 TIMEOUT_MS = 10_000
 """How long a command waits for brokers that accept connections and do not answer."""
 
@@ -106,7 +109,9 @@ def out_console() -> Console:
     """For tables and results on stdout; as wide as the content where that is no terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 160, soft_wrap=not sys.stdout.isatty())
+    return Console(
+        highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH, soft_wrap=not sys.stdout.isatty()
+    )
 
 
 def error_console() -> Console:

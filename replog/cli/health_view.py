@@ -126,31 +126,28 @@ def render(health: ClusterHealth) -> RenderableType:
     return Group(Text(sentence(health), style=style), "", _brokers(health), "", _facts(health))
 
 
-def _brokers(health: ClusterHealth) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
+def _brokers(health: ClusterHealth) -> RenderableType:
+    from replog.cli.grid import Grid
 
     leader_id = -1 if health.quorum is None else health.quorum.leader_id
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("broker", "leads", "follows", "memory"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in ("address", "rack", "version", "state"):
-        table.add_column(column, no_wrap=True)
-    for broker in health.brokers:
-        extras = [broker.state.value]
-        extras += ["controller"] if broker.broker_id == leader_id else []
-        extras += ["drained"] if broker.is_drained else []
-        table.add_row(
-            str(broker.broker_id),
-            f"{broker.leaders_count:,}",
-            f"{broker.replicas_count - broker.leaders_count:,}",
-            f"{broker.rss_bytes / 1e6:,.0f} MB" if broker.rss_bytes >= 0 else "-",
-            broker.address,
-            escape(broker.rack or "-"),
-            broker.version or "-",
-            ", ".join(extras),
-        )
-    return table
+    headers = (">broker", ">leads", ">follows", ">memory", "address", "rack", "version", "state")
+    return Grid(headers, [_row(broker, is_controller=broker.broker_id == leader_id) for broker in health.brokers])
+
+
+def _row(broker: BrokerHealth, *, is_controller: bool) -> list[str]:
+    extras = [broker.state.value]
+    extras += ["controller"] if is_controller else []
+    extras += ["drained"] if broker.is_drained else []
+    return [
+        str(broker.broker_id),
+        f"{broker.leaders_count:,}",
+        f"{broker.replicas_count - broker.leaders_count:,}",
+        f"{broker.rss_bytes / 1e6:,.0f} MB" if broker.rss_bytes >= 0 else "-",
+        broker.address,
+        broker.rack or "-",
+        broker.version or "-",
+        ", ".join(extras),
+    ]
 
 
 def _facts(health: ClusterHealth) -> Table:

@@ -9,6 +9,8 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from replog.client import PartitionDescription, ReplicaDescription
 
 app = typer.Typer(help="Look at one partition.", no_args_is_help=True)
@@ -83,32 +85,38 @@ def summary(found: PartitionDescription) -> list[str]:
     return lines
 
 
-def _table(found: PartitionDescription) -> object:
-    from rich.markup import escape
-    from rich.table import Table
+def _table(found: PartitionDescription) -> RenderableType:
+    from replog.cli.grid import Grid
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("replica", "log start", "log end", "flushed", "high watermark", "lag", "caught up", "broker epoch"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in ("isr", "state"):
-        table.add_column(column, no_wrap=True)
-    for replica in found.replicas:
-        numbers = (
-            replica.log_start_offset,
-            replica.log_end_offset,
-            replica.flushed_offset,
-            replica.high_watermark,
-            replica.lag_records,
-        )
-        table.add_row(
-            str(replica.broker_id),
-            *(f"{number:,}" if number >= 0 else "-" for number in numbers),
-            caught_up(replica),
-            str(replica.broker_epoch) if replica.broker_epoch >= 0 else "-",
-            "in" if replica.is_in_isr else "out",
-            escape(f"{replica.state}: {replica.reason}" if replica.reason else replica.state),
-        )
-    return table
+    numbers = (
+        ">replica",
+        ">log start",
+        ">log end",
+        ">flushed",
+        ">high watermark",
+        ">lag",
+        ">caught up",
+        ">broker epoch",
+    )
+    return Grid((*numbers, "isr", "state"), [_row(replica) for replica in found.replicas])
+
+
+def _row(replica: ReplicaDescription) -> list[str]:
+    numbers = (
+        replica.log_start_offset,
+        replica.log_end_offset,
+        replica.flushed_offset,
+        replica.high_watermark,
+        replica.lag_records,
+    )
+    return [
+        str(replica.broker_id),
+        *(f"{number:,}" if number >= 0 else "-" for number in numbers),
+        caught_up(replica),
+        str(replica.broker_epoch) if replica.broker_epoch >= 0 else "-",
+        "in" if replica.is_in_isr else "out",
+        f"{replica.state}: {replica.reason}" if replica.reason else replica.state,
+    ]
 
 
 def caught_up(replica: ReplicaDescription) -> str:

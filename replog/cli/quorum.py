@@ -10,6 +10,8 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 
 app = typer.Typer(help="Look at the metadata quorum and change its voters.", no_args_is_help=True)
@@ -138,16 +140,11 @@ def _summary(quorum: DescribeQuorumResponse) -> list[str]:
     return lines
 
 
-def _table(quorum: DescribeQuorumResponse) -> object:
-    from rich.table import Table
+def _table(quorum: DescribeQuorumResponse) -> RenderableType:
+    from replog.cli.grid import Grid
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("node", "lag", "last fetch", "caught up"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in ("part", "endpoint", "directory"):
-        table.add_column(column, no_wrap=True)
-    for member in quorum.members:
-        table.add_row(
+    rows = [
+        [
             str(member.node_id),
             _lag(member, quorum.log_end_offset),
             _age(member.last_fetch_age_ms),
@@ -155,8 +152,10 @@ def _table(quorum: DescribeQuorumResponse) -> object:
             _part(member, quorum.leader_id),
             member.endpoint or "-",
             "not known" if member.directory_id is None else str(member.directory_id),
-        )
-    return table
+        ]
+        for member in quorum.members
+    ]
+    return Grid((">node", ">lag", ">last fetch", ">caught up", "part", "endpoint", "directory"), rows)
 
 
 def _part(member: QuorumMember, leader_id: int) -> str:

@@ -11,6 +11,8 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from replog.client import TopicPartition
     from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
 
@@ -235,16 +237,13 @@ def _heading(topic: TopicInfo) -> str:
     return escape(f"{topic.name}: {counts}, id {topic.topic_id}{configs}")
 
 
-def _table(partitions: list[PartitionInfo]) -> object:
-    from rich.table import Table
+def _table(partitions: list[PartitionInfo]) -> RenderableType:
+    from replog.cli.grid import Grid
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("partition", "leader", "leader epoch"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in ("replicas", "isr", "eligible leaders outside the isr"):
-        table.add_column(column, no_wrap=True)
+    rows = []
     for p in partitions:
         leader = str(p.leader) if p.leader >= 0 else "none"
         ids = (",".join(map(str, ids)) for ids in (p.replicas, p.isr, p.elr))
-        table.add_row(str(p.partition_id), leader, str(p.leader_epoch), *ids)
-    return table
+        rows.append([str(p.partition_id), leader, str(p.leader_epoch), *ids])
+    headers = (">partition", ">leader", ">leader epoch", "replicas", "isr", "eligible leaders outside the isr")
+    return Grid(headers, rows)
