@@ -12,7 +12,6 @@ from replog.cli import common
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from replog.client import Admin
     from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata
 
 app = typer.Typer(help="List, drain and unregister brokers.", no_args_is_help=True)
@@ -85,13 +84,30 @@ async def _drain(bootstrap_servers: str, broker_id: int, *, undo: bool, wait: bo
             left = await admin.drain_broker(broker_id, drained=not undo)
             while wait and not undo and left:
                 await asyncio.sleep(POLL_INTERVAL_S)
-                left = await _replicas_left(admin, broker_id)
+                metadata = await admin.describe_cluster()
+                left = sum(counts_of(metadata, broker_id))
+                refuse_to_wait(metadata, broker_id)
                 say(f"draining broker {broker_id}: {common.counted(left, 'replica')} left")
             return left
 
 
-async def _replicas_left(admin: Admin, broker_id: int) -> int:
-    return sum(counts_of(await admin.describe_cluster(), broker_id))
+def refuse_to_wait(metadata: ClusterMetadata, broker_id: int) -> None:
+    """Looks for replicas that no broker can take, for which one would wait for ever.
+
+    Raises:
+        CommandFailedError: there are some.
+    """
+    from replog.cli.errors import CommandFailedError
+
+    others = sum(not broker.drained for broker in metadata.brokers if broker.broker_id != broker_id)
+    partitions = [partition for topic in metadata.topics for partition in topic.partitions]
+    stuck = sum(broker_id in p.replicas and len(set(p.replicas) - set(p.adding_replicas)) > others for p in partitions)
+    if stuck:
+        raise CommandFailedError(
+            f"broker {broker_id} stays marked as drained, but {common.counted(stuck, 'replica')} of it can go nowhere: "
+            f"their partitions need more brokers than the {others} others in use. Start another broker, move them to fewer "
+            f"with `replog topics reassign`, or end it with `replog brokers drain {broker_id} --undo`"
+        )
 
 
 async def _unregister(bootstrap_servers: str, broker_id: int) -> None:
