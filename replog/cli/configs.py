@@ -89,12 +89,14 @@ def _chosen(found: tuple[ConfigDescription, ...], keys: list[str]) -> tuple[Conf
     import difflib
 
     from replog.cli.errors import UsageError
+    from replog.metadata.config_keys import NEAR_ENOUGH
 
     by_name = {config.name: config for config in found}
     for key in keys:
         if key not in by_name:
-            nearest = difflib.get_close_matches(key, by_name, n=1, cutoff=0.0)[0]
-            raise UsageError("KEY", key, f'unknown configuration "{key}". Did you mean "{nearest}"?')
+            near = difflib.get_close_matches(key, by_name, n=1, cutoff=NEAR_ENOUGH)
+            advice = f'Did you mean "{near[0]}"?' if near else "`replog configs get` without a key shows all"
+            raise UsageError("KEY", key, f'unknown configuration "{key}". {advice}')
     return tuple(by_name[key] for key in keys)
 
 

@@ -80,15 +80,15 @@ class ClusterControl:
         registration = self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
         changes = tuple(self._replication.changes_for_offline(request.broker_id, request.offline_replicas))
         session = self._heartbeats.touch(
-            request.broker_id, request.broker_epoch, request.metadata_offset, self._offsets.end_after(0), now_ms
+            request.broker_id, request.broker_epoch, request.metadata_offset, self._offsets.end_after(), now_ms
         )
         current = _state(registration)
         if current is BrokerState.CONTROLLED_SHUTDOWN and session.controlled_shutdown_offset is None:
-            session.controlled_shutdown_offset = self._offsets.end_after(0)  # it began under another controller
+            session.controlled_shutdown_offset = self._offsets.end_after()  # it began under another controller
         # what both would change cannot be told twice in one batch, and the next heartbeat is near
         target = current if changes else self._next_state(current, request, session)
         records = changes or self._transition(registration, current, target)
-        end_offset = self._offsets.end_after(len(records))
+        end_offset = self._offsets.end_after(records)
         if target is BrokerState.CONTROLLED_SHUTDOWN and current is not target:
             session.controlled_shutdown_offset = end_offset
         response = HeartbeatResponse(

@@ -44,8 +44,22 @@ class ControllerConfig:
     max_records_per_batch: int = 10_000
     """Records in one batch of the metadata log.  A larger change is a transaction of several."""
 
+    max_bytes_per_batch: int = 4 * 2**20
+    """Bytes of one batch of the metadata log, by `encoded_bytes_max`; at most half of what the quorum takes as one."""
+
+    max_bytes_per_record: int = 64 * 2**10
+    """Bytes of one record that a request may make, by the same measure: beyond it the request is refused, before anything
+    has changed.  What the controller makes of such records later (lists of replicas) stays below a batch."""
+
     max_records_per_change: int = 250_000
-    """Records that one request may make.  Too large: a step of the controller holds everything else up."""
+    """Records of one change, whoever causes it: the restart of a broker changes all of its partitions at once."""
+
+    max_records_per_request: int = 10_000
+    """Records that the request of a client may make, and partitions that it may delete; Kafka's number.  Too large: a step
+    of the controller, and of every node that replays it, holds heartbeats and elections up."""
+
+    max_replicas_per_request: int = 100_000
+    """Replicas that new partitions of one request may have together, as above."""
 
     max_topics: int = 100_000
     """Topics in the cluster."""

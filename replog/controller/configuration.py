@@ -16,12 +16,14 @@ from replog.metadata.config_keys import (
     ConfigValue,
     FlushPolicy,
     config_key_or_raise,
+    shortened,
 )
 from replog.metadata.image import CLUSTER_DEFAULTS, ConfigResource
 from replog.metadata.records import ConfigRecord, ResourceType
 from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineObject
 
 _NO_VALUES: Mapping[str, str] = {}
+_ID_DIGITS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class ConfigurationControl:
                 name of the resource is none of a broker.
         """
         if resource_type is ResourceType.BROKER and resource_name and not _is_broker_id(resource_name):
-            raise ConfigError(resource_name, None, f'"{resource_name}" is no broker id; "" is the cluster-wide default')
+            problem = f'"{shortened(resource_name)}" is no broker id; "" is the cluster-wide default'
+            raise ConfigError(resource_name, None, problem)
         records: dict[str, ConfigRecord] = {}
         for config in configs:
             if config.name in records:
@@ -152,7 +155,7 @@ class ConfigurationControl:
 
 
 def _is_broker_id(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and str(int(text)) == text
+    return text.isascii() and text.isdecimal() and len(text) <= _ID_DIGITS_MAX and str(int(text)) == text
 
 
 def _checked_value(key: ConfigKey, config: AlterableConfig) -> str | None:
@@ -160,5 +163,4 @@ def _checked_value(key: ConfigKey, config: AlterableConfig) -> str | None:
         return None
     if config.value is None:
         raise ConfigError(config.name, None, f'configuration "{config.name}" is set to nothing; delete it instead')
-    key.parse(config.value)
-    return config.value
+    return key.canonical(config.value)

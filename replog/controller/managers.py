@@ -42,6 +42,8 @@ from replog.controller.state import ControllerState
 from replog.controller.topic_control import TopicControl
 from replog.errors import InvalidRequestError
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
+from replog.metadata.record_sizes import encoded_bytes_max
+from replog.metadata.records import MetadataRecord
 
 RequestHandler: TypeAlias = Callable[[Any, int], Result]
 """Takes a request of the class it is registered for, and the time."""
@@ -69,6 +71,7 @@ class Managers:
     def __init__(self, cluster_id: str, config: ControllerConfig, state: ControllerState, rng: random.Random) -> None:
         self._config = config
         self._features = state.features
+        self._offsets = state.offsets
         self.heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
         self.replication = ReplicationControl(state.replication, state.brokers, state.configs)
         self.cluster = ClusterControl(
@@ -123,13 +126,22 @@ class Managers:
             ReplogError: the request is refused; nothing changes.
         """
         result = self.handlers[type(request)](request, now_ms)
-        if len(result.records) > self._config.max_records_per_batch:
-            self._check_large(len(result.records))
+        if result.records:
+            self._check_size(result.records)
         return result
 
-    def _check_large(self, records_count: int) -> None:
-        if records_count > self._config.max_records_per_change:
+    def _check_size(self, records: tuple[MetadataRecord, ...]) -> None:
+        """Refuses here what the quorum would refuse once it had been replayed."""
+        config = self._config
+        largest = max(records, key=encoded_bytes_max)
+        if (size_bytes := encoded_bytes_max(largest)) > config.max_bytes_per_record:
             raise InvalidRequestError(
-                f"the request changes {records_count} records, at most {self._config.max_records_per_change} may be"
+                f"a {type(largest).__name__} of up to {size_bytes} bytes, {config.max_bytes_per_record} may be; "
+                "shorten names and lists"
             )
-        self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "changes larger than a batch")
+        if len(records) > config.max_records_per_change:
+            raise InvalidRequestError(
+                f"the request changes {len(records)} records, at most {config.max_records_per_change} may be"
+            )
+        if not self._offsets.is_one_batch(records):
+            self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "changes larger than a batch")

@@ -14,11 +14,12 @@ that have committed are kept, because going back to the stable offset forgets th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from replog.controller.messages import CommittedRecords
 from replog.errors import InvariantViolationError
+from replog.metadata.record_sizes import encoded_bytes_max
 from replog.metadata.records import BeginTransactionRecord, EndTransactionRecord, MetadataRecord
 from replog_timeline import SnapshotRegistry
 
@@ -44,9 +45,10 @@ class OffsetControl:
         stable_end_offset: end of what counts.
     """
 
-    def __init__(self, registry: SnapshotRegistry, max_records_per_batch: int) -> None:
+    def __init__(self, registry: SnapshotRegistry, max_records_per_batch: int, max_bytes_per_batch: int) -> None:
         self._registry = registry
         self._max_records_per_batch = max_records_per_batch
+        self._max_bytes_per_batch = max_bytes_per_batch
         self._next_write_offset: int | None = None
         self._own_ends: deque[int] = deque()  # ends of appended batches that have not committed
         self._transactions: deque[_Transaction] = deque()  # those that are not wholly below the stable end
@@ -103,18 +105,35 @@ class OffsetControl:
             raise InvariantViolationError("append on an inactive controller")
         return self._next_write_offset
 
-    def end_after(self, records_count: int) -> int:
-        """Where the log of this controller ends once a change of so many records has been appended."""
-        marks = 2 if records_count > self._max_records_per_batch else 0
-        return self.next_write_offset_or_raise() + records_count + marks
+    def end_after(self, records: Sequence[MetadataRecord] = ()) -> int:
+        """Where the log of this controller ends once a change of these records has been appended."""
+        marks = 0 if self.is_one_batch(records) else 2
+        return self.next_write_offset_or_raise() + len(records) + marks
+
+    def is_one_batch(self, records: Sequence[MetadataRecord]) -> bool:
+        """Whether a change fits into one batch, by count and by bytes; if not, it is a transaction of several."""
+        if len(records) > self._max_records_per_batch:
+            return False
+        return sum(map(encoded_bytes_max, records)) <= self._max_bytes_per_batch
 
     def batches(self, records: tuple[MetadataRecord, ...]) -> list[tuple[MetadataRecord, ...]]:
         """One change as the batches to append: one, or a transaction of several."""
-        if len(records) <= self._max_records_per_batch:
+        if self.is_one_batch(records):
             return [records] if records else []
         marked = (BeginTransactionRecord(f"{len(records)} records"), *records, EndTransactionRecord())
-        size = self._max_records_per_batch
-        return [marked[start : start + size] for start in range(0, len(marked), size)]
+        return list(self._split(marked))
+
+    def _split(self, records: tuple[MetadataRecord, ...]) -> Iterator[tuple[MetadataRecord, ...]]:
+        """In order, as many in each as may be; a record that is too large for any batch stands alone."""
+        start = size_bytes = 0
+        for index, record in enumerate(records):
+            record_bytes = encoded_bytes_max(record)
+            is_full = index - start >= self._max_records_per_batch
+            if is_full or (index > start and size_bytes + record_bytes > self._max_bytes_per_batch):
+                yield records[start:index]
+                start, size_bytes = index, 0
+            size_bytes += record_bytes
+        yield records[start:]
 
     def skip_to(self, next_offset: int) -> None:
         """The log of this controller ends at `next_offset` now.  From then on it is where one can stand.

@@ -88,7 +88,7 @@ class RegistrationControl:
             )
         broker_epoch = self._offsets.next_write_offset_or_raise()
         records.append(_register_record(request, stored, broker_epoch))
-        self._heartbeats.start(request.broker_id, broker_epoch, self._offsets.end_after(len(records)), now_ms)
+        self._heartbeats.start(request.broker_id, broker_epoch, self._offsets.end_after(records), now_ms)
         return Result(tuple(records), RegisterBrokerResponse(broker_epoch))
 
     def _register_again(self, request: RegisterBroker, stored: BrokerRegistration, now_ms: int) -> Result:
@@ -101,7 +101,7 @@ class RegistrationControl:
             in_controlled_shutdown=stored.in_controlled_shutdown,
         )
         records = (record,) if BrokerRegistration.from_record(record) != stored else ()
-        self._heartbeats.start(request.broker_id, stored.broker_epoch, self._offsets.end_after(len(records)), now_ms)
+        self._heartbeats.start(request.broker_id, stored.broker_epoch, self._offsets.end_after(records), now_ms)
         return Result(records, RegisterBrokerResponse(stored.broker_epoch))
 
     def _check_cluster(self, node: str, cluster_id: str) -> None:

@@ -35,7 +35,7 @@ class ControllerState:
     """The managers that hold state, over one timeline."""
 
     def __init__(self, registry: SnapshotRegistry, config: ControllerConfig) -> None:
-        self.offsets = OffsetControl(registry, config.max_records_per_batch)
+        self.offsets = OffsetControl(registry, config.max_records_per_batch, config.max_bytes_per_batch)
         self.brokers = BrokerRegistry(registry)
         self.controllers = ControllerRegistry(registry)
         self.configs = ConfigurationControl(registry)

@@ -16,6 +16,7 @@ one broker             the first two, but not `CLUSTER_WIDE`: controller and lea
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -27,6 +28,7 @@ ConfigValue: TypeAlias = int | float | bool | str
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
+_DIGITS_MAX = 20  # a sign and 19 digits; Python refuses to convert thousands of them
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
 
@@ -52,6 +54,14 @@ class MessageTimestampType(StrEnum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
+_SHOWN_CHARACTERS = 80
+
+
+def shortened(text: str) -> str:
+    """What a message shows of a text that somebody has sent."""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
 @dataclass(frozen=True, slots=True)
 class IntegerType:
     """A whole number in [minimum, maximum]."""
@@ -64,8 +74,7 @@ class IntegerType:
         digits = text.strip()
         if not digits.removeprefix("-").isdecimal() or not digits.isascii():
             raise ValueError(f"not a whole number; {self}")
-        value = int(digits)
-        if not self.minimum <= value <= self.maximum:
+        if len(digits) > _DIGITS_MAX or not self.minimum <= (value := int(digits)) <= self.maximum:
             raise ValueError(f"out of range; {self}")
         return value
 
@@ -162,7 +171,18 @@ class ConfigKey:
         try:
             return self.type.parse(text)
         except ValueError as error:
-            raise ConfigError(self.name, text, f'{self.name} = "{text}": {error}') from error
+            raise ConfigError(self.name, text, f'{self.name} = "{shortened(text)}": {error}') from error
+
+    def canonical(self, text: str) -> str:
+        """The one text that is stored for the value that `text` states, in however many ways it may be written.
+
+        Raises:
+            ConfigError: as `parse`.
+        """
+        value = self.parse(text)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 MIN_INSYNC_REPLICAS = ConfigKey("min.insync.replicas", "min.insync.replicas", IntegerType(1, _INT32_MAX), 1)
@@ -278,6 +298,9 @@ CONTROLLER_KEYS: tuple[ConfigKey, ...] = (
 )
 """What the active controller goes by; not of topics."""
 
+NEAR_ENOUGH = 0.5
+"""Similarity (0 to 1, `difflib`) from which a known name is worth suggesting."""
+
 _OF_TOPICS = {key.name: key for key in CONFIG_KEYS}
 _OF_THE_CLUSTER = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)}
 _OF_ONE_BROKER = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS) if key not in CLUSTER_WIDE}
@@ -292,7 +315,7 @@ def config_key_or_raise(resource_type: ResourceType, name: str, resource_name: s
         resource_name: of the topic or broker; "" is the cluster-wide default, with the type BROKER.
 
     Raises:
-        ConfigError: unknown there; the message names the nearest valid name.
+        ConfigError: unknown there; the message names a valid name that is near, if there is one.
     """
     keys = _OF_TOPICS
     if resource_type is ResourceType.BROKER:
@@ -301,5 +324,10 @@ def config_key_or_raise(resource_type: ResourceType, name: str, resource_name: s
         return key
     if resource_name and keys is _OF_ONE_BROKER and name in _OF_THE_CLUSTER:
         raise ConfigError(name, None, f'configuration "{name}" is set for the whole cluster, not for one broker')
-    nearest = difflib.get_close_matches(name, keys, n=1, cutoff=0.0)[0]
-    raise ConfigError(name, None, f'unknown configuration "{name}". Did you mean "{nearest}"? ({keys[nearest].type})')
+    raise ConfigError(name, None, f'unknown configuration "{shortened(name)}"{_advice(name, keys)}')
+
+
+def _advice(name: str, keys: Mapping[str, ConfigKey]) -> str:
+    """The name that was meant, only where one is near: a guess at random sends people the wrong way."""
+    near = difflib.get_close_matches(name, keys, n=1, cutoff=NEAR_ENOUGH) if len(name) <= _SHOWN_CHARACTERS else []
+    return f'. Did you mean "{near[0]}"? ({keys[near[0]].type})' if near else "; `replog configs get` shows all"

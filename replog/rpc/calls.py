@@ -15,6 +15,7 @@ from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc.client_messages import CLIENT_KINDS, ClientRequest, ClientResponse
 from replog.rpc.convert import from_proto, to_proto
 from replog.rpc.error_codes import error_code_of, error_from_code
+from replog.rpc.request_limits import check_request, check_text
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ def encode_client_request(
 
 def decode_client_request(data: bytes) -> IncomingCall[ClientRequest]:
     message = _parse(data_pb2.ClientRequest(), data)
-    request = _decode(message, "request", CLIENT_KINDS, 0)
+    request = _checked(message, CLIENT_KINDS)
     return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
 
 
@@ -87,7 +88,7 @@ def encode_controller_request(
 
 def decode_controller_request(data: bytes) -> IncomingCall[ControllerRequest]:
     message = _parse(controller_pb2.ControllerRequest(), data)
-    request = _decode(message, "request", _CONTROLLER_KINDS, 0)
+    request = _checked(message, _CONTROLLER_KINDS)
     return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
 
 
@@ -123,6 +124,14 @@ def _decode(message: Any, oneof: str, kinds: _Kinds, side: int) -> Any:
             f"a {type(message).__name__} of a kind this version does not know. Use the same replog version on both sides."
         )
     return from_proto(kinds[name][side], getattr(message, name))
+
+
+def _checked(message: Any, kinds: _Kinds) -> Any:
+    """The request in a message, within its bounds."""
+    check_text("cluster_id", message.cluster_id)
+    request = _decode(message, "request", kinds, 0)
+    check_request(request)
+    return request
 
 
 def _encode_response(response: object, message: Any, kinds: _Kinds) -> bytes:

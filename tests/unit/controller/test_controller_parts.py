@@ -12,6 +12,7 @@ from replog.controller.heartbeats import BrokerHeartbeats
 from replog.controller.messages import AlterConfigsResponse, CommittedRecords, Reply
 from replog.controller.offset_control import OffsetControl
 from replog.errors import ConfigError, InvariantViolationError, NotControllerError, RequestTimedOutError
+from replog.metadata.record_sizes import encoded_bytes_max
 from replog.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -19,6 +20,7 @@ from replog.metadata.records import (
     MetadataRecord,
     NoOpRecord,
     RemoveTopicRecord,
+    TopicRecord,
 )
 from replog_timeline import SnapshotRegistry, TimelineLong
 
@@ -73,7 +75,7 @@ def committed(base_offset: int, end_offset: int, epoch: int = 1, *records: Metad
 
 def test_offsets_go_back_to_what_is_committed() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10), TimelineLong(registry)
+    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
     value.set(1)
     offsets.commit(committed(0, 3))
     offsets.activate()
@@ -89,7 +91,7 @@ def test_offsets_go_back_to_what_is_committed() -> None:
 
 
 def test_commits_follow_each_other_and_end_where_batches_end() -> None:
-    offsets = OffsetControl(SnapshotRegistry(), 10)
+    offsets = OffsetControl(SnapshotRegistry(), 10, 10_000)
     offsets.commit(committed(0, 3))
     for base_offset, end_offset in ((2, 5), (4, 5), (3, 2)):
         with pytest.raises(InvariantViolationError):
@@ -103,7 +105,7 @@ def test_commits_follow_each_other_and_end_where_batches_end() -> None:
 
 
 def test_a_commit_may_cover_several_own_batches() -> None:
-    offsets = OffsetControl(SnapshotRegistry(), 10)
+    offsets = OffsetControl(SnapshotRegistry(), 10, 10_000)
     offsets.activate()
     for count in (2, 3, 1):
         offsets.skip_to(offsets.next_write_offset_or_raise() + count)
@@ -118,7 +120,7 @@ def test_a_commit_may_cover_several_own_batches() -> None:
 
 
 def test_a_large_change_is_a_transaction_of_batches() -> None:
-    offsets = OffsetControl(SnapshotRegistry(), 3)
+    offsets = OffsetControl(SnapshotRegistry(), 3, 10_000)
     offsets.activate()
     records = tuple(RemoveTopicRecord(UUID(int=number)) for number in range(4))
     assert offsets.batches(()) == []
@@ -126,12 +128,23 @@ def test_a_large_change_is_a_transaction_of_batches() -> None:
     first, second = offsets.batches(records)
     assert (first[0], first[1:]) == (BeginTransactionRecord("4 records"), records[:2])
     assert second == (*records[2:], EndTransactionRecord())
-    assert (offsets.end_after(3), offsets.end_after(4)) == (3, 6)
+    assert (offsets.end_after(records[:3]), offsets.end_after(records)) == (3, 6)
+
+
+def test_a_change_of_many_bytes_is_a_transaction_of_batches_that_are_small_enough() -> None:
+    offsets = OffsetControl(SnapshotRegistry(), 100, 10_000)
+    offsets.activate()
+    records = tuple(TopicRecord("x" * 3_000, UUID(int=number)) for number in range(7))
+    batches = offsets.batches(records)
+    assert [len(batch) for batch in batches] == [4, 3, 2]
+    assert all(sum(map(encoded_bytes_max, batch)) <= 10_000 for batch in batches)
+    assert tuple(record for batch in batches for record in batch)[1:-1] == records
+    assert offsets.end_after(records) == 9
 
 
 def test_nothing_of_a_transaction_counts_before_its_end() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10), TimelineLong(registry)
+    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
     marks = (NoOpRecord(), BeginTransactionRecord("t"), NoOpRecord())
     offsets.replay_begin(1)
     value.set(5)
@@ -148,7 +161,7 @@ def test_nothing_of_a_transaction_counts_before_its_end() -> None:
 
 def test_an_aborted_transaction_never_happened() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10), TimelineLong(registry)
+    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
     offsets.replay_begin(0)
     value.set(5)
     offsets.commit(committed(0, 2, 1, BeginTransactionRecord("t"), NoOpRecord()))
@@ -160,7 +173,7 @@ def test_an_aborted_transaction_never_happened() -> None:
 
 def test_half_a_transaction_that_committed_is_replayed_again_after_a_revert() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10), TimelineLong(registry)
+    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
     marks = (NoOpRecord(), BeginTransactionRecord("t"), NoOpRecord())
     offsets.activate()
     offsets.replay_begin(1)

@@ -67,6 +67,37 @@ def test_an_unknown_name_gets_the_nearest_one() -> None:
         config_key_or_raise(ResourceType.TOPIC, "retention.msec")
 
 
+def test_an_unknown_name_that_is_near_to_none_gets_no_guess() -> None:
+    for name in ("color", "nothing.known", "x" * 60, "retention.ms" * 10_000):
+        with pytest.raises(ConfigError, match="unknown configuration") as caught:
+            config_key_or_raise(ResourceType.TOPIC, name)
+        assert "Did you mean" not in str(caught.value)
+        assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "stored"),
+    [
+        ("retention.ms", "1" + " " * 9_000_000, "1"),
+        ("retention.ms", "000" * 100 + "7", "out of range"),
+        ("retention.ms", " -1 ", "-1"),
+        ("cleanup.policy", " delete , compact ", "compact,delete"),
+        ("min.cleanable.dirty.ratio", "5e-1", "0.5"),
+        ("min.cleanable.dirty.ratio", "1.000", "1"),
+        ("unclean.leader.election.enable", " TRUE ", "true"),
+        ("flush.policy", " always\n", "always"),
+    ],
+)
+def test_what_is_stored_is_the_value_and_not_how_it_was_written(name: str, text: str, stored: str) -> None:
+    key = config_key_or_raise(ResourceType.TOPIC, name)
+    if stored == "out of range":
+        with pytest.raises(ConfigError, match=stored):
+            key.canonical(text)
+    else:
+        assert key.canonical(text) == stored
+        assert key.parse(stored) == key.parse(text)
+
+
 def test_cluster_defaults_have_kafkas_broker_names() -> None:
     assert config_key_or_raise(ResourceType.BROKER, "log.retention.ms").name == "retention.ms"
     with pytest.raises(ConfigError):

@@ -1,0 +1,77 @@
+"""Bounds of what a request may say, checked where it arrives, before anything is made of it.
+
+Why: names, paths and addresses are repeated in answers, in messages to people and in the metadata log, so one value of
+megabytes would be carried everywhere.  Bytes of a message are bounded by the transport, records by the log.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from replog.errors import MalformedFrameError
+
+MAX_TEXT_CHARACTERS = 4_096
+"""Of one text in a request: as long as a path may be, and much longer than any name."""
+
+_Check = Callable[[Any], None]
+
+
+def check_request(request: object) -> None:
+    """Checks every text in a request, whatever it is nested in.
+
+    Raises:
+        MalformedFrameError: one is longer than `MAX_TEXT_CHARACTERS`.
+    """
+    check = _check_of(type(request))
+    if check is not None:
+        check(request)
+
+
+def check_text(name: str, text: str | None) -> None:
+    """As `check_request`, for one text."""
+    if text is not None and len(text) > MAX_TEXT_CHARACTERS:
+        raise MalformedFrameError(f"{name} has {len(text)} characters, {MAX_TEXT_CHARACTERS} may be; shorten it")
+
+
+@cache
+def _check_of(cls: type) -> _Check | None:
+    """What checks a dataclass; None where nothing in it is text."""
+    hints = typing.get_type_hints(cls)
+    checks = [(field.name, _of_field(f"{cls.__name__}.{field.name}", hints[field.name])) for field in _fields(cls)]
+    texts = [(name, check) for name, check in checks if check is not None]
+    if not texts:
+        return None
+
+    def check_all(value: Any) -> None:
+        for name, check in texts:
+            check(getattr(value, name))
+
+    return check_all
+
+
+def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+
+
+def _of_field(name: str, hint: Any) -> _Check | None:
+    for arm in typing.get_args(hint):
+        if arm is not type(None) and arm is not Ellipsis and (check := _of_field(name, arm)) is not None:
+            return _each(check) if typing.get_origin(hint) is tuple else check
+    if hint is str:
+        return lambda text: check_text(name, text)
+    if not dataclasses.is_dataclass(hint):
+        return None
+    nested = _check_of(typing.cast("type", hint))
+    return None if nested is None else lambda value: None if value is None else nested(value)
+
+
+def _each(check: _Check) -> _Check:
+    def check_all(values: Any) -> None:
+        for value in values or ():
+            check(value)
+
+    return check_all
