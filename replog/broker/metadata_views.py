@@ -30,8 +30,8 @@ STEP_PARTITIONS: Final = 250
 def described_topics(
     image: MetadataImage, names: Iterable[str], *, cluster_id: str, controller_id: int, controller_epoch: int
 ) -> ClusterMetadata:
-    """Brokers, controller, and those of the topics that exist."""
-    topics = (image.topics_by_name.get(name) for name in names)
+    """Brokers, controller, and those of the topics that exist, each once however often it is named."""
+    topics = (image.topics_by_name.get(name) for name in dict.fromkeys(names))
     return ClusterMetadata(
         cluster_id=cluster_id,
         metadata_offset=image.end_offset,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from replog.controller.broker_registry import BrokerRegistry
+from replog.controller.config import ControllerConfig
 from replog.controller.partition_change import Election, partition_change
 from replog.controller.replication_control import ReplicationControl
 from replog.controller.replication_state import PartitionKey, ReplicationState, in_order
@@ -25,7 +26,14 @@ from replog.metadata.records import NO_LEADER, ElectionType, PartitionChangeReco
 class ElectionControl:
     """Makes the records of elections that no broker's fate demands."""
 
-    def __init__(self, state: ReplicationState, replication: ReplicationControl, brokers: BrokerRegistry) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        state: ReplicationState,
+        replication: ReplicationControl,
+        brokers: BrokerRegistry,
+    ) -> None:
+        self._config = config
         self._state = state
         self._replication = replication
         self._brokers = brokers
@@ -35,15 +43,19 @@ class ElectionControl:
     def elect(self, request: ElectLeaders) -> Result:
         """One result per partition named; without names, one for each that got another leader or failed to.
 
+        Without names at most `max_records_per_request` leaders are elected; who asks again gets the next.
+
         Raises:
             InvalidRequestError: the type is none that can be asked for.
         """
         if request.election_type not in {ElectionType.PREFERRED, ElectionType.UNCLEAN}:
             raise InvalidRequestError(f"{request.election_type.name} elections cannot be asked for")
-        partitions = self._all() if request.partitions is None else tuple(dict.fromkeys(request.partitions))
+        partitions = self._all(request.election_type) if request.partitions is None else dict.fromkeys(request.partitions)
         records: list[PartitionChangeRecord] = []
         results: list[PartitionResult] = []
         for partition in partitions:
+            if len(records) >= self._config.max_records_per_request:
+                break
             code, message = ErrorCode.NONE, ""
             try:
                 records.append(self._elect_one(request.election_type, partition))
@@ -53,9 +65,14 @@ class ElectionControl:
                 results.append(PartitionResult(partition.topic, partition.partition_id, code, message))
         return Result(tuple(records), ElectLeadersResponse(tuple(results)))
 
-    def _all(self) -> Iterable[TopicPartition]:
-        for key in in_order(self._state.partitions):
-            yield TopicPartition(self._state.topics[key[0]], key[1])
+    def _all(self, election_type: ElectionType) -> Iterable[TopicPartition]:
+        """The partitions for which an election may be needed."""
+        state = self._state
+        needy: Iterable[PartitionKey] = state.leaderless
+        if election_type is ElectionType.PREFERRED:
+            needy = (*state.imbalanced, *state.leaderless)
+        for key in in_order(needy):
+            yield TopicPartition(state.topics[key[0]], key[1])
 
     def _elect_one(self, election_type: ElectionType, item: TopicPartition) -> PartitionChangeRecord:
         topic_id = self._state.topic_ids.get(item.topic)

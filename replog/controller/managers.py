@@ -40,7 +40,7 @@ from replog.controller.requests import (
 from replog.controller.result import Result
 from replog.controller.state import ControllerState
 from replog.controller.topic_control import TopicControl
-from replog.errors import InvalidRequestError
+from replog.errors import InvalidRequestError, PolicyViolationError
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
 from replog.metadata.record_sizes import encoded_bytes_max
 from replog.metadata.records import MetadataRecord
@@ -57,6 +57,22 @@ def _on(cls: type[R], handle: Callable[[R], Result]) -> tuple[type, RequestHandl
 
 def _timed(cls: type[R], handle: Callable[[R, int], Result]) -> tuple[type, RequestHandler]:
     return cls, handle
+
+
+def _nothing(_request: ControllerRequest) -> int:
+    return 0
+
+
+_WISHES: Mapping[type, Callable[[Any], int]] = {
+    CreateTopics: lambda request: len(request.topics),
+    DeleteTopics: lambda request: len(request.names),
+    CreatePartitions: lambda request: len(request.topics),
+    AlterConfigs: lambda request: sum(max(1, len(resource.configs)) for resource in request.resources),
+    ElectLeaders: lambda request: len(request.partitions or ()),
+    AlterPartitionReassignments: lambda request: len(request.items),
+    UpdateFeatures: lambda request: len(request.updates),
+}
+"""How much a client's request names.  What brokers say of their replicas is as much as they have."""
 
 
 class Managers:
@@ -77,7 +93,7 @@ class Managers:
         self.cluster = ClusterControl(
             state.offsets, state.brokers, state.replication, self.replication, self.heartbeats
         )
-        self.elections = ElectionControl(state.replication, self.replication, state.brokers)
+        self.elections = ElectionControl(config, state.replication, self.replication, state.brokers)
         self._reassignments = ReassignmentControl(state.replication, self.replication, state.brokers, state.features)
         self.drains = DrainControl(
             config, state.replication, self.replication, self._reassignments, state.brokers, state.features
@@ -125,6 +141,12 @@ class Managers:
         Raises:
             ReplogError: the request is refused; nothing changes.
         """
+        count = _WISHES.get(type(request), _nothing)(request)
+        if count > self._config.max_records_per_request:
+            raise PolicyViolationError(
+                f"one {type(request).__name__} names at most {self._config.max_records_per_request:,}, not {count:,}; ask in "
+                "several requests"
+            )
         result = self.handlers[type(request)](request, now_ms)
         if result.records:
             self._check_size(result.records)

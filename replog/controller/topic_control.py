@@ -54,6 +54,7 @@ class _Batch:
     records: list[MetadataRecord] = field(default_factory=list[MetadataRecord])
     topics_count: int = 0
     partitions_count: int = 0
+    replicas_count: int = 0
     metric_names: dict[str, str] = field(default_factory=dict[str, str])
 
 
@@ -100,7 +101,9 @@ class TopicControl:
         config_records = self._configs.initial(name, topic.configs)
         assignments = self._manual(topic) if topic.assignments else self._placed(topic, batch)
         partitions_count = len(assignments)
-        self._check_bounds(partitions_count, 1 + len(config_records) + partitions_count, batch, new_topics=1)
+        replicas_count = sum(map(len, assignments))
+        records_count = 1 + len(config_records) + partitions_count
+        self._check_bounds(partitions_count, replicas_count, records_count, batch, new_topics=1)
         topic_id = UUID(int=self._rng.getrandbits(128), version=4)
         batch.records.append(TopicRecord(name, topic_id))
         batch.records += config_records
@@ -108,6 +111,7 @@ class TopicControl:
             batch.records.append(self._partition(topic_id, index, replicas))
         batch.topics_count += 1
         batch.partitions_count += partitions_count
+        batch.replicas_count += replicas_count
         if "." in name or "_" in name:
             batch.metric_names[name.replace(".", "_")] = name
         return TopicResult(name, ErrorCode.NONE, "", topic_id, partitions_count, len(assignments[0]))
@@ -125,7 +129,9 @@ class TopicControl:
         if other is not None:
             raise InvalidTopicError(f'topic "{name}" collides with "{other}": "." and "_" are one in metric names')
 
-    def _check_bounds(self, partitions_count: int, records_count: int, batch: _Batch, *, new_topics: int) -> None:
+    def _check_bounds(
+        self, partitions_count: int, replicas_count: int, records_count: int, batch: _Batch, *, new_topics: int
+    ) -> None:
         config = self._config
         topics = len(self._replication.topics) + batch.topics_count + new_topics
         partitions = len(self._replication.partitions) + batch.partitions_count + partitions_count
@@ -135,8 +141,17 @@ class TopicControl:
             raise PolicyViolationError(
                 f"the cluster may have {config.max_partitions} partitions, with these {partitions}"
             )
-        if len(batch.records) + records_count > config.max_records_per_change:
-            raise PolicyViolationError("too much for one request; create fewer topics at a time")
+        if len(batch.records) + records_count > config.max_records_per_request:
+            raise PolicyViolationError(
+                f"one request makes at most {config.max_records_per_request:,} records (partitions, topics, configurations); "
+                f"these {partitions_count:,} partitions are too many. Create a topic with fewer and let it grow, or create "
+                "fewer topics at a time"
+            )
+        if batch.replicas_count + replicas_count > config.max_replicas_per_request:
+            raise PolicyViolationError(
+                f"one request makes at most {config.max_replicas_per_request:,} replicas; these {replicas_count:,} are too "
+                "many. Create fewer partitions at a time"
+            )
 
     # ---- where replicas go ------------------------------------------------------------------------------------------
 
@@ -150,7 +165,8 @@ class TopicControl:
         if replication_factor < 1:
             raise InvalidReplicationFactorError(f"replication factor is at least 1, not {replication_factor}")
         if num_partitions > 1:  # before as many assignments are made
-            self._check_bounds(num_partitions, num_partitions, batch, new_topics=1)
+            replicas_count = num_partitions * replication_factor
+            self._check_bounds(num_partitions, replicas_count, num_partitions, batch, new_topics=1)
         return self._place(num_partitions, replication_factor)
 
     def _place(self, partitions_count: int, replication_factor: int) -> Assignments:
@@ -209,9 +225,9 @@ class TopicControl:
             raise InvalidPartitionsError(
                 f'topic "{item.topic}" has {old_count} partitions; it can only grow, {item.count} is not more'
             )
-        self._check_bounds(added_count, added_count, batch, new_topics=0)
         first = self._replication.partitions[topic_id, 0]
         replication_factor = len(set(first.replicas) - set(first.removing_replicas))
+        self._check_bounds(added_count, added_count * replication_factor, added_count, batch, new_topics=0)
         assignments = item.assignments or self._place(added_count, replication_factor)
         if len(assignments) != added_count:
             raise InvalidReplicaAssignmentError(
@@ -222,13 +238,18 @@ class TopicControl:
             self._partition(topic_id, index, replicas) for index, replicas in enumerate(assignments, old_count)
         ]
         batch.partitions_count += added_count
+        batch.replicas_count += added_count * replication_factor
         return TopicResult(item.topic, ErrorCode.NONE, "", topic_id, item.count, replication_factor)
 
     # ---- delete -----------------------------------------------------------------------------------------------------
 
     def delete(self, request: DeleteTopics) -> Result:
-        """One result per name, in order; all deletions are one atomic change."""
+        """One result per name, in order; all deletions are one atomic change.
+
+        A topic is deleted by one record, of any size; together with others only as long as their partitions are few.
+        """
         records: list[MetadataRecord] = []
+        partitions_count = 0
         results: list[TopicResult] = []
         repeated = _repeated(request.names)
         for name in request.names:
@@ -236,6 +257,12 @@ class TopicControl:
                 if name in repeated:
                     raise InvalidRequestError(f'topic "{name}" is given more than once')
                 topic_id = self._topic_id_or_raise(name)
+                partitions_count += self._replication.partitions_count(topic_id)
+                if records and partitions_count > self._config.max_records_per_request:
+                    raise PolicyViolationError(  # noqa: TRY301 -- one way for all that is refused
+                        f"one request deletes at most {self._config.max_records_per_request:,} partitions; delete the topic in "
+                        "another one"
+                    )
             except ReplogError as error:
                 results.append(TopicResult(name, error.code, str(error)))
             else:

@@ -1,0 +1,122 @@
+"""What one request may ask for: beyond it the answer names the limit, nothing has changed, and the term goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from controller_kit import Quorum, alterable
+
+from replog.controller.config import ControllerConfig
+from replog.controller.messages import (
+    AlterConfigs,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+    ControllerRequest,
+    CreatePartitions,
+    CreatePartitionsResponse,
+    CreateTopics,
+    DeleteTopics,
+    DeleteTopicsResponse,
+    ElectLeaders,
+    NewPartitions,
+    NewTopic,
+    Reassignment,
+    TopicPartition,
+)
+from replog.controller.requests import AlterPartitionReassignments
+from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError
+from replog.metadata.records import ElectionType, ResourceType
+
+LIMITS = ControllerConfig(max_records_per_request=10, max_replicas_per_request=15, max_bytes_per_record=2_000)
+
+
+@pytest.fixture
+def quorum() -> Iterator[Quorum]:
+    quorum = Quorum(1, config=LIMITS)
+    quorum.claim(1)
+    quorum.commit()
+    quorum.start(1, 2, 3)
+    yield quorum
+    assert quorum.resigned == []
+
+
+def test_a_topic_has_as_many_partitions_as_one_request_may_make(quorum: Quorum) -> None:
+    assert quorum.ask_create(NewTopic("fits", 9, 1)).error is ErrorCode.NONE
+    end_offset = quorum.end_offset
+    for wide in (NewTopic("wide", 10, 1), NewTopic("wide", 6, 3)):
+        refused = quorum.ask_create(wide)
+        assert refused.error is ErrorCode.POLICY_VIOLATION
+        assert "one request makes at most 1" in refused.message
+    assert quorum.end_offset == end_offset
+
+
+def test_a_topic_grows_in_steps(quorum: Quorum) -> None:
+    quorum.ask_create(NewTopic("t", 9, 1))
+    for count, expected in ((20, ErrorCode.POLICY_VIOLATION), (19, ErrorCode.NONE), (29, ErrorCode.NONE)):
+        response = quorum.ask(CreatePartitions((NewPartitions("t", count),)))
+        assert isinstance(response, CreatePartitionsResponse)
+        assert response.topics[0].error is expected
+    assert len(quorum.image.topics_by_name["t"].partitions) == 29
+
+
+def test_topics_with_many_partitions_are_deleted_one_by_one(quorum: Quorum) -> None:
+    for name in ("a", "b", "c"):
+        quorum.ask_create(NewTopic(name, 6, 1))
+    response = quorum.ask(DeleteTopics(("a", "b")))
+    assert isinstance(response, DeleteTopicsResponse)
+    assert [topic.error for topic in response.topics] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+    assert "deletes at most 10 partitions" in response.topics[1].message
+    assert sorted(quorum.image.topics_by_name) == ["b", "c"]
+
+
+def test_a_topic_of_any_size_can_be_deleted(quorum: Quorum) -> None:
+    quorum.ask_create(NewTopic("t", 9, 1))
+    quorum.ask(CreatePartitions((NewPartitions("t", 19),)))
+    quorum.ask(DeleteTopics(("t",)))
+    assert not quorum.image.topics_by_name
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CreateTopics(tuple(NewTopic(f"t{n}", 1, 1) for n in range(11))),
+        CreatePartitions(tuple(NewPartitions(f"t{n}", 1) for n in range(11))),
+        DeleteTopics(tuple(f"t{n}" for n in range(11))),
+        ElectLeaders(ElectionType.PREFERRED, tuple(TopicPartition("t", n) for n in range(11))),
+        AlterPartitionReassignments(tuple(Reassignment("t", n, (1,)) for n in range(11))),
+        AlterConfigs(tuple(AlterConfigsResource(ResourceType.TOPIC, f"t{n}", ()) for n in range(11))),
+        AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "t", (alterable("retention.ms", "1"),) * 11),)),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_a_request_names_a_bounded_number_of_things(quorum: Quorum, request_: ControllerRequest) -> None:
+    with pytest.raises(PolicyViolationError, match="at most 10, not 11; ask in several requests"):
+        quorum.ask(request_)
+
+
+def test_all_leaders_are_elected_in_several_requests(quorum: Quorum) -> None:
+    for name in ("a", "b"):
+        quorum.create(name, 1, 2, partitions=7)
+    quorum.heartbeat(1, want_fence=True)
+    quorum.heartbeat(1)
+    for key in [(name, n) for name in ("a", "b") for n in range(7)]:
+        quorum.alter_isr(key[0], (2, 1), key[1])
+    assert [len(quorum.elect(ElectionType.PREFERRED)) for _ in range(2)] == [2, 1]
+    assert all(quorum.partition(name, n).leader == 1 for name in ("a", "b") for n in range(7))
+
+
+def test_a_record_that_is_too_large_is_refused_before_anything_has_changed(quorum: Quorum) -> None:
+    before, end_offset = quorum.leader.committed_state_hash(), quorum.end_offset
+    request = quorum.register_request(4, rack="r" * 2_000)
+    with pytest.raises(InvalidRequestError, match="RegisterBrokerRecord of up to"):
+        quorum.ask(request)
+    assert (quorum.leader.committed_state_hash(), quorum.end_offset) == (before, end_offset)
+    quorum.register(4)
+
+
+def test_a_broker_id_of_thousands_of_digits_is_none(quorum: Quorum) -> None:
+    response = quorum.ask(AlterConfigs((AlterConfigsResource(ResourceType.BROKER, "9" * 5_000, ()),)))
+    assert isinstance(response, AlterConfigsResponse)
+    assert response.resources[0].error is ErrorCode.INVALID_CONFIG
+    assert len(response.resources[0].message) < 300
