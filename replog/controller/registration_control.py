@@ -31,6 +31,9 @@ from replog.metadata.records import (
 )
 from replog.metadata.registrations import BrokerRegistration, ControllerRegistration
 
+_HOST_LENGTH_MAX = 255
+"""Of a name in the DNS."""
+
 
 class RegistrationControl:
     """Turns what starting nodes say into records."""
@@ -64,7 +67,7 @@ class RegistrationControl:
 
         Raises:
             InconsistentClusterIdError: it belongs to another cluster.
-            InvalidRequestError: its id is negative; its log directories are missing, repeated, or another broker's.
+            InvalidRequestError: its id is negative; it can listen nowhere such; its log directories are missing, repeated, or another broker's.
             UnsupportedVersionError: it cannot work with a feature level of the cluster.
             DuplicateBrokerRegistrationError: another process with other log directories uses the id and is alive.
         """
@@ -72,6 +75,7 @@ class RegistrationControl:
         self._check_cluster(node, request.cluster_id)
         if request.broker_id < 0:
             raise InvalidRequestError(f"broker ids start at 0, {request.broker_id} is none")
+        _check_endpoint(node, request.host, request.port)
         self._check_log_dirs(request)
         self._features.check_node(node, request.supported_features)
         stored = self._brokers.get(request.broker_id)
@@ -153,7 +157,7 @@ class RegistrationControl:
 
         Raises:
             InconsistentClusterIdError: it belongs to another cluster.
-            InvalidRequestError: its id is negative.
+            InvalidRequestError: its id is negative, or it can listen nowhere such.
             UnsupportedVersionError: it cannot work with a feature level of the cluster, or the cluster is not at the level
                 that knows controllers.
         """
@@ -161,6 +165,7 @@ class RegistrationControl:
         self._check_cluster(node, request.cluster_id)
         if request.controller_id < 0:
             raise InvalidRequestError(f"controller ids start at 0, {request.controller_id} is none")
+        _check_endpoint(node, request.host, request.port)
         self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "registered controllers")
         self._features.check_node(node, request.supported_features)
         record = RegisterControllerRecord(
@@ -170,6 +175,14 @@ class RegistrationControl:
             record
         )
         return Result((record,) if is_new else (), RegisterControllerResponse())
+
+
+def _check_endpoint(node: str, host: str, port: int) -> None:
+    """Every node and client connects to what a node says of itself."""
+    if not 0 < len(host) <= _HOST_LENGTH_MAX or not host.isprintable() or " " in host:
+        raise InvalidRequestError(f"{node}: its host must be 1 to {_HOST_LENGTH_MAX} characters without spaces")
+    if not 0 < port < 2**16:
+        raise InvalidRequestError(f"{node}: ports are from 1 to 65535, {port} is none")
 
 
 def _known_log_dirs(request: RegisterBroker, stored: BrokerRegistration | None) -> tuple[UUID, ...]:

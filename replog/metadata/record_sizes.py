@@ -24,12 +24,13 @@ _PARTITION_BYTES = 160
 def encoded_bytes_max(record: MetadataRecord) -> int:
     """Returns a size that the encoded record does not exceed; about twice the size of a usual one."""
     if type(record) is PartitionRecord:
-        lists = len(record.replicas) + len(record.isr) + len(record.elr) + len(record.last_known_elr)
-        return _PARTITION_BYTES + 10 * (lists + len(record.adding_replicas) + len(record.removing_replicas))
+        members_count = len(record.replicas) + len(record.isr) + len(record.elr) + len(record.last_known_elr)
+        members_count += len(record.adding_replicas) + len(record.removing_replicas)
+        return _PARTITION_BYTES + 10 * members_count
     if type(record) is PartitionChangeRecord:
         lists = (record.isr, record.elr, record.last_known_elr, record.replicas)
         moved = (record.adding_replicas, record.removing_replicas)
-        return _PARTITION_BYTES + 10 * sum(len(members) for members in (*lists, *moved) if members)
+        return _PARTITION_BYTES + 10 * sum(len(members) for members in (*lists, *moved) if members is not None)
     return _NUMBER_BYTES + _bytes_of(record)
 
 
@@ -40,6 +41,6 @@ def _bytes_of(value: object) -> int:
         return _ID_BYTES
     if isinstance(value, tuple):
         return _NUMBER_BYTES + sum(map(_bytes_of, value))
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _NUMBER_BYTES + sum(_bytes_of(getattr(value, field.name)) for field in dataclasses.fields(value))
     return 0 if value is None else _NUMBER_BYTES

@@ -26,7 +26,8 @@ def check_request(request: object) -> None:
     Raises:
         MalformedFrameError: one is longer than `MAX_TEXT_CHARACTERS`.
     """
-    check = _check_of(type(request))
+    cls: type = type(request)
+    check = _check_of(cls)
     if check is not None:
         check(request)
 

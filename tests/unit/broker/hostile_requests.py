@@ -27,9 +27,16 @@ _NUMBERS = {
 Change = Callable[[Any], None]
 
 
-def hostile(message: Any) -> Iterator[tuple[str, bytes]]:
-    """The message changed in one place, in every way: what was done, and the bytes."""
+def hostile(message: Any, *, with_call: bool) -> Iterator[tuple[str, bytes]]:
+    """The message changed in one place, in every way: what was done, and the bytes.
+
+    Args:
+        message: A good request.
+        with_call: Whether the fields of the call, around the request itself, are changed too.
+    """
     for path, name, change in _changes(message, ()):
+        if not path and not with_call:
+            continue
         changed = type(message).FromString(message.SerializeToString())
         change(_at(changed, path))
         yield f"{type(message).__name__}.{'.'.join(map(str, path))} {name}", changed.SerializeToString()

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Iterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from uuid import UUID
 
-import pytest
 from hostile_requests import hostile
-from test_broker_node import Running, node
+from test_broker_node import Running, config
 
+from replog.broker.environment import NodeEnvironment
+from replog.broker.node import Node
 from replog.controller import messages as controller
-from replog.errors import ErrorCode, ReplogError
+from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.metadata.records import ElectionType, ResourceType, SupportedFeature
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.config_messages import DescribeConfigsRequest
-from replog.rpc.grpc_transport import SERVICE
 from replog.rpc.log_dir_messages import DescribeLogDirsRequest, MoveReplicaRequest
 from replog.rpc.messages import (
     DeleteRecordsPartition,
@@ -36,14 +36,18 @@ from replog.testing import SimulatedFileSystem
 
 TIMEOUT_MS = 2_000
 STRANGER = 77
+FEATURES = (SupportedFeature("metadata.version", 1, 2),)
+HOSTILE_ADDRESSES = (
+    ("", 1), ("127.0.0.1", 1), ("127.0.0.1", 0), ("127.0.0.1", 2**32 - 1), ("a b", 1), ("\0", 1), ("[", 1), ("unix:/x", 1),
+    ("dns:///x", 1), ("h" * 4_000, 1), ("\N{SNOWMAN}", 1), ("no.such.host.invalid", 1), ("127.0.0.1:5", 1), ("%zz", 1), ("http://x", 1),
+)  # fmt: skip
 
 
 def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller.ControllerRequest]:
     """One good request of each kind; of some, one more that is refused late."""
     replica = controller.OfflineReplica(UUID(int=7), 0)
-    features = (SupportedFeature("metadata.version", 1, 2),)
     register = controller.RegisterBroker(
-        STRANGER, "c", UUID(int=3), "127.0.0.1", 9, (UUID(int=4),), "rack", -1, features, 1
+        STRANGER, "c", UUID(int=3), "127.0.0.1", 9, (UUID(int=4),), "rack", -1, FEATURES, 1
     )
     change = controller.PartitionIsrChange(topic.topic_id, 0, 0, 0, (controller.IsrMember(1, broker_epoch),))
     partition = controller.TopicPartition("t", 0)
@@ -68,7 +72,7 @@ def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller
         controller.UnregisterBroker(STRANGER),
         controller.DrainBroker(STRANGER, drained=True),
         controller.UpdateFeatures((controller.FeatureUpdate("metadata.version", 2),), validate_only=True),
-        controller.RegisterController(STRANGER, "c", UUID(int=3), "127.0.0.1", 9, features),
+        controller.RegisterController(STRANGER, "c", UUID(int=3), "127.0.0.1", 9, FEATURES),
     ]
 
 
@@ -91,12 +95,107 @@ def client_templates(topic: TopicInfo) -> list[ClientRequest]:
 
 
 def controller_requests(topic: TopicInfo, broker_epoch: int) -> Iterator[tuple[str, bytes]]:
-    for template in controller_templates(topic, broker_epoch):
+    for number, template in enumerate(controller_templates(topic, broker_epoch)):
         body = calls.encode_controller_request(template, cluster_id="c", timeout_ms=TIMEOUT_MS)
-        yield from hostile(controller_pb2.ControllerRequest.FromString(body))
+        yield from hostile(controller_pb2.ControllerRequest.FromString(body), with_call=number == 0)
 
 
 def client_requests(topic: TopicInfo) -> Iterator[tuple[str, bytes]]:
-    for template in client_templates(topic):
+    for number, template in enumerate(client_templates(topic)):
         body = calls.encode_client_request(template, cluster_id="c", timeout_ms=TIMEOUT_MS)
-        yield from hostile(data_pb2.ClientRequest.FromString(body))
+        yield from hostile(data_pb2.ClientRequest.FromString(body), with_call=number == 0)
+
+
+@contextlib.asynccontextmanager
+async def unhurried_node() -> AsyncIterator[Running]:
+    """One node that has topic "t" with a record, over the real transport."""
+    started = await Node.start(config(), environment=NodeEnvironment(fs=SimulatedFileSystem()))
+    it = Running(started)
+    try:
+        await started.wait_until_ready()
+        await it.produce(await it.create("t"))
+        yield it
+    finally:
+        await it.connection.close()
+        await started.stop()
+
+
+async def leading(it: Running) -> TopicInfo:
+    """Topic "t", once the broker leads it: some requests are lies about the broker, until its next heartbeat."""
+    async with asyncio.timeout(30):
+        while (topic := await it.topic("t")).partitions[0].leader != 1 or it.node._lifecycle.refuses_because():
+            await asyncio.sleep(0.01)
+    return topic
+
+
+def is_ours(error: ReplogError) -> bool:
+    """A refusal that names its kind, in a text that a person can read."""
+    return error.code is not ErrorCode.UNKNOWN_SERVER_ERROR and len(str(error)) < 20_000
+
+
+async def ask_all(it: Running, requests: Iterator[tuple[str, bytes]], *, controller_calls: bool) -> int:
+    """Every request is answered, or refused by a class of ours, by a node that goes on as before."""
+    count = 0
+    for what, body in requests:
+        count += 1
+        refused: ReplogError | None = None
+        try:
+            if controller_calls:
+                open_stream = it.connection._open_controller
+                answer = await it.connection._controller_calls.call(body, open_stream, timeout_ms=60_000)
+                calls.decode_controller_response(answer)
+            else:
+                calls.decode_client_response(await it.connection._unary("Call", body, 60_000))
+        except ReplogError as error:
+            refused = error
+        assert refused is None or is_ours(refused), (what, str(refused)[:500])
+        assert it.node._failure is None, what
+        assert it.node._quorum.status().epoch == 1, what
+    return count
+
+
+async def check_serves(it: Running, topic: TopicInfo) -> None:
+    """The broker is unfenced, the controller is the one that it was, topics are made, records written and read."""
+    assert (await it.produce(topic)).error is ErrorCode.NONE
+    fresh = await it.create("after-all")
+    assert (await it.produce(fresh)).base_offset == 0
+    assert await it.fetch(fresh) > 0
+    assert it.node._quorum.status().epoch == 1
+
+
+async def test_no_controller_request_ends_a_node() -> None:
+    async with unhurried_node() as it:
+        topic = await it.topic("t")
+        requests = controller_requests(topic, it.node._lifecycle.broker_epoch)
+        assert await ask_all(it, requests, controller_calls=True) > 550
+        await check_serves(it, await leading(it))
+
+
+async def test_no_client_request_ends_a_node() -> None:
+    async with unhurried_node() as it:
+        topic = await it.topic("t")
+        assert await ask_all(it, client_requests(topic), controller_calls=False) > 150
+        await check_serves(it, topic)
+
+
+async def test_a_broker_that_says_nonsense_about_itself_ends_no_controller() -> None:
+    """Each is registered, unfenced, and looked after by the controller, if its registration is accepted at all."""
+    accepted = 0
+    async with unhurried_node() as it:
+        for number, (host, port) in enumerate(HOSTILE_ADDRESSES):
+            ids = (UUID(int=100 + number),)
+            register = controller.RegisterBroker(
+                STRANGER + number, "c", UUID(int=number + 1), host, port, ids, supported_features=FEATURES
+            )
+            try:
+                answer = await it.connection.controller_call(register, timeout_ms=TIMEOUT_MS)
+            except InvalidRequestError:
+                continue
+            assert isinstance(answer, controller.RegisterBrokerResponse)
+            beat = controller.Heartbeat(STRANGER + number, answer.broker_epoch, 2**62)
+            await it.connection.controller_call(beat, timeout_ms=TIMEOUT_MS)
+            accepted += 1
+        assert accepted >= 8
+        assert (await it.produce(await leading(it))).error is ErrorCode.NONE
+        assert it.node._quorum.status().epoch == 1
+        assert it.node._failure is None
