@@ -83,6 +83,9 @@ from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.transport import RequestContext, Stream
 
+CONTROLLER_STATE = "running"
+"""Of a node that is a controller only: it answers, so it runs; there is no broker whose state could be told."""
+
 ANSWER_TIME_MS = 250
 """For an answer's way back."""
 
@@ -306,7 +309,7 @@ class RequestHandlers:
         return DescribeNodeResponse(
             node_id=self._parts.config.node_id,
             incarnation_id=self._parts.hello.incarnation_id,
-            state=self._parts.lifecycle.state.value,
+            state=self._parts.lifecycle.state.value if self._parts.config.is_broker else CONTROLLER_STATE,
             broker_epoch=self._parts.lifecycle.broker_epoch,
             quorum_role=quorum.role,
             quorum_epoch=quorum.epoch,

@@ -10,6 +10,8 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
     from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
@@ -87,8 +89,7 @@ async def _add(bootstrap_servers: str, voter_id: int, directory_id: UUID | None,
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting(f"adding voter {voter_id}"):
             quorum = await admin.describe_quorum()
-            found = [m for m in quorum.members if m.node_id == voter_id and not m.is_voter and _is_fetching(m)]
-            directory_id = directory_id or _only_directory(voter_id, found)
+            directory_id = _directory_to_add(quorum.members, voter_id, directory_id)
             if not endpoint:
                 brokers = (await admin.describe_cluster()).brokers
                 endpoint = next((f"{b.host}:{b.port}" for b in brokers if b.broker_id == voter_id), "")
@@ -97,6 +98,25 @@ async def _add(bootstrap_servers: str, voter_id: int, directory_id: UUID | None,
                     f"node {voter_id} is no registered broker: say where it listens with --endpoint"
                 )
             await admin.add_voter(voter_id, directory_id, endpoint, timeout_ms=CHANGE_TIMEOUT_MS)
+
+
+def _directory_to_add(members: Sequence[QuorumMember], voter_id: int, directory_id: UUID | None) -> UUID:
+    """The directory that gets a vote.
+
+    Raises:
+        DuplicateVoterError: the node votes already.
+        InvalidRequestError: which directory it is cannot be told.
+    """
+    from replog.errors import DuplicateVoterError
+
+    for member in members:
+        if member.node_id == voter_id and member.is_voter and directory_id in {None, member.directory_id}:
+            raise DuplicateVoterError(
+                f"node {voter_id} is a voter already, with the directory {member.directory_id}; if that disk is lost, remove the "
+                "voter first"
+            )
+    found = [one for one in members if one.node_id == voter_id and not one.is_voter and _is_fetching(one)]
+    return directory_id or _only_directory(voter_id, found)
 
 
 def _is_fetching(member: QuorumMember) -> bool:
