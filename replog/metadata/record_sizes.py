@@ -7,6 +7,7 @@ that.  An upper bound is enough, and takes a fraction of the time.
 from __future__ import annotations
 
 import dataclasses
+from typing import cast
 from uuid import UUID
 
 from replog.metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord
@@ -40,7 +41,8 @@ def _bytes_of(value: object) -> int:
     if isinstance(value, UUID):
         return _ID_BYTES
     if isinstance(value, tuple):
-        return _NUMBER_BYTES + sum(map(_bytes_of, value))
+        members = cast("tuple[object, ...]", value)
+        return _NUMBER_BYTES + sum(map(_bytes_of, members))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _NUMBER_BYTES + sum(_bytes_of(getattr(value, field.name)) for field in dataclasses.fields(value))
     return 0 if value is None else _NUMBER_BYTES
