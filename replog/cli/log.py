@@ -76,7 +76,7 @@ def repair(
 ) -> None:
     """Make wrong indexes, snapshots and epoch files again, and cut a torn tail.
 
-    Nothing below the recovery point is cut without --accept-loss.  No broker may have the directory open.
+    Nothing that was flushed is cut without --accept-loss.  No broker may have the directory open.
     Exit status 1 when something is left that cannot be mended.
     """
     from replog.cli.log_checks import log_directories, repair_rows

@@ -11,7 +11,7 @@ from replog.cli.errors import UsageError
 from replog.errors import CorruptCheckpointError
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
 from replog.log.promises import read_promises
-from replog.log.repair import read_offsets, repair_log
+from replog.log.repair import noted_offset, read_offsets, repair_log
 from replog.log.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import OsFileSystem
 
@@ -43,9 +43,11 @@ def verify_rows(directory: Path, *, deep: bool) -> Iterator[Row]:
         OSError: a file cannot be read.
     """
     fs, name = OsFileSystem(), str(directory.resolve())
-    recovery_point = None
+    noted = noted_offset(fs, name)
+    recovery_point, flushed_offset = None, noted
     try:
-        recovery_point = read_offsets(fs, name).recovery_point
+        offsets = read_offsets(fs, name)
+        recovery_point, flushed_offset = offsets.recovery_point, offsets.flushed_offset
     except CorruptCheckpointError as error:
         yield {
             "kind": "finding",
@@ -53,7 +55,9 @@ def verify_rows(directory: Path, *, deep: bool) -> Iterator[Row]:
             "path": error.path,
             "reason": f"line {error.line}: {error.reason}",
         }
-    verifier = LogVerifier(fs, name, recovery_point, deep=deep, is_closed=read_promises(fs, name).clean)
+    verifier = LogVerifier(
+        fs, name, flushed_offset, flush_end=noted, deep=deep, is_closed=read_promises(fs, name).clean
+    )
     first_bad: Finding | None = None
     findings_count = 0
     for finding in verifier.run():
@@ -72,6 +76,7 @@ def verify_rows(directory: Path, *, deep: bool) -> Iterator[Row]:
         "start_offset": totals.start_offset,
         "end_offset": totals.end_offset,
         "recovery_point": recovery_point,
+        "flushed_offset": flushed_offset,
         "findings": findings_count,
     }
     if first_bad is not None:

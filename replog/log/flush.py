@@ -62,6 +62,7 @@ class FlushJob:
         beside: those of the files that belong to this flush alone (indexes, snapshots) and are closed after it.
         directory_changes: count of changes of names in the directory that the job covers.
         window_end: end of the dirty window that the job covers.
+        era: of the log's `flushed-offset` file when the job was prepared.
         finished: `run` returned without an error.
     """
 
@@ -70,9 +71,11 @@ class FlushJob:
         "_fs",
         "_gate",
         "_on_error",
+        "_on_flushed",
         "beside",
         "directory_changes",
         "end_offset",
+        "era",
         "files",
         "finished",
         "generation",
@@ -87,19 +90,23 @@ class FlushJob:
         *,
         end_offset: int,
         generation: int,
+        era: int,
         beside: tuple[File, ...],
         directory_changes: int,
         window_end: int,
         on_error: Callable[[OSError], None],
+        on_flushed: Callable[[FlushJob], None],
         gate: threading.Lock,
     ) -> None:
         self._fs = fs
         self.files = files
         self._directory = directory
         self._on_error = on_error
+        self._on_flushed = on_flushed
         self._gate = gate
         self.end_offset = end_offset
         self.generation = generation
+        self.era = era
         self.beside = beside
         self.directory_changes = directory_changes
         self.window_end = window_end
@@ -120,4 +127,5 @@ class FlushJob:
             self._on_error(error)
             raise
         with self._gate:  # a write-back under way may have been told the error instead: then it is noted now
+            self._on_flushed(self)
             self.finished = True

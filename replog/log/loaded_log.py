@@ -10,6 +10,7 @@ from replog.log.config import LogConfig
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.epoch_file import write_epochs
 from replog.log.flush import FileCloser
+from replog.log.flushed_offset import FlushedOffsetFile
 from replog.log.producer_state import ProducerStateManager
 from replog.log.segment import LogSegment
 from replog.log.segment_list import SegmentList
@@ -50,6 +51,7 @@ class LoadedLog:
     closer: FileCloser
     report: RecoveryReport
     created: bool
+    flushed_file: FlushedOffsetFile
 
 
 def new_log(
@@ -75,4 +77,5 @@ def new_log(
         closer=closer,
         report=RecoveryReport(clean=True),
         created=True,
+        flushed_file=FlushedOffsetFile(fs, directory),
     )

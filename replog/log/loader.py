@@ -7,10 +7,12 @@ one with the recovery point on is read and checked::
          |                                                   |
     -----+--------------------- good batches ----------------+ x x x x   -> cut here; later segments deleted
 
-    first damage        recovery point
+    first damage        flushed offset
          |                    |
     -----+ x x x x x x x x x -+-----------------            -> bytes that were flushed have changed or are gone:
                                                                CorruptRecordError, nothing is touched
+
+The flushed offset is what the file of that name says (see `flushed_offset`), or the recovery point where that is higher.
 
 | crash during recovery                             | what the next start finds                             |
 |---------------------------------------------------|-------------------------------------------------------|
@@ -43,6 +45,8 @@ from replog.log.file_names import (
     parse_file_name,
 )
 from replog.log.flush import FileCloser
+from replog.log.flush_border import batch_over, certain_end
+from replog.log.flushed_offset import FlushedOffsetFile
 from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.offset_index import OFFSET_ENTRY_BYTES
 from replog.log.plausibility import epochs_fit, lost_segments, promised_end_offset
@@ -75,7 +79,8 @@ class LogLoader:
         fs: the disk.
         directory: of the log, exists.
         config: of the log.
-        recovery_point: everything below it was flushed.
+        recovery_point: everything below it was flushed; what lies above is checked after an unclean stop.
+        flushed_file: says, after an unclean stop, up to where damage cannot be a torn write.
         log_start_offset: as checkpointed; 0 when not.
         clean: the last stop was clean.
         now_ms: wall time.
@@ -88,12 +93,14 @@ class LogLoader:
     directory: str
     config: LogConfig
     recovery_point: int
+    flushed_file: FlushedOffsetFile
     log_start_offset: int
     clean: bool
     now_ms: int
     scan_from: int | None = None
     on_progress: Callable[[ScanProgress], None] | None = None
     report: RecoveryReport = field(init=False)
+    _flushed_offset: int = field(init=False)
     _closer: FileCloser = field(init=False, default_factory=FileCloser)
     _epochs: LeaderEpochCache = field(init=False)
     _epochs_on_disk: list[tuple[int, int]] | None = field(init=False, default=None)
@@ -114,6 +121,8 @@ class LogLoader:
             OSError: the disk failed.
         """
         self.report = RecoveryReport(self.clean)
+        noted = None if self.clean else self.flushed_file.offset
+        self._flushed_offset = max(self.recovery_point, noted or 0)
         self._scanner = SegmentScanner(self.now_ms)
         complete_swaps(self.fs, self.directory)
         names = self.fs.list_dir(self.directory)
@@ -181,6 +190,7 @@ class LogLoader:
             closer=self._closer,
             report=self.report,
             created=created,
+            flushed_file=self.flushed_file,
         )
 
     def _recovery_point_after(self, segments: SegmentList, log_start_offset: int, log_end_offset: int) -> int:
@@ -236,14 +246,14 @@ class LogLoader:
 
     def _refuse_lost_segments(self, names: list[str], segments: list[LogSegment]) -> None:
         lost = lost_segments(names, segments, self.log_start_offset)
-        missing = [offset for offset in lost if offset < self.recovery_point]
+        missing = [offset for offset in lost if offset < self._flushed_offset]
         if missing:
             path = file_path(self.directory, missing[0], LOG_SUFFIX)
             raise self._lost(path, 0, missing[0], "the file is gone, its indexes are here")
 
     def _refuse_log_start(self, segments: list[LogSegment], log_end_offset: int) -> None:
-        """Emptying a log lowers its recovery point to 0 first, and no other step checkpoints a start above the end."""
-        if self.recovery_point > 0:
+        """Emptying a log lowers what is promised to 0 first, and no other step checkpoints a start above the end."""
+        if self._flushed_offset > 0:
             reason = f"the checkpointed log start {self.log_start_offset} lies above it, which cannot be"
             raise self._lost(segments[-1].path, segments[-1].size_bytes, log_end_offset, reason)
 
@@ -267,13 +277,8 @@ class LogLoader:
     # Recovery
 
     def _check_empty(self) -> int:
-        if self.recovery_point > self.log_start_offset:
-            raise CorruptRecordError(
-                self.directory,
-                0,
-                f"no segment files, but everything below offset {self.recovery_point} was flushed. Restore the files, or "
-                "delete the directory so that the replica is copied from its leader",
-            )
+        if self._flushed_offset > self.log_start_offset:
+            raise self._lost(self.directory, 0, self.log_start_offset, "there are no segment files")
         return self.log_start_offset
 
     def _recover(self, segments: list[LogSegment]) -> int:
@@ -301,6 +306,9 @@ class LogLoader:
                 if number < first_scanned:
                     self._bytes_total += segment.size_bytes
                 end_offset, damaged = self._scan(segments, number, end_offset)
+                if not is_last and next_base_offset < end_offset and self._is_flushed(next_base_offset):
+                    reason = f"it reaches up to offset {end_offset}, into the next segment"
+                    raise self._lost(segment.path, segment.size_bytes, next_base_offset, reason)
                 if end_offset < promised and self._is_flushed(end_offset):
                     reason = f"its indexes know of offset {promised - 1}, the segment ends here"
                     raise self._lost(segment.path, segment.size_bytes, end_offset, reason)
@@ -376,8 +384,9 @@ class LogLoader:
         if found.is_overflow:
             raise _too_wide(segment, scan)
         if found.damage is not None:
-            if self._is_flushed(scan.next_offset):
-                raise self._lost(segment.path, scan.size_bytes, scan.next_offset, found.damage)
+            position, offset = certain_end(segment, scan.size_bytes, size_bytes, expected_offset, self._flushed_offset)
+            if self._is_flushed(offset):
+                raise self._lost(segment.path, position, offset, found.damage)
             self.report.bytes_cut += size_bytes - scan.size_bytes
         segment.take_scan(scan, self.config)
         for transaction in found.aborted:
@@ -385,7 +394,16 @@ class LogLoader:
         for epoch, start_offset in scan.epoch_starts:
             self._note_epoch(epoch, start_offset)
         self._producers_at = scan.next_offset
+        if self._is_flushed(segment.base_offset) and (segment is segments[-1] or not self.config.compacts):
+            self._refuse_flush_inside_batch(segment)
         return scan.next_offset, found.damage is not None
+
+    def _refuse_flush_inside_batch(self, segment: LogSegment) -> None:
+        """The last flushed batch has jumped up, and nothing follows that would contradict it."""
+        found = batch_over(segment, self._flushed_offset)
+        if found is not None:
+            reason = f"no batch ends at offset {self._flushed_offset}, where a flush did"
+            raise self._lost(segment.path, found.position, found.previous_end, reason)
 
     def _new_scan(self, segment: LogSegment, expected_offset: int) -> SegmentScan:
         return SegmentScan(
@@ -454,15 +472,16 @@ class LogLoader:
 
     def _is_flushed(self, offset: int) -> bool:
         """Whether damage at `offset` concerns bytes that were flushed and are still wanted."""
-        return offset < self.recovery_point and self.recovery_point > self.log_start_offset
+        return offset < self._flushed_offset and self._flushed_offset > self.log_start_offset
 
     def _lost(self, path: str, position: int, offset: int, reason: str) -> CorruptRecordError:
         return CorruptRecordError(
             path,
             position,
-            f"{reason} (offset {offset}), but everything below offset {self.recovery_point} was flushed: the disk lost or "
-            "changed it. Nothing was cut or deleted. Restore the file, or delete the replica's directory so that it is "
-            "copied from its leader",
+            f"{reason} (offset {offset}), but everything below offset {self._flushed_offset} was flushed: the disk lost or "
+            "changed it. Nothing was cut or deleted. Restore the file from a copy; where the partition has other replicas, "
+            f"this one is fetched from its leader again; or give up everything from offset {offset} on: "
+            f"replog log repair {self.directory} --accept-loss",
         )
 
 

@@ -27,6 +27,7 @@ from replog.log.append_group import AppendInfo
 from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory, set_aside_directory
 from replog.log.disk_space import disk_full, is_disk_full
+from replog.log.flushed_offset import FlushedOffsetFile
 from replog.log.loader import LogLoader
 from replog.log.log_append import LogAppending
 from replog.log.log_compaction import LogCompaction
@@ -76,7 +77,8 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             directory: of this replica.
             config: settings.
             topic_partition: for messages, such as "flights-3".
-            recovery_point: everything below it was flushed; as checkpointed, 0 = unknown: check the whole log.
+            recovery_point: everything below it was flushed; as checkpointed, 0 = unknown: check the whole log.  The log's own
+                `flushed-offset` file says more after an unclean stop.
             log_start_offset: as checkpointed, 0 = unknown: the first segment's base offset.
             clean: the last stop was clean and `recovery_point` was written by it.
             now_ms: wall time.
@@ -86,7 +88,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             on_progress: told about every MiB or so that recovery has checked, in the thread of the caller.
 
         Raises:
-            CorruptRecordError: bytes below the recovery point are damaged or gone; nothing was changed.
+            CorruptRecordError: bytes that were flushed are damaged or gone; nothing was changed.
             DiskFullError: recovery or creation needs room that the disk does not have; the same may work later.
             StorageError: the disk failed.
         """
@@ -94,9 +96,13 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             make_durable_dirs(fs, directory)
             if not clean:  # a killed process may have made it and never synced its name
                 fs.sync_dir(parent_of(directory))
-            loader = LogLoader(fs, directory, config, recovery_point, log_start_offset, clean, now_ms)
+            flushed_file = FlushedOffsetFile.load(fs, directory)
+            loader = LogLoader(fs, directory, config, recovery_point, flushed_file, log_start_offset, clean, now_ms)
             loader.on_progress = on_progress
-            return cls(fs, directory, config, topic_partition, loader.load(), checkpoint, now_ms, admission)
+            loaded = loader.load()
+            if clean:  # another program may have cut the log since
+                flushed_file.lower_to(loaded.log_end_offset)
+            return cls(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission)
         except OSError as error:
             if is_disk_full(error):
                 raise disk_full("the log cannot be opened", directory, error) from error
@@ -130,7 +136,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             on_progress: as for `open`.
 
         Raises:
-            CorruptRecordError: bytes below the recovery point are damaged or gone.
+            CorruptRecordError: bytes that were flushed are damaged or gone.
             StorageError: there is no such directory, or the disk failed.
         """
         config = config or LogConfig()
@@ -144,6 +150,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
                 directory,
                 config,
                 promises.recovery_point,
+                FlushedOffsetFile(view, directory, promises.flushed_offset),
                 promises.log_start_offset,
                 promises.clean and not verify_all,
                 now_ms,

@@ -1,6 +1,7 @@
 """Flushing: moving the recovery point up, and closing in order.
 
-The recovery point moves only after an fsync of every log, index and snapshot file below it and of the directory.
+The recovery point moves only after an fsync of every log, index and snapshot file below it and of the directory.  The same
+offset is then written beside the log, before anybody is told that it is flushed: see `flushed_offset`.
 """
 
 from __future__ import annotations
@@ -37,12 +38,19 @@ class LogFlushing(LogState):
             self._directory if directory_dirty else None,
             end_offset=self._log_end_offset,
             generation=self._generation,
+            era=self._flushed_file.era,
             beside=tuple(self._unsynced),
             directory_changes=self._directory_changes,
             window_end=self._window.end(self._segments, self._generation),
             on_error=self._note_failure,
+            on_flushed=self._note_flushed,
             gate=self._write_back_gate,
         )
+
+    def _note_flushed(self, job: FlushJob) -> None:
+        """May run in the thread of the flush.  A log that failed meanwhile promises nothing more."""
+        if self._unavailable is None:
+            self._flushed_file.raise_to(job.end_offset, job.era)
 
     def complete_flush(self, job: FlushJob) -> None:
         """Takes the result of a job: the recovery point moves up.
@@ -132,6 +140,7 @@ class LogFlushing(LogState):
             self._fail("closing failed", error)
 
     def _close_files(self) -> None:
+        self._flushed_file.close()
         if self._compaction is not None:
             self._compaction.cancel()
         for file in self._unsynced:

@@ -45,6 +45,7 @@ class LogState:
         "_directory_synced",
         "_epochs",
         "_first_dirty_offset",
+        "_flushed_file",
         "_fs",
         "_generation",
         "_is_emptied",
@@ -86,6 +87,7 @@ class LogState:
         self._closer = loaded.closer
         self._compaction: CompactionJob | None = None
         self._first_dirty_offset = 0  # as restored, or from the last compaction
+        self._flushed_file = loaded.flushed_file
         self._deleted = DeletedSegments(fs, loaded.closer)
         self._epochs = loaded.epochs
         self._producers = loaded.producers

@@ -4,6 +4,7 @@ Order, and what a crash after each step leaves:
 
 | step                                             | after a crash                                                   |
 |--------------------------------------------------|-----------------------------------------------------------------|
+| 0 the `flushed-offset` file lowered, durable      | the same as after 1                                              |
 | 1 recovery point (and log start) lowered, durable | the old tail, all valid; the leader is asked again where to cut |
 | 2 producer snapshots above the cut deleted        | the same; the producers are rebuilt from older ones             |
 | 3 epochs above the cut deleted                    | the same; the scan past the recovery point finds the epochs again |
@@ -14,6 +15,7 @@ Order, and what a crash after each step leaves:
 from __future__ import annotations
 
 from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
+from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.log_state import LogState
 from replog.log.producer_files import rebuild_producers, remove_snapshots
 from replog.log.segment import LogSegment
@@ -113,6 +115,7 @@ class LogTruncation(LogState):
 
     def _promise_nothing(self) -> None:
         """The recovery point goes before the log start: one above the log end is believed only where nothing is promised."""
+        self._lower_flushed_offset(0)
         self._log_start_offset = self.checkpointed_log_start_offset  # it may have been raised above what is flushed
         self._recovery_point = 0
         if self._checkpoint is None:
@@ -128,6 +131,7 @@ class LogTruncation(LogState):
         self._touched = True
         self._generation += 1
         self._reader.forget_places()
+        self._lower_flushed_offset(0 if is_emptied else end_offset)
         is_lowered = self._recovery_point > end_offset or self._log_start_offset >= end_offset
         self._recovery_point = 0 if is_emptied else min(self._recovery_point, end_offset)
         self._first_dirty_offset = min(self._first_dirty_offset, end_offset)
@@ -139,6 +143,14 @@ class LogTruncation(LogState):
                 self._is_emptied = False
         if remove_snapshots(self._fs, self._directory, above=-1 if is_emptied else end_offset):
             self._fs.sync_dir(self._directory)
+
+    def _lower_flushed_offset(self, end_offset: int) -> None:
+        try:
+            self._flushed_file.lower_to(end_offset)
+        except OSError as error:
+            if is_disk_full(error):
+                raise disk_full("the log cannot be cut", self._directory, error) from error
+            raise
 
     def _after_cut(self, end_offset: int) -> None:
         self._log_end_offset = end_offset

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 import replog_checkpoints as checkpoints
 from replog.log.file_names import parse_partition_dir_name
+from replog.log.flushed_offset import FlushedOffsetFile
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 
@@ -21,6 +22,7 @@ class Promises:
 
     Attributes:
         recovery_point: everything below was flushed; 0 unknown.
+        flushed_offset: the same, from the file beside the log, exact after kill -9; 0 unknown.
         log_start_offset: 0 unknown: where the first segment begins.
         clean: the last stop was clean.
         high_watermark: exclusive; None unknown.
@@ -30,17 +32,21 @@ class Promises:
     log_start_offset: int = 0
     clean: bool = False
     high_watermark: int | None = None
+    flushed_offset: int = 0
 
 
 def read_promises(fs: FileSystem, directory: str) -> Promises:
-    """From the checkpoints beside a replica's directory; nothing where they are missing or damaged.
+    """From the checkpoints beside a replica's directory and the file in it; nothing where they are missing or damaged.
+
+    Read before the log is looked at: a running writer only ever adds to it what these do not promise yet.
 
     Raises:
         OSError: the disk failed.
     """
     key = parse_partition_dir_name(PurePosixPath(directory).name)
+    flushed_offset = FlushedOffsetFile.load(fs, directory).offset or 0
     if key is None:
-        return Promises()
+        return Promises(flushed_offset=flushed_offset)
     parent = parent_of(directory)
     recovery_point = _offsets(fs, f"{parent}/{checkpoints.RECOVERY_POINT_FILE}").get(key)
     return Promises(
@@ -48,6 +54,7 @@ def read_promises(fs: FileSystem, directory: str) -> Promises:
         _offsets(fs, f"{parent}/{checkpoints.LOG_START_OFFSET_FILE}").get(key, 0),
         clean=recovery_point is not None and _is_clean(fs, f"{parent}/{checkpoints.CLEAN_SHUTDOWN_FILE}"),
         high_watermark=_offsets(fs, f"{parent}/{checkpoints.REPLICATION_OFFSET_FILE}").get(key),
+        flushed_offset=flushed_offset,
     )
 
 

@@ -1,9 +1,10 @@
 """Repair of one log that nobody has open: derived files are made again, and a tail that was never flushed is cut.
 
-Nothing below the recovery point is given up unless the caller says so: whoever runs a repair may have another copy.
+Nothing that was flushed is given up unless the caller says so: whoever runs a repair may have another copy.
 
 | step                                                     | a crash after it                                             |
 |----------------------------------------------------------|--------------------------------------------------------------|
+| 0 `flushed-offset` lowered to the damage (loss accepted) | the recovery point says the same about less: repair again     |
 | 1 recovery point lowered to the damage (loss accepted)   | the damage is a torn tail now: the next start cuts it         |
 | 2 wrong indexes, snapshots, epoch file deleted; beside a  | the next start makes them again: a segment without `.index`   |
 |   wrong `.txnindex` the `.index`                          | is scanned                                                    |
@@ -18,8 +19,9 @@ from pathlib import PurePosixPath
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
-from replog.log.config import LogConfig
+from replog.log.config import CleanupPolicy, LogConfig
 from replog.log.file_names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, parse_partition_dir_name
+from replog.log.flushed_offset import FlushedOffsetFile
 from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
 from replog.log.promises import read_promises
@@ -50,24 +52,38 @@ class RepairReport:
 
 @dataclass(frozen=True, slots=True)
 class LogOffsets:
-    """What the checkpoints of the directory above say about one log; None: nothing."""
+    """What the checkpoints of the directory above, and the file beside the log, say about it; None: nothing.
+
+    Attributes:
+        recovery_point: As checkpointed.
+        log_start_offset: As checkpointed.
+        flushed_offset: Everything below it was flushed.
+    """
 
     recovery_point: int | None
     log_start_offset: int | None
+    flushed_offset: int | None
 
 
 def read_offsets(fs: FileSystem, directory: str) -> LogOffsets:
-    """Recovery point and log start of the log in `directory`, as checkpointed in the directory above it.
+    """Recovery point, log start and flushed offset of the log in `directory`.
 
     Raises:
         CorruptCheckpointError: a checkpoint cannot be read.
     """
     key = parse_partition_dir_name(PurePosixPath(directory).name)
+    noted = noted_offset(fs, directory)
     if key is None:
-        return LogOffsets(None, None)
+        return LogOffsets(None, None, noted)
     points = _read_checkpoint(fs, _recovery_point_path(directory))
     starts = _read_checkpoint(fs, f"{parent_of(directory)}/{checkpoints.LOG_START_OFFSET_FILE}")
-    return LogOffsets(points.get(key), starts.get(key))
+    known = [offset for offset in (points.get(key), noted) if offset is not None]
+    return LogOffsets(points.get(key), starts.get(key), max(known, default=None))
+
+
+def noted_offset(fs: FileSystem, directory: str) -> int | None:
+    """Returns what the log's own file says is flushed; None: nothing, or the recovery point is exact (a clean stop)."""
+    return None if read_promises(fs, directory).clean else FlushedOffsetFile.load(fs, directory).offset
 
 
 def repair_log(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -> RepairReport:
@@ -99,37 +115,54 @@ def repair_log(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int
 
 def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -> RepairReport:
     offsets = read_offsets(fs, directory)
-    verifier = LogVerifier(fs, directory, offsets.recovery_point, is_closed=read_promises(fs, directory).clean)
+    verifier = LogVerifier(
+        fs,
+        directory,
+        offsets.flushed_offset,
+        flush_end=noted_offset(fs, directory),
+        is_closed=read_promises(fs, directory).clean,
+    )
     found = tuple(verifier.run())
     if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
         raise StorageError(f"{directory} holds no segments: there is nothing to repair")
     if not found:
         end_offset = verifier.totals.end_offset
         return RepairReport((), (), None, end_offset, end_offset)
-    damaged_offset = _first_bad_offset(found)
-    recovery_point = offsets.recovery_point
-    if damaged_offset is not None and (recovery_point is None or damaged_offset < recovery_point):
+    recovery_point, flushed_offset = offsets.recovery_point, offsets.flushed_offset
+    lost_offset = _first_lost_offset(found, flushed_offset)
+    if lost_offset is not None:
         if not accept_loss:
-            raise _refusal(found, recovery_point)
-        if recovery_point is not None:
-            _write_recovery_point(fs, directory, damaged_offset)
-        offsets = replace(offsets, recovery_point=damaged_offset)
+            raise _refusal(found, flushed_offset)
+        offsets = _give_up(fs, directory, offsets, lost_offset)
+    elif flushed_offset is not None:  # the log is opened as after a crash, when a note from before a clean stop counts
+        FlushedOffsetFile.load(fs, directory).lower_to(flushed_offset)
     _remove_derived(fs, directory, found)
     log = _open(fs, directory, offsets, now_ms)
+    if lost_offset is not None:
+        log.truncate_to(lost_offset)  # a batch whose offset has changed is no torn write
     log.close(now_ms)
     if recovery_point is not None:
         _write_recovery_point(fs, directory, log.log_end_offset)
     left = tuple(LogVerifier(fs, directory, log.log_end_offset, is_closed=True).run())
-    before = max(verifier.totals.end_offset, recovery_point or 0)
+    before = max(verifier.totals.end_offset, flushed_offset or 0)
     return RepairReport(found, left, log.recovery, before, log.log_end_offset)
 
 
+def _give_up(fs: FileSystem, directory: str, offsets: LogOffsets, lost_offset: int) -> LogOffsets:
+    """Promises nothing from the damage on, durably."""
+    FlushedOffsetFile.load(fs, directory).lower_to(lost_offset)
+    recovery_point = lost_offset if offsets.recovery_point is None else min(offsets.recovery_point, lost_offset)
+    if offsets.recovery_point is not None:
+        _write_recovery_point(fs, directory, recovery_point)
+    return replace(offsets, recovery_point=recovery_point)
+
+
 def _open(fs: FileSystem, directory: str, offsets: LogOffsets, now_ms: int) -> Log:
-    """As after a crash.  Segments are only cut and indexed, so the settings of its topic do not matter."""
+    """As after a crash.  Segments are only cut and indexed, so few settings of its topic matter: it may be compacted."""
     return Log.open(
         fs,
         directory,
-        LogConfig(),
+        LogConfig(cleanup_policy=CleanupPolicy.COMPACT),
         topic_partition=PurePosixPath(directory).name,
         recovery_point=offsets.recovery_point or 0,
         log_start_offset=offsets.log_start_offset or 0,
@@ -138,17 +171,18 @@ def _open(fs: FileSystem, directory: str, offsets: LogOffsets, now_ms: int) -> L
     )
 
 
-def _first_bad_offset(found: tuple[Finding, ...]) -> int | None:
-    offsets = [finding.offset for finding in found if finding.offset is not None]
-    return min(offsets, default=None)
+def _first_lost_offset(found: tuple[Finding, ...], flushed_offset: int | None) -> int | None:
+    """The first damaged offset; None: nothing that was flushed is damaged."""
+    offset = min((finding.offset for finding in found if finding.offset is not None), default=None)
+    return None if offset is None or (flushed_offset is not None and offset >= flushed_offset) else offset
 
 
-def _refusal(found: tuple[Finding, ...], recovery_point: int | None) -> CorruptRecordError:
+def _refusal(found: tuple[Finding, ...], flushed_offset: int | None) -> CorruptRecordError:
     first = next(finding for finding in found if finding.offset is not None)
     promised = (
         "how far it was flushed is not known"
-        if recovery_point is None
-        else f"everything below offset {recovery_point} was flushed"
+        if flushed_offset is None
+        else f"everything below offset {flushed_offset} was flushed"
     )
     return CorruptRecordError(
         first.path,

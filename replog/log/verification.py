@@ -7,8 +7,8 @@ Findings come in the order of the files; the first one of kind `DAMAGED` or `TOR
 
 | kind         | what it means                                               | what mends it                             |
 |--------------|-------------------------------------------------------------|-------------------------------------------|
-| `DAMAGED`    | record bytes are wrong or gone below the recovery point     | another copy; else records are lost       |
-| `TORN`       | the same at the end of the log, above the recovery point    | the next start cuts it: never acknowledged |
+| `DAMAGED`    | record bytes that were flushed are wrong or gone            | another copy; else records are lost       |
+| `TORN`       | the same at the end of the log, above what was flushed      | the next start cuts it: never acknowledged |
 | `DERIVED`    | an index, snapshot or epoch file does not fit the records   | it is made again from the records         |
 | `CHECKPOINT` | a file that cannot be made again is unreadable or wrong     | a copy of it, or a decision               |
 """
@@ -81,15 +81,17 @@ class LogVerifier:
     Args:
         fs: the disk.
         directory: of the log.
-        recovery_point: everything below it was flushed; None: unknown, then a bad end of the last segment counts as torn.
+        flushed_offset: everything below it was flushed; None: unknown, then a bad end of the last segment counts as torn.
+        flush_end: where a flush ended, as the log's own file says; None: unknown.
         deep: decode every record too, not only checksums.
         is_closed: the log was closed in order and nobody has it open: the last segment's transaction index is complete.
     """
 
     fs: FileSystem
     directory: str
-    recovery_point: int | None
+    flushed_offset: int | None
     deep: bool = False
+    flush_end: int | None = None
     is_closed: bool = False
     totals: VerifiedTotals = field(init=False, default_factory=VerifiedTotals)
     _expected_offset: int = field(init=False, default=0)
@@ -111,7 +113,7 @@ class LogVerifier:
         bases = _offsets_with(names, LOG_SUFFIX)
         for number, base_offset in enumerate(bases):
             yield from self._verify_segment(base_offset, bases[number + 1] if number + 1 < len(bases) else None)
-        if self.recovery_point is not None and self.recovery_point > self._expected_offset and not self._is_damaged:
+        if self.flushed_offset is not None and self.flushed_offset > self._expected_offset and not self._is_damaged:
             yield from self._records_missing(bases)
         yield from self._verify_snapshots(_offsets_with(names, SNAPSHOT_SUFFIX))
         yield from self._verify_epochs()
@@ -150,7 +152,7 @@ class LogVerifier:
             self._transactions.stop()
             self._is_damaged = True
             is_torn = next_base_offset is None and (
-                self.recovery_point is None or self._expected_offset >= self.recovery_point
+                self.flushed_offset is None or self._expected_offset >= self.flushed_offset
             )
             kind = FindingKind.TORN if is_torn else FindingKind.DAMAGED
             yield Finding(kind, file.path, error.position, self._expected_offset, error.reason)
@@ -162,6 +164,10 @@ class LogVerifier:
             raise CorruptRecordError(path, batch.position, reason)
         if next_base_offset is not None and header.next_offset > next_base_offset:
             reason = f"offset {header.last_offset}, but the next segment begins at {next_base_offset}"
+            raise CorruptRecordError(path, batch.position, reason)
+        flush_end = self.flush_end if next_base_offset is None else None  # compaction may take the border elsewhere
+        if flush_end is not None and self._expected_offset < flush_end < header.next_offset:
+            reason = f"offsets up to {header.last_offset}, but a flush ended at {flush_end}, where no batch does"
             raise CorruptRecordError(path, batch.position, reason)
         if header.partition_leader_epoch < self._epoch:
             reason = f"leader epoch {header.partition_leader_epoch} after epoch {self._epoch}"
@@ -183,7 +189,7 @@ class LogVerifier:
     def _records_missing(self, bases: list[int]) -> Iterator[Finding]:
         path = file_path(self.directory, bases[-1], LOG_SUFFIX) if bases else self.directory
         reason = (
-            f"the records end at offset {self._expected_offset}, everything below {self.recovery_point} was flushed"
+            f"the records end at offset {self._expected_offset}, everything below {self.flushed_offset} was flushed"
         )
         yield Finding(FindingKind.DAMAGED, path, None, self._expected_offset, reason)
 

@@ -5,6 +5,8 @@ The machine has one replica in three segments::
     00000000000000000000   sealed, below the recovery point
     00000000000000000009   holds the recovery point
     0000000000000000001x   active: above the recovery point after an unclean stop, all flushed after a clean one
+
+"Flushed" is an unclean stop after an fsync of everything that no checkpoint knows of; only the log's `flushed-offset` does.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from log_test_kit import T0, content, stored, write_file
 
 from replog.errors import ReplogError
 from replog.log import LogDirectory
+from replog.log.flushed_offset import RECORD_BYTES
 from replog.records import encode_batch
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -48,19 +51,20 @@ class Machine:
     Attributes:
         disk: its disk, copied before it is damaged.
         replica: what must be on it.
-        is_clean: it was stopped in order.
-        recovery_point: as checkpointed.
+        flushed_offset: nothing below it may be lost.
     """
 
     disk: SimulatedFileSystem
     replica: Replica
-    is_clean: bool
-    recovery_point: int
+    flushed_offset: int
+
+
+STOPS = ("clean", "unclean", "flushed")
 
 
 @cache
-def machine(is_clean: bool) -> Machine:
-    """A machine after a clean or an unclean stop."""
+def machine(stop: str) -> Machine:
+    """A machine after one of `STOPS`."""
     replica = Replica().open()
     replica.append(8)
     replica.epoch = 1
@@ -71,17 +75,16 @@ def machine(is_clean: bool) -> Machine:
     replica.flush()
     replica.directory.checkpoint_high_watermarks({("t", 0): 9})
     replica.checkpoint()
-    recovery_point = replica.log.recovery_point
     replica.append(3)
     replica.epoch = 2
     replica.append(4)
     write_file(replica.disk, f"{DATA}/cleaner-offset-checkpoint", b"0\n1\nt 0 5\n")
-    if is_clean:
+    if stop == "clean":
         replica.close()
-        recovery_point = replica.expected.flushed
-    else:
-        replica.disk.kill()
-    return Machine(replica.disk, replica, is_clean, recovery_point)
+    elif stop == "flushed":
+        replica.flush()
+    replica.disk.kill()
+    return Machine(replica.disk, replica, replica.expected.flushed)
 
 
 def abort_a_transaction(replica: Replica) -> None:
@@ -156,7 +159,7 @@ def from_the_future(data: bytes, width: int) -> Damaged:
     if width == MAGIC_AT:  # a batch: its magic number
         yield data[:16] + b"\x03" + data[17:]
         yield data[:16] + b"\x01" + data[17:]
-    if width == SNAPSHOT_BYTES:
+    if width in {SNAPSHOT_BYTES, RECORD_BYTES}:
         yield b"\x00\x02" + data[2:]
 
 
@@ -220,8 +223,7 @@ def judge(stopped: Machine, disk: SimulatedFileSystem, path: str) -> Outcome:
     expected = stopped.replica.expected
     history, end = expected.history, log.log_end_offset
     assert log.log_start_offset <= expected.start_max, "the log start has risen: records are hidden"
-    flushed = history.end if stopped.is_clean else stopped.recovery_point
-    assert end >= flushed, f"flushed to {flushed}, ends at {end}"
+    assert end >= stopped.flushed_offset, f"flushed to {stopped.flushed_offset}, ends at {end}"
     assert end in history.ends
     try:
         log_invariants(log)
@@ -265,5 +267,12 @@ def outcomes(stopped: Machine, path: str, damage: str) -> set[Outcome]:
     return found
 
 
-WIDTHS = {".log": MAGIC_AT, ".timeindex": 12, ".index": 8, ".txnindex": 34, ".snapshot": SNAPSHOT_BYTES}
+WIDTHS = {
+    "flushed-offset": RECORD_BYTES,
+    ".log": MAGIC_AT,
+    ".timeindex": 12,
+    ".index": 8,
+    ".txnindex": 34,
+    ".snapshot": SNAPSHOT_BYTES,
+}
 """Bytes of an entry, by the end of the name."""

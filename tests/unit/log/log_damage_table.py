@@ -31,10 +31,6 @@ class Row:
     stop: str
     cells: tuple[str, ...]
 
-    @property
-    def is_clean(self) -> bool:
-        return self.stop == "clean"
-
     def expected(self, damage: str) -> set[Outcome]:
         return {CODES[code] for code in self.cells[DAMAGES.index(damage)] if code != "-"}
 
@@ -56,6 +52,7 @@ _TITLES = {
 }
 
 _LINES = """
+# A stop is clean, unclean, or unclean after an fsync that no checkpoint knows of ("flushed": only files whose line differs)
 # stop  file  truncated  zero-filled  bit-flipped  garbage-appended  empty  from-the-future  missing  a-directory  unreadable
 clean   .kafka_cleanshutdown              r    r    r    r    r    r    r    R    R
 clean   cleaner-offset-checkpoint         i    i    ir   i    i    i    i    R    R
@@ -76,6 +73,7 @@ clean   23.log                            q    q    fqb  r    q    q    q    q  
 clean   23.snapshot                       i    i    i    i    i    i    i    i    i
 clean   23.timeindex                      ir   ir   ir   ir   r    -    r    q    q
 clean   30.snapshot                       r    r    r    r    r    r    i    q    q
+clean   flushed-offset                    r    r    r    i    r    r    i    q    q
 clean   leader-epoch-checkpoint           r    r    ir   r    r    r    r    q    q
 clean   partition.metadata                q    q    qR   q    q    i    r    q    q
 unclean cleaner-offset-checkpoint         i    i    ir   i    i    i    i    R    R
@@ -93,8 +91,15 @@ unclean 12.timeindex                      r    r    r    r    r    -    r    q  
 unclean 12.txnindex                       r    r    r    r    r    -    r    q    f
 unclean 23.log                            c    c    cb   r    c    c    c    q    q
 unclean 23.snapshot                       i    i    i    i    i    i    i    q    q
+unclean flushed-offset                    r    r    r    r    r    r    r    q    q
 unclean leader-epoch-checkpoint           r    r    ir   r    r    r    r    q    q
 unclean partition.metadata                q    q    qR   q    q    i    r    q    q
+flushed log-start-offset-checkpoint       R    R    rRb  R    R    R    r    R    R
+flushed recovery-point-offset-checkpoint  R    R    irqR R    R    R    r    R    R
+flushed 0.log                             q    fq   ifqb q    q    q    q    q    q
+flushed 12.log                            q    q    qb   q    q    q    q    q    q
+flushed 23.log                            q    q    q    r    q    q    q    q    q
+flushed flushed-offset                    r    r    r    i    r    r    r    q    q
 """
 
 
@@ -103,7 +108,7 @@ def _row(line: str) -> Row:
     base, _, suffix = name.partition(".")
     if base.isdigit():
         return Row(_TITLES[name], f"{FOLDER}/{int(base):020d}.{suffix}", stop, tuple(cells))
-    folder = FOLDER if name in {"leader-epoch-checkpoint", "partition.metadata"} else DATA
+    folder = FOLDER if name in {"flushed-offset", "leader-epoch-checkpoint", "partition.metadata"} else DATA
     return Row(name, f"{folder}/{name}", stop, tuple(cells))
 
 

@@ -31,6 +31,8 @@ def disk_with_log(recovery_point: int | None = RECORDS) -> SimulatedFileSystem:
         data = batch(bytes([number]) * 1000, timestamp_ms=T0 + number)
         log.append_as_leader(data, leader_epoch=0, now_ms=T0)
     log.close(T0)
+    if recovery_point != RECORDS:  # Kafka writes no such file
+        fs.remove(f"{DIRECTORY}/flushed-offset")
     if recovery_point is not None:
         checkpoints.write_offset_checkpoint(fs, POINTS, {("t", 0): recovery_point, ("other", 1): 7})
     return fs
@@ -153,3 +155,18 @@ def test_a_power_cut_at_every_step_leaves_something_that_can_be_repaired() -> No
         assert list(LogVerifier(fs, DIRECTORY, second).run()) == []
         assert len(content(opened(fs, second, clean=True))) == second
     raise AssertionError("the repair never came to its end")
+
+
+@pytest.mark.parametrize("place", [30, 7])
+def test_what_was_fsynced_after_the_last_checkpoint_is_given_up_only_when_told_to(place: int) -> None:
+    """Byte 7: the last flushed batch jumps up, and nothing follows that would contradict it."""
+    fs = disk_with_log()
+    checkpoints.write_offset_checkpoint(fs, POINTS, {("t", 0): 3})
+    path = file_path(DIRECTORY, bases(fs)[-1], ".log")
+    fs.flip_bit(path, fs.size(path) - len(batch(bytes(1000))) + place, 4)
+    for opens in (lambda: opened(fs, 3), lambda: repair_log(fs, DIRECTORY, accept_loss=False, now_ms=T0)):
+        with pytest.raises(CorruptRecordError, match="--accept-loss"):
+            opens()
+    report = repair_log(fs, DIRECTORY, accept_loss=True, now_ms=T0)
+    assert (report.left, report.end_offset_before, report.end_offset) == ((), RECORDS, RECORDS - 1)
+    assert len(content(opened(fs, RECORDS - 1))) == RECORDS - 1
