@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
-from cluster_kit import StartCluster, check_healed, read_to_the_end, say, wait_until_whole
+from cluster_kit import Cluster, StartCluster, check_healed, read_to_the_end, say, until, wait_until_whole
 from cluster_load import LatestWatch, Load, Tail
 
 from replog.client import Producer
@@ -98,3 +99,30 @@ async def test_one_replica_acknowledges_what_is_flushed(start_cluster: StartClus
             assert replica.flushed_offset >= replica.high_watermark > place.offset
     await read_to_the_end(cluster, TOPIC, history)
     history.check_or_raise()
+
+
+async def test_one_flipped_bit_after_kill_9_takes_the_only_replica_offline(start_cluster: StartCluster) -> None:
+    """What was acknowledged since the last checkpoint is never cut: the replica says where it is damaged, and the ways out."""
+    cluster = await start_cluster(1)
+    await cluster.admin.create_topic(TOPIC, 1, 1)
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for number in range(50):
+            await (await producer.send(TOPIC, b"%d" % number, partition=0))
+    await cluster.local.kill(1)
+    segment = cluster.replica_directory(1, f"{TOPIC}-0") / f"{0:020d}.log"
+    damaged = bytearray(segment.read_bytes())
+    damaged[800] ^= 1
+    segment.write_bytes(damaged)
+
+    cluster.local.start_node(1)
+    await until(partial(_is_offline, cluster), "the replica is offline")
+    replica = await cluster.replica(1, TOPIC)
+    assert str(segment) in replica.reason
+    assert "below offset 50 was flushed" in replica.reason
+    assert "--accept-loss" in replica.reason
+    assert segment.read_bytes() == damaged
+
+
+async def _is_offline(cluster: Cluster) -> bool | None:
+    replicas = (await cluster.describe(1)).replicas
+    return any((one.topic, one.state) == (TOPIC, "offline") for one in replicas) or None

@@ -12,7 +12,10 @@ import pytest
 from local_kit import PATH, abandon, child_environment, open_simulated
 
 import replog
+from replog.errors import CorruptRecordError
+from replog.log.repair import repair_log
 from replog.testing import PowerCutError, SimulatedFileSystem
+from replog_checkpoints import OsFileSystem
 
 CHILD = """
 import random, sys, threading, replog
@@ -56,6 +59,69 @@ def test_kill_9_in_the_middle_of_appends(tmp_path: Path, flush: str, seed: int) 
         assert not wrong, f"seed {seed}: {len(wrong)} acknowledged records are lost or changed"
         assert log.append(b"goes on") == len(found)
         assert log.flushed_offset == log.log_end_offset
+
+
+ONE_BY_ONE = """
+import sys
+import replog
+log = replog.open_log(sys.argv[1])
+for number in range(1_000):
+    log.append(b"record %d" % number)
+print("acknowledged", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def killed_after_1000_appends(tmp_path: Path) -> Path:
+    """The folder of a log whose process was killed with -9, and its newest checkpoint is from before the first append."""
+    path = tmp_path / "log"
+    command = [sys.executable, "-c", ONE_BY_ONE, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True, env=child_environment()) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "acknowledged\n"
+        child.kill()
+    return path
+
+
+def flip(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_one_flipped_bit_after_kill_9_is_an_error_and_nothing_is_cut(killed_after_1000_appends: Path) -> None:
+    """README: "what was stored safely is never cut to make a start succeed"."""
+    path = killed_after_1000_appends
+    segment = path / "log-0" / "00000000000000000000.log"
+    flip(segment, 800)
+    damaged = segment.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(CorruptRecordError, match="below offset 1000 was flushed") as refused:
+            open_log_as(path, read_only=read_only)
+        assert refused.value.path == str(segment)
+        assert f"replog log repair {path}/log-0 --accept-loss" in str(refused.value)
+    assert segment.read_bytes() == damaged
+    flip(segment, 800)
+    with replog.open_log(path) as log:
+        assert len(list(log)) == 1_000
+
+
+def open_log_as(path: Path, *, read_only: bool) -> None:
+    if read_only:
+        replog.open_log(path, read_only=True).close()
+    else:
+        replog.open_log(path).close()
+
+
+def test_the_way_out_that_the_error_names(killed_after_1000_appends: Path) -> None:
+    path = killed_after_1000_appends
+    flip(path / "log-0" / "00000000000000000000.log", 800)
+    report = repair_log(OsFileSystem(), str(path / "log-0"), accept_loss=True, now_ms=0)
+    assert report.end_offset_before == 1_000
+    with replog.open_log(path) as log:
+        assert [record.value for record in log] == [b"record %d" % number for number in range(report.end_offset)]
 
 
 def _story(disk: SimulatedFileSystem, acknowledged: dict[int, bytes], starts: list[int], flush: str) -> None:

@@ -6,17 +6,19 @@ where it may start.  Segments are tiny, so that rolls, deletions and snapshots h
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_crash_kit import CONFIG, Replica, check_answers, log_invariants
+from log_crash_kit import CONFIG, FOLDER, Replica, check_answers, log_invariants
 from log_test_kit import T0, content
 
+from replog.errors import CorruptRecordError, ReplogError
 from replog.log import LogConfig, TailCache
 from replog.log.flush import FlushJob
-from replog.records import parse_header
+from replog.records import parse_header, scan
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
@@ -202,6 +204,28 @@ class LogModel(RuleBasedStateMachine):
         if cut is None:
             assert self.replica.log.log_end_offset == end_offset, "the page cache survives a process"
 
+    @rule(seed=SEEDS)
+    def kill_and_flip_a_bit(self, seed: int) -> None:
+        """No bit that was fsynced, however late a checkpoint is, makes a start cut what was flushed.
+
+        One that no checksum covers may be believed, if nothing behind it is lost: the leader epoch of a batch.
+        """
+        damaged = self.replica.after(None)
+        if not flip_a_flushed_bit(damaged, random.Random(seed)):
+            return
+        try:
+            damaged.open()
+        except ReplogError:
+            return
+        log, flushed = damaged.log, self.replica.expected.flushed
+        assert log.log_end_offset >= flushed, f"flushed to {flushed}, ends at {log.log_end_offset}"
+        wanted = damaged.expected.history.between(log.log_start_offset, flushed)
+        try:
+            found = [as_sent(one) for one in content(log)]
+        except CorruptRecordError:  # below the recovery point: nobody looks before it is read
+            return
+        assert found[: len(wanted)] == [as_sent(one) for one in wanted], "flushed records are gone"
+
     @rule(cut=CUTS, seed=SEEDS)
     def stop(self, cut: int | None, seed: int) -> None:
         self.finish_job()
@@ -278,3 +302,24 @@ class LogModel(RuleBasedStateMachine):
             self.job.run()
             self.replica.log.complete_flush(self.job)
             self.job, self.job_ran = None, False
+
+
+def flip_a_flushed_bit(replica: Replica, rng: random.Random) -> bool:
+    """Flips one bit somewhere in the batches below what was flushed, offsets and all; False: there are none."""
+    flushed = replica.expected.flushed
+    places: list[tuple[str, int, int]] = []
+    for path, data in replica.disk.image().items():
+        if path.startswith(FOLDER) and path.endswith(".log"):
+            places += [
+                (path, header.position, header.size_bytes) for header in scan(data) if header.next_offset <= flushed
+            ]
+    if not places:
+        return False
+    path, position, size_bytes = rng.choice(places)
+    replica.disk.flip_bit(path, position + rng.randrange(size_bytes), rng.randrange(8))
+    return True
+
+
+def as_sent(stored: bytes) -> bytes:
+    """A batch without its leader epoch."""
+    return stored[:12] + stored[16:]

@@ -17,7 +17,9 @@ from log_model import LogModel
 from replog.log import Log
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.flush import FlushJob
+from replog.log.flushed_offset import FlushedOffsetFile
 from replog.log.segment import LogSegment
+from replog.log.segment_scan import scan_headers
 from replog.log.tail_cache import LogTail
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
@@ -126,6 +128,38 @@ def answer_from_before_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogTail, "forget", lambda tail: None)
 
 
+def forget_what_was_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start knows no more than the last checkpoint."""
+    monkeypatch.setattr(FlushedOffsetFile, "load", classmethod(lambda cls, fs, directory: cls(fs, directory)))
+
+
+def cut_below_what_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A truncation leaves the note of what was flushed as it is."""
+    monkeypatch.setattr(FlushedOffsetFile, "lower_to", lambda file, offset: None)
+
+
+def note_before_the_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is flushed is noted when the fsync begins."""
+    run = FlushJob.run
+
+    def early(job: FlushJob) -> None:
+        job._on_flushed(job)
+        run(job)
+
+    monkeypatch.setattr(FlushJob, "run", early)
+
+
+def believe_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch whose offset has changed hides that what follows was flushed."""
+
+    def plain_end(segment: LogSegment, good_bytes: int, _: int, expected_offset: int, __: int) -> tuple[int, int]:
+        ends = [placed.header.next_offset for placed in scan_headers(segment.file, 0, good_bytes)]
+        return good_bytes, max(ends, default=max(segment.base_offset, expected_offset))
+
+    monkeypatch.setattr("replog.log.loader.certain_end", plain_end)
+    monkeypatch.setattr("replog.log.loader.batch_over", lambda segment, offset: None)
+
+
 BROKEN_DISKS = (NoDirectorySync, NoLogSync, NoCheckpointSync)
 BROKEN_ENGINES = (
     promise_too_much,
@@ -135,6 +169,10 @@ BROKEN_ENGINES = (
     count_a_flush_from_before_a_cut,
     believe_every_stop_was_clean,
     answer_from_before_a_cut,
+    forget_what_was_flushed,
+    cut_below_what_is_noted,
+    note_before_the_fsync,
+    believe_offsets,
 )
 
 
