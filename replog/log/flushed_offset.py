@@ -122,7 +122,7 @@ class FlushedOffsetFile:
             era: The one in which that was the end of the log; in a later one the log was cut since.
         """
         with self._lock:
-            if self._is_closed or era != self._era or (self.offset is not None and self.offset >= offset):
+            if self._is_closed or era != self._era or (self.offset or 0) >= offset:
                 return
             self._offset_max = max(offset, self._offset_max or 0)
             try:

@@ -16,6 +16,7 @@ The flushed offset is what the file of that name says (see `flushed_offset`), or
 
 | crash during recovery                             | what the next start finds                             |
 |---------------------------------------------------|-------------------------------------------------------|
+| while what is cut is copied beside the log        | the same                                              |
 | while later segments are deleted (log not cut yet) | the same damage at the same place: same decision      |
 | after the cut, before new indexes are written     | no usable index and a low recovery point: scanned again |
 """
@@ -32,6 +33,7 @@ import replog_checkpoints as checkpoints
 from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
 from replog.log.compaction.swap import complete_swaps
 from replog.log.config import LogConfig
+from replog.log.cut_bytes import CutPiece, keep_cut, tell_cut
 from replog.log.disk_space import is_disk_full
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.epoch_file import epoch_path, write_epochs
@@ -86,6 +88,7 @@ class LogLoader:
         now_ms: wall time.
         scan_from: after an unclean stop, segments from the one with this offset on are checked byte by byte; None: from
             the one with the recovery point.  Higher only where nothing is going to be written.
+        is_read_only: nothing is cut but in memory: no bytes are kept, and nothing is logged.
         on_progress: told about every MiB or so that was checked.
     """
 
@@ -98,12 +101,14 @@ class LogLoader:
     clean: bool
     now_ms: int
     scan_from: int | None = None
+    is_read_only: bool = False
     on_progress: Callable[[ScanProgress], None] | None = None
     report: RecoveryReport = field(init=False)
     _flushed_offset: int = field(init=False)
     _closer: FileCloser = field(init=False, default_factory=FileCloser)
     _epochs: LeaderEpochCache = field(init=False)
     _epochs_on_disk: list[tuple[int, int]] | None = field(init=False, default=None)
+    _damage: str = field(init=False, default="")  # why the last scan ended early
     _directory_changed: bool = field(init=False, default=False)
     _names: set[str] = field(init=False, default_factory=set)
     _scanner: SegmentScanner = field(init=False)
@@ -144,7 +149,11 @@ class LogLoader:
             self._refuse_log_start(segments, log_end_offset)
         self._sweep(names)
         if segments and log_end_offset < self.log_start_offset:
+            pieces = [CutPiece(segment.path, 0, segment.size_bytes) for segment in segments]
             self._remove_from(segments, 0)
+            if not self.is_read_only:
+                why = "the log was being emptied when the process ended"
+                tell_cut(self.directory, pieces, f"below {self.log_start_offset}", why, 0)
             self._epochs.clear()
         if not segments:
             log_end_offset = self.log_start_offset
@@ -313,7 +322,8 @@ class LogLoader:
                     reason = f"its indexes know of offset {promised - 1}, the segment ends here"
                     raise self._lost(segment.path, segment.size_bytes, end_offset, reason)
                 if damaged or self._is_hole(segments, number, end_offset):
-                    self._cut(segments, number, end_offset)
+                    why = self._damage if damaged else "the segment ends before the next one begins"
+                    self._cut(segments, number, end_offset, why)
                 elif not is_last:
                     self._seal(segment)
             number += 1
@@ -388,6 +398,7 @@ class LogLoader:
             if self._is_flushed(offset):
                 raise self._lost(segment.path, position, offset, found.damage)
             self.report.bytes_cut += size_bytes - scan.size_bytes
+            self._damage = found.damage
         segment.take_scan(scan, self.config)
         for transaction in found.aborted:
             segment.note_aborted(transaction)
@@ -447,10 +458,16 @@ class LogLoader:
             raise self._lost(segments[number].path, segments[number].size_bytes, end_offset, "the segment ends here")
         return True
 
-    def _cut(self, segments: list[LogSegment], number: int, end_offset: int) -> None:
+    def _cut(self, segments: list[LogSegment], number: int, end_offset: int, why: str) -> None:
         """Cuts a torn tail: later segments first, so that a crash in between finds the same damage again."""
+        segment = segments[number]
+        pieces = [CutPiece(segment.path, segment.size_bytes, segment.file.size())]
+        pieces += [CutPiece(later.path, 0, later.size_bytes) for later in segments[number + 1 :]]
+        kept_bytes = 0 if self.is_read_only else keep_cut(self.fs, self.directory, pieces)
         self._remove_from(segments, number + 1)
-        segments[number].truncate(segments[number].size_bytes, end_offset)
+        segment.truncate(segment.size_bytes, end_offset)
+        if not self.is_read_only:
+            tell_cut(self.directory, pieces, f"from {end_offset} on", why, kept_bytes)
 
     def _seal(self, segment: LogSegment) -> None:
         """Makes a scanned segment durable, with its rebuilt indexes: the recovery point may pass it then.

@@ -102,6 +102,8 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             loaded = loader.load()
             if clean:  # another program may have cut the log since
                 flushed_file.lower_to(loaded.log_end_offset)
+            else:  # recovery has made segments durable that no checkpoint knows of yet
+                flushed_file.raise_to(loaded.recovery_point, flushed_file.era)
             return cls(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission)
         except OSError as error:
             if is_disk_full(error):
@@ -154,6 +156,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
                 promises.log_start_offset,
                 promises.clean and not verify_all,
                 now_ms,
+                is_read_only=True,
                 scan_from=0 if verify_all else None if promises.recovery_point else OFFSET_MAX,
                 on_progress=on_progress,
             )

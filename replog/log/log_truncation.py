@@ -8,6 +8,7 @@ Order, and what a crash after each step leaves:
 | 1 recovery point (and log start) lowered, durable | the old tail, all valid; the leader is asked again where to cut |
 | 2 producer snapshots above the cut deleted        | the same; the producers are rebuilt from older ones             |
 | 3 epochs above the cut deleted                    | the same; the scan past the recovery point finds the epochs again |
+| - the first MiB of what is cut copied beside the log | the same                                                      |
 | 4 later segments deleted, last one first          | a shorter log without a hole                                    |
 | 5 the segment cut and fsynced                     | done                                                            |
 """
@@ -15,6 +16,7 @@ Order, and what a crash after each step leaves:
 from __future__ import annotations
 
 from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
+from replog.log.cut_bytes import FOLLOWER_CUT_BYTES_MAX, CutPiece, keep_cut, tell_cut
 from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.log_state import LogState
 from replog.log.producer_files import rebuild_producers, remove_snapshots
@@ -63,9 +65,12 @@ class LogTruncation(LogState):
 
         The new log start is durable first: whatever a crash leaves of the old segments then either lies below it, or is
         an old tail that the leader is asked about again; with no segment left the log begins there.
+
+        Nothing of it is kept: the leader has deleted these records on purpose, or gives all of the log anew.
         """
         self._check_available()
-        log_start_offset = self._log_start_offset
+        log_start_offset, log_end_offset = self._log_start_offset, self._log_end_offset
+        pieces = self._pieces_from(0, 0)
         try:
             self._promise_nothing()
             self._log_start_offset = offset
@@ -78,6 +83,8 @@ class LogTruncation(LogState):
             self._fs.sync_dir(self._directory)
             self._recovery_point = offset
             self._after_cut(offset)
+            why = f"it begins anew at offset {offset}"
+            tell_cut(self._topic_partition, pieces, f"{log_start_offset} to {log_end_offset}", why, 0)
         except DiskFullError:  # only the checkpoints need room, and nothing was cut before they were written
             self._log_start_offset = log_start_offset
             raise
@@ -98,6 +105,8 @@ class LogTruncation(LogState):
         except DiskFullError:  # promised less than is true; nothing was cut
             self._log_start_offset = log_start_offset
             raise
+        log_end_offset, pieces = self._log_end_offset, self._pieces_from(number, position)
+        kept_bytes = keep_cut(self._fs, self._directory, pieces, FOLLOWER_CUT_BYTES_MAX)
         while len(self._segments) > number + 1:
             self._segments.remove_last()
             self._fs.sync_dir(self._directory)
@@ -105,6 +114,15 @@ class LogTruncation(LogState):
             segment.activate(self._config)
         segment.truncate(position, end_offset)
         self._after_cut(end_offset)
+        why = "its leader, or whoever repairs it, says that the log ends there"
+        tell_cut(self._topic_partition, pieces, f"{end_offset} to {log_end_offset}", why, kept_bytes)
+
+    def _pieces_from(self, number: int, position: int) -> list[CutPiece]:
+        """What is behind a byte of a segment."""
+        segment = self._segments[number]
+        later = [self._segments[behind] for behind in range(number + 1, len(self._segments))]
+        pieces = [CutPiece(segment.path, position, segment.size_bytes)]
+        return pieces + [CutPiece(one.path, 0, one.size_bytes) for one in later]
 
     def _forget_empty_epochs(self, end_offset: int) -> None:
         try:

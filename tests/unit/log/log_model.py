@@ -12,15 +12,16 @@ from collections.abc import Callable
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_crash_kit import CONFIG, FOLDER, Replica, check_answers, log_invariants
+from log_crash_kit import CONFIG, DATA, FOLDER, Replica, check_answers, log_invariants
 from log_test_kit import T0, content
 
-from replog.errors import CorruptRecordError, ReplogError
+from replog.errors import ReplogError
 from replog.log import LogConfig, TailCache
 from replog.log.flush import FlushJob
 from replog.records import parse_header, scan
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
+from replog_checkpoints import RECOVERY_POINT_FILE, read_offset_checkpoint
 
 CUTS = st.one_of(st.none(), st.none(), st.none(), st.integers(0, 25))
 """When the power goes: after this many changes to the disk, or not during this step."""
@@ -38,6 +39,7 @@ class LogModel(RuleBasedStateMachine):
         self.job: FlushJob | None = None
         self.job_ran = False
         self.job_counts = False
+        self.power_was_cut = False
         self.sent: list[tuple[bytes, int]] = []  # what producers sent last, with its offset
 
     @initialize(tail_bytes=st.sampled_from((0, 300, 5_000)))
@@ -206,25 +208,24 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(seed=SEEDS)
     def kill_and_flip_a_bit(self, seed: int) -> None:
-        """No bit that was fsynced, however late a checkpoint is, makes a start cut what was flushed.
+        """However late a checkpoint is, no bit that changes makes a start cut what was flushed.
 
-        One that no checksum covers may be believed, if nothing behind it is lost: the leader epoch of a batch.
+        A power cut may take this knowledge away; what the log itself says is flushed counts since.  A bit that no checksum
+        covers may be believed, if nothing behind it is lost: the leader epoch of a batch.
         """
+        flushed, log = self.replica.expected.flushed, self.replica.log
+        if self.power_was_cut:
+            flushed = min(flushed, log.recovery_point)
         damaged = self.replica.after(None)
-        if not flip_a_flushed_bit(damaged, random.Random(seed)):
+        if not flip_a_flushed_bit(damaged, flushed, random.Random(seed)):
             return
         try:
-            damaged.open()
+            log = damaged.open().log
         except ReplogError:
             return
-        log, flushed = damaged.log, self.replica.expected.flushed
         assert log.log_end_offset >= flushed, f"flushed to {flushed}, ends at {log.log_end_offset}"
-        wanted = damaged.expected.history.between(log.log_start_offset, flushed)
-        try:
-            found = [as_sent(one) for one in content(log)]
-        except CorruptRecordError:  # below the recovery point: nobody looks before it is read
-            return
-        assert found[: len(wanted)] == [as_sent(one) for one in wanted], "flushed records are gone"
+        wanted = [as_sent(one) for one in damaged.expected.history.between(log.log_start_offset, flushed)]
+        assert [as_sent(one) for one in content(log)][: len(wanted)] == wanted, "flushed records are gone"
 
     @rule(cut=CUTS, seed=SEEDS)
     def stop(self, cut: int | None, seed: int) -> None:
@@ -282,6 +283,7 @@ class LogModel(RuleBasedStateMachine):
         """Power cut (or kill -9: None), and a start, which may be cut short too."""
         self.job, self.job_ran = None, False
         note(f"restart, seed {seed}")
+        self.power_was_cut |= seed is not None or cut is not None
         self.replica = self.replica.after(seed)
         if cut is not None:
             self.replica.disk.faults.cut_power_after(cut)
@@ -304,15 +306,16 @@ class LogModel(RuleBasedStateMachine):
             self.job, self.job_ran = None, False
 
 
-def flip_a_flushed_bit(replica: Replica, rng: random.Random) -> bool:
-    """Flips one bit somewhere in the batches below what was flushed, offsets and all; False: there are none."""
-    flushed = replica.expected.flushed
-    places: list[tuple[str, int, int]] = []
-    for path, data in replica.disk.image().items():
-        if path.startswith(FOLDER) and path.endswith(".log"):
-            places += [
-                (path, header.position, header.size_bytes) for header in scan(data) if header.next_offset <= flushed
-            ]
+def flip_a_flushed_bit(replica: Replica, flushed: int, rng: random.Random) -> bool:
+    """Flips one bit of a batch that is flushed and that no checkpoint knows of; False: there is none."""
+    points = read_offset_checkpoint(replica.disk, f"{DATA}/{RECOVERY_POINT_FILE}") or {}
+    places = [
+        (path, header.position, header.size_bytes)
+        for path, data in replica.disk.image().items()
+        if path.startswith(FOLDER) and path.endswith(".log")
+        for header in scan(data)
+        if points.get(("t", 0), 0) <= header.base_offset and header.next_offset <= flushed
+    ]
     if not places:
         return False
     path, position, size_bytes = rng.choice(places)

@@ -138,17 +138,6 @@ def cut_below_what_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FlushedOffsetFile, "lower_to", lambda file, offset: None)
 
 
-def note_before_the_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is flushed is noted when the fsync begins."""
-    run = FlushJob.run
-
-    def early(job: FlushJob) -> None:
-        job._on_flushed(job)
-        run(job)
-
-    monkeypatch.setattr(FlushJob, "run", early)
-
-
 def believe_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch whose offset has changed hides that what follows was flushed."""
 
@@ -171,7 +160,6 @@ BROKEN_ENGINES = (
     answer_from_before_a_cut,
     forget_what_was_flushed,
     cut_below_what_is_noted,
-    note_before_the_fsync,
     believe_offsets,
 )
 
