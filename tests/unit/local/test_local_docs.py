@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from replog.local import LocalLogConfig
+from replog.log.cut_bytes import CUT_BYTES_MAX, CUT_FILES_MAX
 
-PAGE = (Path(__file__).parents[3] / "docs/OPEN_LOG.md").read_text(encoding="utf-8")
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/OPEN_LOG.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 SHOWN = [
     ["0", "b'table-7' b'two coffees'", "2"],
@@ -44,6 +46,19 @@ def test_the_example_of_the_readme(
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})
     assert "two coffees" in capsys.readouterr().out
+
+
+def test_what_the_pages_say_of_damage_is_one_thing() -> None:
+    """What it says is tested in `test_local_crash` and in the table of damages."""
+    recovery, form = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("RECOVERY.md", "FORMAT.md"))
+    assert "what was stored safely is never cut to make a start succeed" in README
+    assert "exactly what was fsynced after `kill -9`" in " ".join(README.split())
+    for page in (PAGE, recovery, form):
+        assert "flushed-offset" in page
+        assert re.search(r"exact(ly)? after kill -9", " ".join(page.split()))
+    assert f"{CUT_FILES_MAX} files and {CUT_BYTES_MAX >> 20} MiB" in recovery
+    assert "--accept-loss" in PAGE
+    assert "--accept-loss" in recovery
 
 
 def test_the_table_of_settings() -> None:
