@@ -8,7 +8,7 @@
       recovery-point-offset-checkpoint     "log 0 1042": everything below offset 1042 is on the disk
       log-start-offset-checkpoint          only after `truncate_before` to an offset inside a segment
       log-0/                               a partition folder as Kafka has it
-        00000000000000000000.log  .index  .timeindex  leader-epoch-checkpoint  partition.metadata ...
+        00000000000000000000.log  .index  .timeindex  flushed-offset  leader-epoch-checkpoint  partition.metadata ...
 
 Why this shape: it is `replog.log.LogDirectory` as it stands, so locking, checkpoints, clean-shutdown marker and recovery are
 those of a broker, and `log-0` is a partition folder that Kafka's DumpLogSegments reads.  To put the log under a broker, close
