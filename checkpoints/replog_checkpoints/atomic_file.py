@@ -62,7 +62,12 @@ def replace_files(fs: FileSystem, files: Sequence[tuple[str, Buffer]]) -> None:
             file.close()
     for path, _ in files:
         fs.rename(path + TEMPORARY_SUFFIX, path)
-    for folder in dict.fromkeys(parent_of(path) for path, _ in files):
+    _keep_names(fs, [path for path, _ in files])
+
+
+def _keep_names(fs: FileSystem, paths: Sequence[str]) -> None:
+    """Fsyncs the folders in which these names have changed, each once."""
+    for folder in dict.fromkeys(map(parent_of, paths)):
         fs.sync_dir(folder)
 
 

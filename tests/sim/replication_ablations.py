@@ -555,7 +555,7 @@ ABLATIONS = (
         ((DiskTrouble, "_is_given_up", at_once),),
         swarm=ROT,
     ),
-    Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_sync_dir", nothing),)),
+    Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_keep_names", nothing),)),
     Ablation(
         "a copy begins anew when the log is cut",
         "R|stuck|node . ended",
