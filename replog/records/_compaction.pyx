@@ -21,7 +21,7 @@ from libc.string cimport memcpy
 from replog.errors import CorruptRecordError, InvalidRecordError, InvariantViolationError
 from replog.records._crc32c import crc32c
 from replog.records.compaction_rules import FillProgress, Rewritten, checked_seed, map_room
-from replog.records.compression import compress, decompress
+from replog.records.compression import compress_readable, decompress
 from replog.records.header import check_crc, check_header, parse_header
 
 IMPLEMENTATION = "cython"

@@ -21,9 +21,10 @@ from replog.records.compaction_rules import (
     checked_seed,
     map_room,
 )
-from replog.records.compression import compress, decompress
+from replog.records.compression import compress_readable, decompress
 from replog.records.header import (
     ATTRIBUTES_POSITION,
+    CODEC_MASK,
     CONTROL_BIT,
     CRC_POSITION,
     DELETE_HORIZON_BIT,
@@ -246,8 +247,10 @@ def _rebuilt(header: BatchHeader, body: bytes, kept: list[_Raw], horizon: int | 
         timestamp = header.max_timestamp if is_append_time else base + raw.timestamp_delta
         max_timestamp = max(max_timestamp, timestamp)
         parts.append(body[raw.start : raw.end] if horizon is None else _rebased(header, body, raw, timestamp - horizon))
-    section = compress(header.codec, b"".join(parts))
     attributes = header.attributes | (DELETE_HORIZON_BIT if horizon is not None else 0)
+    section = compress_readable(header.codec, records := b"".join(parts))
+    if section is None:
+        attributes, section = attributes & ~CODEC_MASK, records
     batch = _batch(header, attributes, base if horizon is None else horizon, max_timestamp, len(kept), section)
     return batch, max_timestamp
 

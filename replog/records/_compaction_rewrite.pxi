@@ -172,12 +172,19 @@ cdef class Rewriter:
         """Compresses where the original was, and corrects the header of the batch that begins at `start`."""
         cdef Head* head = &self.walk.head
         cdef uint8_t* p
+        cdef bytes records
         cdef bytes section
+        cdef bint is_stored = False
         if head.attributes & CODEC_MASK:
             codec = parse_header(self.walk.buffer, head.position).codec
-            section = compress(codec, self.out.taken(start + HEADER_BYTES))
+            records = self.out.taken(start + HEADER_BYTES)
+            compressed = compress_readable(codec, records)
+            is_stored = compressed is None
+            section = records if is_stored else compressed
             self.out.put(<const uint8_t*>PyBytes_AS_STRING(section), PyBytes_GET_SIZE(section))
         p = self.out.data + start
+        if is_stored:
+            p[ATTRIBUTES_POSITION] &= ~CODEC_MASK
         if gets_horizon:
             p[ATTRIBUTES_POSITION] |= DELETE_HORIZON_BIT
             store64(p + 27, self.new_horizon)

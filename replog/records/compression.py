@@ -7,6 +7,8 @@ bytes.  One section may become at most
 
     min(max_bytes, max(32 MiB, 1024 x its compressed size))        see `decompressed_bytes_limit`
 
+The other direction obeys the same rule: what readers would refuse is stored as it is, not compressed (`compress_readable`).
+
 The absolute cap is the caller's; the ratio keeps small input from large memory, and leaves alone what honest batches
 reach: below 32 MiB any ratio is allowed, and gzip cannot pass 1032, lz4 255, snappy 22.  The output buffer starts small
 and grows no further than the limit; zstd and lz4 write into a buffer of ours, because `max_output_size` and the like are
@@ -26,7 +28,14 @@ from replog.errors import UnsupportedCompressionError
 from replog.records import lz4_frame, xerial_snappy
 from replog.records._crc32c import crc32c
 from replog.records.compression_library import damaged, library, too_large
-from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES, Buffer, Codec
+from replog.records.model import (
+    DECOMPRESSED_BYTES_MAX,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    TRUSTED_DECOMPRESSED_BYTES_MAX,
+    Buffer,
+    Codec,
+)
 
 RATIO_FREE_BYTES = 32 * 1024 * 1024
 """Up to this size no ratio is too high: a batch of equal records shrinks to almost nothing."""
@@ -47,7 +56,15 @@ _GROWTH = 16
 
 
 def decompressed_bytes_limit(compressed_bytes: int, max_bytes: int) -> int:
-    """Most that a section of `compressed_bytes` may become, in bytes; see the module."""
+    """Returns the most that a section of `compressed_bytes` may become, in bytes; see the module.
+
+    Args:
+        compressed_bytes: The size of the section.
+        max_bytes: The absolute cap.  TRUSTED_DECOMPRESSED_BYTES_MAX, and no other number, says that the bytes are from
+            a file of this machine and not from the network: then the ratio does not count.
+    """
+    if max_bytes == TRUSTED_DECOMPRESSED_BYTES_MAX:
+        return max_bytes
     return min(max_bytes, max(RATIO_FREE_BYTES, RATIO_MAX * compressed_bytes))
 
 
@@ -95,16 +112,28 @@ def compress(codec: Codec, data: Buffer) -> bytes:
             return bytes(library(codec).zstd.compress(bytes(data), _ZSTD_LEVEL))
 
 
+def compress_readable(codec: Codec, data: Buffer) -> bytes | None:
+    """Compresses a records section that every reader takes back; None: readers would refuse it, so store it as it is.
+
+    Why here: who writes a batch and who reads it have one limit, `decompressed_bytes_limit`, wherever batches are made.
+
+    Raises:
+        UnsupportedCompressionError: the library for this codec is not installed.
+    """
+    section = compress(codec, data) if len(data) <= DECOMPRESSED_BYTES_MAX else b""
+    return section if len(data) <= decompressed_bytes_limit(len(section), DECOMPRESSED_BYTES_MAX) else None
+
+
 def compress_batch(batch: bytes, codec: Codec) -> bytes:
     """Replaces the records of an uncompressed batch by their compressed form: new attributes, length and CRC.
 
     Args:
-        batch: exactly one uncompressed batch; not changed, and returned as it is for `Codec.NONE`.
+        batch: exactly one uncompressed batch; not changed, and returned as it is for `Codec.NONE` and where readers would
+            refuse the compressed form.
         codec: what to compress with.
     """
-    if codec is Codec.NONE:
-        return batch
-    return with_section(batch, codec, compress(codec, memoryview(batch)[HEADER_BYTES:]))
+    section = None if codec is Codec.NONE else compress_readable(codec, memoryview(batch)[HEADER_BYTES:])
+    return batch if section is None else with_section(batch, codec, section)
 
 
 def with_section(header_source: Buffer, codec: Codec, section: Buffer) -> bytes:

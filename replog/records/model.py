@@ -23,6 +23,11 @@ RECORD_BYTES_MIN = 7
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 """Default ceiling for the decompressed records of one batch; a batch beyond it is refused, never materialised."""
 
+TRUSTED_DECOMPRESSED_BYTES_MAX = 1024 * 1024 * 1024
+"""The ceiling for batches in files of this machine: older versions of `open_log` wrote compressed batches up to here.
+
+The one cap that lifts the ratio too; see `compression.decompressed_bytes_limit`."""
+
 DECOMPRESSED_CALL_BYTES_MAX = 1024 * 1024 * 1024
 """Ceiling for all compressed batches of one call together: many small bombs are one large one."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import random
 from types import ModuleType
 from typing import Any
@@ -372,3 +373,17 @@ def test_twin_and_compiled_make_the_same_bytes(seed: int) -> None:
     again = [compacted(module, one.data, now_ms=LATER, **options) for module in (_compaction_py, compiled)]
     assert again[0] == again[1]
     assert map_of(_compaction_py, data, size_bytes=24 * 4)[1] == map_of(compiled, data, size_bytes=24 * 4)[1]
+
+
+@both
+def test_what_compaction_leaves_can_be_decoded(module: Any) -> None:
+    """The incompressible half goes, and what stays would shrink more than readers allow."""
+    pytest.importorskip("cramjam")
+    value = bytes(33 << 20)
+    data = batch(0, (b"old", os.urandom(64 << 10)), (b"kept", value), codec=r.Codec.ZSTD)
+    assert r.parse_header(data).codec is r.Codec.ZSTD
+    offset_map, _ = map_of(module, batch(2, (b"old", b"new")))
+    rules = RewriteRules(3, T0, 0, frozenset(), {})
+    rewritten = module.rewrite_batches(data, offset_map, rules, NoTransactions(), 0, r.DECOMPRESSED_BYTES_MAX)
+    (record,) = r.decode_batch(rewritten.data)
+    assert (record.key, record.value) == (b"kept", value)

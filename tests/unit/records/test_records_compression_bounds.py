@@ -64,6 +64,27 @@ def test_kilobytes_that_claim_much_are_refused_by_their_ratio(codec: r.Codec) ->
 
 
 @pytest.mark.parametrize("codec", COMPRESSING)
+def test_what_is_encoded_can_be_decoded(codec: r.Codec) -> None:
+    value = bytes(34 * MIB)
+    batch = r.encode_batch([(0, None, value, ())], codec=codec)
+    assert r.decode_batch(batch)[0].value == value
+    assert r.parse_header(batch).codec in {codec, r.Codec.NONE}
+
+
+def test_a_batch_above_the_cap_is_not_compressed() -> None:
+    data = bytearray(os.urandom(MIB) * 2)
+    data *= 65  # 130 MiB that compression would halve at best
+    assert compression.compress_readable(r.Codec.LZ4, data) is None
+
+
+def test_only_files_of_this_machine_are_read_without_the_ratio() -> None:
+    bomb = compress(r.Codec.ZSTD, bytes(33 * MIB))
+    assert len(decompress(r.Codec.ZSTD, bomb, r.TRUSTED_DECOMPRESSED_BYTES_MAX)) == 33 * MIB
+    with pytest.raises(InvalidRecordError, match=f"more than {32 * MIB}"):
+        decompress(r.Codec.ZSTD, bomb, r.TRUSTED_DECOMPRESSED_BYTES_MAX - 1)
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
 def test_the_limit_itself_is_allowed_and_one_less_is_not(codec: r.Codec) -> None:
     data = compress(codec, PLAIN)
     assert decompress(codec, data, len(PLAIN)) == PLAIN

@@ -17,7 +17,7 @@ from replog.errors import (
     ReplogError,
     UnsupportedCompressionError,
 )
-from replog.records.compression import compress_batch
+from replog.records.compression import compress, compress_batch, with_section
 
 GOOD = r.encode_batch([(1, b"k", b"v", ()), (2, None, None, ())])
 LIMIT = 1_048_588
@@ -164,7 +164,8 @@ def test_a_header_that_understates_its_largest_timestamp_is_seen_through_where_t
 
 
 def test_what_a_leader_decompresses_is_bounded() -> None:
-    bomb = r.encode_batch([(NOW, b"k", bytes(33 << 20), ())], codec=r.Codec.GZIP)
+    plain = r.encode_batch([(NOW, b"k", bytes(33 << 20), ())])
+    bomb = with_section(plain, r.Codec.GZIP, compress(r.Codec.GZIP, memoryview(plain)[r.HEADER_BYTES :]))
     checked(bomb)  # nothing asks for the records
     with pytest.raises(InvalidRecordError, match="more than"):
         checked(bomb, are_keys_required=True)
