@@ -15,7 +15,7 @@ from replog.log.repair import noted_offset, read_offsets, repair_log
 from replog.log.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import OsFileSystem
 
-RECORDS_AT_STAKE = frozenset({FindingKind.DAMAGED, FindingKind.TORN})
+RECORDS_AT_STAKE = frozenset({FindingKind.DAMAGED, FindingKind.TORN, FindingKind.UNREADABLE})
 
 
 def log_directories(path: Path) -> list[Path]:
@@ -36,7 +36,7 @@ def log_directories(path: Path) -> list[Path]:
     return found
 
 
-def verify_rows(directory: Path, *, deep: bool) -> Iterator[Row]:
+def verify_rows(directory: Path) -> Iterator[Row]:
     """A `finding` row for each thing that does not fit, then one `verified` row.
 
     Raises:
@@ -55,9 +55,7 @@ def verify_rows(directory: Path, *, deep: bool) -> Iterator[Row]:
             "path": error.path,
             "reason": f"line {error.line}: {error.reason}",
         }
-    verifier = LogVerifier(
-        fs, name, flushed_offset, flush_end=noted, deep=deep, is_closed=read_promises(fs, name).clean
-    )
+    verifier = LogVerifier(fs, name, flushed_offset, flush_end=noted, is_closed=read_promises(fs, name).clean)
     first_bad: Finding | None = None
     findings_count = 0
     for finding in verifier.run():

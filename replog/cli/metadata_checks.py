@@ -63,7 +63,7 @@ class MetadataCheck:
 
     def run(self) -> Iterator[Row]:
         """The findings, in the order above."""
-        yield from (row for row in verify_rows(self._directory, deep=True) if row["kind"] == "finding")
+        yield from (row for row in verify_rows(self._directory) if row["kind"] == "finding")
         try:
             self._files = files = MetadataLogFiles(self._directory)
         except ReplogError as error:

@@ -5,7 +5,7 @@ One Arrow batch comes from about a megabyte of encoded records; with compression
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from replog.errors import ConfigError, InvariantViolationError
@@ -48,7 +48,9 @@ class ArrowColumns:
             raise ConfigError("columns", columns, f"columns is {columns!r}; it must be different ones of {known}")
         self.schema = pa.schema([FIELDS[name] for name in self._names])
 
-    def convert(self, data: Buffer, *, start_offset: int, end_offset: int) -> Iterator[pa.RecordBatch]:
+    def convert(
+        self, data: Buffer, *, start_offset: int, end_offset: int, max_decompressed_bytes: int
+    ) -> list[pa.RecordBatch]:
         """The records of `data` in [start_offset, end_offset) as one batch; none when there are none.
 
         Raises:
@@ -64,9 +66,11 @@ class ArrowColumns:
             with_keys="key" in self._names,
             with_values="value" in self._names,
             with_headers="headers" in self._names,
+            max_decompressed_bytes=max_decompressed_bytes,
         )
-        if columns.count:
-            yield pa.RecordBatch.from_arrays([_MAKE[name](columns) for name in self._names], schema=self.schema)
+        if not columns.count:
+            return []
+        return [pa.RecordBatch.from_arrays([_MAKE[name](columns) for name in self._names], schema=self.schema)]
 
 
 def to_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:

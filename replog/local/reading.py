@@ -9,16 +9,31 @@ Every read checks the CRC of the batches it decodes.  Bytes are fetched under th
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from replog.errors import BrokerClosedError, ConfigError, CorruptRecordError, OffsetOutOfRangeError, StorageError
+from replog.errors import (
+    BrokerClosedError,
+    ConfigError,
+    CorruptRecordError,
+    InvalidRecordError,
+    OffsetOutOfRangeError,
+    StorageError,
+    UnsupportedCompressionError,
+)
 from replog.local.damage import located
 from replog.log import Log
 from replog.log.file_names import LOG_SUFFIX, parse_file_name
 from replog.log.promises import read_promises
-from replog.records import Record, decode_records, scan
+from replog.records import (
+    DECOMPRESSED_BYTES_MAX,
+    TRUSTED_DECOMPRESSED_BYTES_MAX,
+    Buffer,
+    Record,
+    decode_records,
+    scan,
+)
 from replog_checkpoints import FileSystem
 
 if TYPE_CHECKING:
@@ -33,8 +48,11 @@ CHUNK_BYTES: Final = 1 << 20
 
 MAX_RECORDS: Final = 1_000
 COLUMNS: Final = ("offset", "timestamp", "key", "value")
+_DECODED_BYTES_MAX: Final = 64 << 20  # enough at a time where a few kilobytes on the disk are gigabytes
 _RECORD_BYTES_GUESS: Final = 1_024  # to read a few records without reading a whole chunk
 _FIRST_READ_BYTES_MIN: Final = 4_096
+_T = TypeVar("_T")
+_UNREADABLE: Final = (CorruptRecordError, InvalidRecordError, UnsupportedCompressionError)
 _FIRST_BATCH_ONLY: Final = 1  # bytes: the log answers with one batch whatever its size
 
 
@@ -117,10 +135,16 @@ class ReadableLog:
             data = self._fetch(offset, end_offset, min(max_bytes - read_bytes, guess))
             if not data or (read_bytes and read_bytes + len(data) > max_bytes):
                 break
-            next_offset = self._next_offset(data, offset)  # first: what it refuses must not be handed out
-            records += self._decode(data, offset, end_offset)
+            try:
+                for found, next_offset in self._records_of(data, offset, end_offset):
+                    records, offset = records + found, next_offset
+                    if len(records) >= max_records or _value_bytes(found) > _DECODED_BYTES_MAX:
+                        break
+            except (CorruptRecordError, UnsupportedCompressionError):
+                if records:
+                    break  # the next read begins there and says so
+                raise
             read_bytes += len(data)
-            offset = next_offset
         del records[max_records:]
         return records
 
@@ -217,11 +241,15 @@ class ReadableLog:
 
     def read_chunk(self, offset: int, end_offset: int) -> tuple[list[Record], int]:
         """(records, offset to go on with) of about `CHUNK_BYTES` below `end_offset`.  For `AsyncLocalLog`."""
-        data = self._fetch(offset, self._high_watermark, CHUNK_BYTES)
+        data = self._fetch(offset, self._high_watermark, CHUNK_BYTES)  # the end may lie inside a batch
         if not data:
             return [], end_offset
-        next_offset = self._next_offset(data, offset)
-        return self._decode(data, offset, end_offset), next_offset
+        records: list[Record] = []
+        for found, next_offset in self._records_of(data, offset, end_offset):
+            records, offset = records + found, next_offset
+            if _value_bytes(records) > _DECODED_BYTES_MAX:
+                break
+        return records, offset
 
     # Its end
 
@@ -282,58 +310,113 @@ class ReadableLog:
                 data = self._log.complete_read(job)
         return data or b""
 
-    def _chunks(self, start_offset: int, end_offset: int) -> Iterator[tuple[bytes, int]]:
-        """(batches, offset they were read for) until the end."""
-        offset = start_offset
-        while offset < end_offset:
-            data = self._fetch(offset, self._high_watermark, CHUNK_BYTES)  # the end may lie inside a batch
-            if not data:
-                return
-            next_offset = self._next_offset(data, offset)
-            yield data, offset
-            offset = next_offset
-
     def _records(self, start_offset: int, end_offset: int) -> Iterator[Record]:
-        for data, offset in self._chunks(start_offset, end_offset):
-            yield from self._decode(data, offset, end_offset)
+        offset = start_offset
+        while offset < end_offset and (data := self._fetch(offset, self._high_watermark, CHUNK_BYTES)):
+            for records, next_offset in self._records_of(data, offset, end_offset):
+                yield from records
+                offset = next_offset
 
-    def _next_offset(self, data: bytes, offset: int) -> int:
-        """The offset after the last batch: what lies there may be a control batch, or a gap that compaction left.
+    def _ends(self, data: bytes, offset: int) -> tuple[list[tuple[int, int]], CorruptRecordError | None]:
+        """(byte, offset) at which each batch ends, and what is wrong behind them.
 
-        Always above `offset`, and batches one behind the other: no checksum covers offsets and lengths, and a wrong one
-        must neither hide records nor send a reader in circles.
+        What lies at an end may be a control batch, or a gap that compaction left.  Batches must stand one behind the other
+        and each above `offset`: no checksum covers offsets and lengths, and a wrong one must neither hide records nor send
+        a reader in circles.  Of two that contradict each other either may be wrong: neither counts.
         """
-        next_offset = offset
+        ends: list[tuple[int, int]] = []
         try:
             for header in scan(data):
-                is_apart = (
-                    header.base_offset < next_offset and header.position > 0
-                )  # the first may begin below `offset`
-                if is_apart or header.next_offset <= next_offset:
-                    _refuse_place(header.position, next_offset)
-                next_offset = header.next_offset
-            if next_offset <= offset:
-                _refuse_place(0, offset)
+                is_apart = header.base_offset < offset and header.position > 0  # the first may begin below `offset`
+                if is_apart or header.next_offset <= offset:
+                    return ends[:-1], _no_batch_at(ends[-2][0] if len(ends) > 1 else header.position, offset)
+                offset = header.next_offset
+                ends.append((header.end_position, offset))
         except CorruptRecordError as error:
-            raise located(self._fs, self._log, data, error) from error
-        return next_offset
+            return ends, error
+        return ends, None if ends else _no_batch_at(0, offset)
 
-    def _decode(self, data: bytes, start_offset: int, end_offset: int) -> list[Record]:
+    def _decoded(
+        self, data: bytes, offset: int, end_offset: int, decode: Callable[[Buffer, int], _T]
+    ) -> Iterator[tuple[_T, int]]:
+        """(what `decode` makes of it, offset to go on with): everything at once, or else batch by batch.
+
+        So what is good in front of damage comes first, and so does what is too much to be decoded at once.
+
+        Args:
+            data: Whole batches, read for `offset`.
+            offset: Everything below it was handed out.
+            end_offset: Exclusive end of what is wanted.
+            decode: Gets batches and the most bytes that one of them may become.
+
+        Raises:
+            CorruptRecordError, UnsupportedCompressionError: Of the first batch; one further behind ends it silently, and
+                the next read begins there.
+        """
+        ends, damage = self._ends(data, offset)  # first: what it refuses must not be handed out
+        if not ends and damage is not None:
+            raise self._located(data, damage) from damage
         try:
-            return decode_records(data, start_offset=start_offset, end_offset=end_offset)
-        except CorruptRecordError as error:
-            raise located(self._fs, self._log, data, error) from error
+            whole = decode(data[: ends[-1][0]] if damage else data, DECOMPRESSED_BYTES_MAX)
+        except _UNREADABLE:
+            yield from self._one_by_one(data, ends, end_offset, decode)
+        else:
+            yield whole, ends[-1][1]
+
+    def _one_by_one(
+        self, data: bytes, ends: Sequence[tuple[int, int]], end_offset: int, decode: Callable[[Buffer, int], _T]
+    ) -> Iterator[tuple[_T, int]]:
+        start = 0
+        for position, next_offset in ends:
+            try:
+                found = _decode_one(memoryview(data)[start:position], decode)
+            except _UNREADABLE as error:
+                if start:
+                    return
+                raise self._located(data, error) from error
+            yield found, next_offset
+            if next_offset >= end_offset:
+                return
+            start = position
+
+    def _records_of(self, data: bytes, offset: int, end_offset: int) -> Iterator[tuple[list[Record], int]]:
+        def decode(part: Buffer, max_bytes: int) -> list[Record]:
+            return decode_records(part, start_offset=offset, end_offset=end_offset, max_decompressed_bytes=max_bytes)
+
+        return self._decoded(data, offset, end_offset, decode)
+
+    def _located(self, data: bytes, error: Exception) -> Exception:
+        """The error that the first batch in `data` met, with file and byte."""
+        if isinstance(error, InvalidRecordError):  # whole, and nobody can decode it: damage all the same
+            error = CorruptRecordError("", 0, str(error))
+        return located(self._fs, self._log, data, error) if isinstance(error, CorruptRecordError) else error
 
     def _arrow_batches(self, columns: ArrowColumns, start_offset: int, end_offset: int) -> Iterator[pa.RecordBatch]:
-        for data, offset in self._chunks(start_offset, end_offset):
-            try:
-                yield from columns.convert(data, start_offset=offset, end_offset=end_offset)
-            except CorruptRecordError as error:
-                raise located(self._fs, self._log, data, error) from error
+        offset = start_offset
+
+        def decode(part: Buffer, max_bytes: int) -> list[pa.RecordBatch]:
+            return columns.convert(part, start_offset=offset, end_offset=end_offset, max_decompressed_bytes=max_bytes)
+
+        while offset < end_offset and (data := self._fetch(offset, self._high_watermark, CHUNK_BYTES)):
+            for found, next_offset in self._decoded(data, offset, end_offset, decode):
+                yield from found
+                offset = next_offset
 
 
-def _refuse_place(position: int, offset: int) -> NoReturn:
-    raise CorruptRecordError("", position, f"no batch that follows offset {offset - 1}")
+def _decode_one(batch: Buffer, decode: Callable[[Buffer, int], _T]) -> _T:
+    """One batch: within the limits of every reader, or as large as older versions wrote it."""
+    try:
+        return decode(batch, DECOMPRESSED_BYTES_MAX)
+    except InvalidRecordError:
+        return decode(batch, TRUSTED_DECOMPRESSED_BYTES_MAX)
+
+
+def _no_batch_at(position: int, offset: int) -> CorruptRecordError:
+    return CorruptRecordError("", position, f"no batch that follows offset {offset - 1}")
+
+
+def _value_bytes(records: Sequence[Record]) -> int:
+    return sum(len(record.value or b"") for record in records)
 
 
 def first_offset(fs: FileSystem, directory: str) -> int | None:

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from replog.errors import CorruptRecordError
+from replog.errors import CorruptRecordError, InvalidRecordError
 from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_list import SegmentList
 from replog.log.segment_reader import NotCachedError, SegmentRead, SegmentReader
 from replog.log.segment_scan import PlacedHeader, read_batch, read_header, scan_headers, scan_timestamps
 from replog.log.tail_cache import LogTail
 from replog.log.time_index import NO_TIMESTAMP
-from replog.records import BatchHeader, TimestampType, decode_batch
+from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, BatchHeader, TimestampType, decode_batch
 from replog_checkpoints import File
 
 _PLACES_MAX: Final = 32
@@ -312,9 +312,11 @@ def _search_batch(
         return max(header.base_offset, start_offset), header.max_timestamp
     data = read_batch(segment.file, position, header.size_bytes)
     try:
-        records = decode_batch(data)
+        records = decode_batch(data, max_decompressed_bytes=TRUSTED_DECOMPRESSED_BYTES_MAX)
     except CorruptRecordError as error:
         raise CorruptRecordError(segment.path, position, error.reason) from error
+    except InvalidRecordError as error:  # it was written, so it is damage, not the caller's mistake
+        raise CorruptRecordError(segment.path, position, str(error)) from error
     for record in records:
         if record.timestamp >= timestamp_ms and record.offset >= start_offset:
             return record.offset, record.timestamp

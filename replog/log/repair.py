@@ -119,6 +119,7 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
         fs,
         directory,
         offsets.flushed_offset,
+        deep=False,
         flush_end=noted_offset(fs, directory),
         is_closed=read_promises(fs, directory).clean,
     )
@@ -143,7 +144,7 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
     log.close(now_ms)
     if recovery_point is not None:
         _write_recovery_point(fs, directory, log.log_end_offset)
-    left = tuple(LogVerifier(fs, directory, log.log_end_offset, is_closed=True).run())
+    left = tuple(LogVerifier(fs, directory, log.log_end_offset, deep=False, is_closed=True).run())
     before = max(verifier.totals.end_offset, flushed_offset or 0)
     return RepairReport(found, left, log.recovery, before, log.log_end_offset)
 

@@ -9,6 +9,7 @@ Findings come in the order of the files; the first one of kind `DAMAGED` or `TOR
 |--------------|-------------------------------------------------------------|-------------------------------------------|
 | `DAMAGED`    | record bytes that were flushed are wrong or gone            | another copy; else records are lost       |
 | `TORN`       | the same at the end of the log, above what was flushed      | the next start cuts it: never acknowledged |
+| `UNREADABLE` | the bytes are whole, and this installation cannot decode them | the library that its error names        |
 | `DERIVED`    | an index, snapshot or epoch file does not fit the records   | it is made again from the records         |
 | `CHECKPOINT` | a file that cannot be made again is unreadable or wrong     | a copy of it, or a decision               |
 """
@@ -21,14 +22,14 @@ from enum import Enum
 from typing import Final
 
 import replog_checkpoints as checkpoints
-from replog.errors import CorruptCheckpointError, CorruptRecordError, ReplogError
+from replog.errors import CorruptCheckpointError, CorruptRecordError, ReplogError, UnsupportedCompressionError
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
 from replog.log.index_verification import IndexVerifier
 from replog.log.producer_snapshot import decode_snapshot
 from replog.log.segment_scan import PlacedBatch, scan_batches
 from replog.log.transaction_verification import TransactionVerifier
-from replog.records import check_records
+from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, check_records
 from replog_checkpoints import File, FileSystem, OpenMode
 
 _UNKNOWN_EPOCH: Final = -1
@@ -39,6 +40,7 @@ class FindingKind(Enum):
 
     DAMAGED = "damaged"
     TORN = "torn"
+    UNREADABLE = "unreadable"
     DERIVED = "derived"
     CHECKPOINT = "checkpoint"
 
@@ -82,15 +84,15 @@ class LogVerifier:
         fs: the disk.
         directory: of the log.
         flushed_offset: everything below it was flushed; None: unknown, then a bad end of the last segment counts as torn.
+        deep: Whether records are decoded too, not only checksums: what cannot be read is not intact.
         flush_end: where a flush ended, as the log's own file says; None: unknown.
-        deep: decode every record too, not only checksums.
         is_closed: the log was closed in order and nobody has it open: the last segment's transaction index is complete.
     """
 
     fs: FileSystem
     directory: str
     flushed_offset: int | None
-    deep: bool = False
+    deep: bool = True
     flush_end: int | None = None
     is_closed: bool = False
     totals: VerifiedTotals = field(init=False, default_factory=VerifiedTotals)
@@ -145,7 +147,11 @@ class LogVerifier:
     def _verify_batches(self, file: File, indexes: IndexVerifier, next_base_offset: int | None) -> Iterator[Finding]:
         try:
             for batch in scan_batches(file, 0, file.size()):
-                self._verify_batch(file.path, batch, next_base_offset)
+                unreadable = self._verify_batch(file.path, batch, next_base_offset)
+                if unreadable is not None:
+                    yield Finding(
+                        FindingKind.UNREADABLE, file.path, batch.position, batch.header.base_offset, unreadable
+                    )
                 indexes.note_batch(batch.position, batch.header.last_offset, batch.header.max_timestamp)
         except CorruptRecordError as error:
             indexes.stop()
@@ -157,7 +163,8 @@ class LogVerifier:
             kind = FindingKind.TORN if is_torn else FindingKind.DAMAGED
             yield Finding(kind, file.path, error.position, self._expected_offset, error.reason)
 
-    def _verify_batch(self, path: str, batch: PlacedBatch, next_base_offset: int | None) -> None:
+    def _verify_batch(self, path: str, batch: PlacedBatch, next_base_offset: int | None) -> str | None:
+        """Returns why its records cannot be read here although they are whole; None: they can."""
         header = batch.header
         if header.base_offset < self._expected_offset:
             reason = f"offset {header.base_offset} where {self._expected_offset} or more was expected"
@@ -172,9 +179,10 @@ class LogVerifier:
         if header.partition_leader_epoch < self._epoch:
             reason = f"leader epoch {header.partition_leader_epoch} after epoch {self._epoch}"
             raise CorruptRecordError(path, batch.position, reason)
+        unreadable = None
         try:
             if self.deep:
-                check_records(batch.buffer, header.position)
+                unreadable = _check_records(batch)
             self._transactions.note_batch(header, batch.buffer)
         except ReplogError as error:
             raise CorruptRecordError(path, batch.position, str(error)) from error
@@ -185,6 +193,7 @@ class LogVerifier:
         self.totals.batches += 1
         self.totals.records += header.records_count
         self.totals.bytes += header.size_bytes
+        return unreadable
 
     def _records_missing(self, bases: list[int]) -> Iterator[Finding]:
         path = file_path(self.directory, bases[-1], LOG_SUFFIX) if bases else self.directory
@@ -238,6 +247,15 @@ class LogVerifier:
             checkpoints.read_partition_metadata(self.fs, path)
         except checkpoints.CorruptCheckpointError as error:
             yield Finding(FindingKind.CHECKPOINT, path, None, None, f"line {error.line}: {error.reason}")
+
+
+def _check_records(batch: PlacedBatch) -> str | None:
+    """Decodes every record of a batch; returns what is missing here to do that."""
+    try:
+        check_records(batch.buffer, batch.header.position, max_decompressed_bytes=TRUSTED_DECOMPRESSED_BYTES_MAX)
+    except UnsupportedCompressionError as error:
+        return str(error)
+    return None
 
 
 def _offsets_with(names: list[str], suffix: str) -> list[int]:

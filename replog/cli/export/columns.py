@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from replog.cli.export.source import Run
-from replog.records import Columns, decode_columns
+from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, Columns, decode_columns
 from replog.records.arrow import fixed_array, headers_array, key_array, value_array
 
 _NONE: Final = -1
@@ -34,7 +34,13 @@ def record_batch(run: Run) -> pa.RecordBatch:
         CorruptRecordError, InvalidRecordError: the bytes are damaged.
         UnsupportedCompressionError: the codec's library is not installed.
     """
-    columns = decode_columns(run.data, start_offset=run.start_offset, end_offset=run.end_offset, with_headers=True)
+    columns = decode_columns(
+        run.data,
+        start_offset=run.start_offset,
+        end_offset=run.end_offset,
+        with_headers=True,
+        max_decompressed_bytes=TRUSTED_DECOMPRESSED_BYTES_MAX,
+    )
     if not columns.count or columns.headers is None:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
     epoch = None if run.leader_epoch == _NONE else run.leader_epoch

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from replog.cli.errors import UsageError
 from replog.cli.export.output import check_output, replaced_file
 from replog.cli.export.sinks import Encoding, Format, Sink, require_pyarrow, sink_for
-from replog.cli.export.source import LogSource
+from replog.cli.export.source import LogSource, Run
 from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
+from replog.records import scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,18 @@ def _written(source: LogSource, sink: Sink, start_offset: int, end_offset: int) 
             yield sink.write(run)
         except UnsupportedCompressionError:
             raise
+        except (CorruptRecordError, InvalidRecordError):
+            yield from _written_one_by_one(source, sink, run)
+
+
+def _written_one_by_one(source: LogSource, sink: Sink, run: Run) -> Iterator[int]:
+    """Batch by batch: what is good in front of damage, or all of what is too much to be decoded at once."""
+    for header in scan(run.data):
+        batch = replace(run, data=run.data[header.position : header.end_position])
+        try:
+            yield sink.write(batch)
         except (CorruptRecordError, InvalidRecordError) as error:
-            raise source.located(run, error) from error
+            raise source.located(batch, error) from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from replog.cli.common import shown_bytes
 from replog.cli.errors import CommandFailedError
 from replog.cli.export.source import Run
 from replog.extras import install_command
-from replog.records import decode_records
+from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, decode_records
 
 
 class Format(Enum):
@@ -61,7 +61,12 @@ class JsonLines:
 
     def write(self, run: Run) -> int:
         """See `Sink`."""
-        records = decode_records(run.data, start_offset=run.start_offset, end_offset=run.end_offset)
+        records = decode_records(
+            run.data,
+            start_offset=run.start_offset,
+            end_offset=run.end_offset,
+            max_decompressed_bytes=TRUSTED_DECOMPRESSED_BYTES_MAX,
+        )
         shown = self._shown
         lines = [
             json.dumps(

@@ -142,7 +142,11 @@ def test_a_wrong_offset_is_no_order_and_hides_nothing(tmp_path: Path) -> None:
         damaged = bytearray(data)
         damaged[second + 7] ^= 1 << bit
         file.write_bytes(damaged)
-        for read in (list, lambda log: log.read(0), lambda log: list(log.arrow_batches())):
+        for read in (
+            list,
+            lambda log: [log.read(offset) for offset in (0, 10, 20)],
+            lambda log: list(log.arrow_batches()),
+        ):
             # where the timestamps of the batches differ, the last entry of the time index notices it at opening
             with (
                 pytest.raises(
