@@ -15,7 +15,7 @@ from replog.log.repair import noted_offset, read_offsets, repair_log
 from replog.log.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import OsFileSystem
 
-RECORDS_AT_STAKE = frozenset({FindingKind.DAMAGED, FindingKind.TORN, FindingKind.UNREADABLE})
+RECORDS_AT_STAKE = frozenset({FindingKind.DAMAGED, FindingKind.MISSING, FindingKind.TORN, FindingKind.UNREADABLE})
 
 
 def log_directories(path: Path) -> list[Path]:
@@ -55,7 +55,15 @@ def verify_rows(directory: Path) -> Iterator[Row]:
             "path": error.path,
             "reason": f"line {error.line}: {error.reason}",
         }
-    verifier = LogVerifier(fs, name, flushed_offset, flush_end=noted, is_closed=read_promises(fs, name).clean)
+    promises = read_promises(fs, name)
+    verifier = LogVerifier(
+        fs,
+        name,
+        flushed_offset,
+        flush_end=noted,
+        is_closed=promises.clean,
+        is_compacted=promises.is_compacted,
+    )
     first_bad: Finding | None = None
     findings_count = 0
     for finding in verifier.run():

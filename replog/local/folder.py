@@ -69,6 +69,7 @@ class LogFolder:
         try:
             topic_id = directory.topic_id(TOPIC, PARTITION) or uuid.uuid4()
             log = directory.open_log(TOPIC, PARTITION, topic_id, config, now_ms=now_ms)
+            log.claim_complete()
             if log.flushed_offset < log.log_end_offset:  # what a crash left and nobody acknowledged counts from now on
                 log.flush()
                 with contextlib.suppress(DiskFullError):  # a lower recovery point costs the next start time, not data

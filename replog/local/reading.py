@@ -322,12 +322,17 @@ class ReadableLog:
 
         What lies at an end may be a control batch, or a gap that compaction left.  Batches must stand one behind the other
         and each above `offset`: no checksum covers offsets and lengths, and a wrong one must neither hide records nor send
-        a reader in circles.  Of two that contradict each other either may be wrong: neither counts.
+        a reader in circles.  Of two that contradict each other either may be wrong: neither counts, unless each must
+        begin where the one before it ended.
         """
         ends: list[tuple[int, int]] = []
+        complete_from = self._log.complete_from
+        is_complete = complete_from is not None and offset >= complete_from
         try:
             for header in scan(data):
                 is_apart = header.base_offset < offset and header.position > 0  # the first may begin below `offset`
+                if is_complete and header.position and header.base_offset != offset:
+                    return ends, _no_batch_at(header.position, offset)
                 if is_apart or header.next_offset <= offset:
                     return ends[:-1], _no_batch_at(ends[-2][0] if len(ends) > 1 else header.position, offset)
                 offset = header.next_offset

@@ -331,6 +331,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
             now_ms=now_ms,
             checkpoint=self.checkpoint_recovery_points,
             admission=self._admission(key),
+            is_compacted=key in self._cleaner_offsets.offsets,
         )
 
     def _admission(self, key: TopicPartition) -> Callable[[int], None] | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from replog.log.completeness import Completeness, start_complete
 from replog.log.config import LogConfig
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.epoch_file import write_epochs
@@ -49,6 +50,7 @@ class LoadedLog:
     epochs: LeaderEpochCache
     producers: ProducerStateManager
     closer: FileCloser
+    complete: Completeness
     report: RecoveryReport
     created: bool
     flushed_file: FlushedOffsetFile
@@ -67,6 +69,7 @@ def new_log(
         now_ms: wall time.
     """
     closer = FileCloser()
+    start_complete(fs, directory)
     return LoadedLog(
         segments=SegmentList([LogSegment.create(fs, directory, 0, config, now_ms)], closer),
         log_start_offset=0,
@@ -75,6 +78,7 @@ def new_log(
         epochs=LeaderEpochCache(epoch_starts, partial(write_epochs, fs, directory)),
         producers=ProducerStateManager(),
         closer=closer,
+        complete=Completeness(fs, directory, 0),
         report=RecoveryReport(clean=True),
         created=True,
         flushed_file=FlushedOffsetFile(fs, directory),

@@ -32,6 +32,14 @@ from typing import Final
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
 from replog.log.compaction.swap import complete_swaps
+from replog.log.completeness import (
+    COMPLETE_FROM_FILE,
+    Completeness,
+    hole,
+    is_first_lost,
+    read_complete_from,
+    start_complete,
+)
 from replog.log.config import LogConfig
 from replog.log.cut_bytes import CutPiece, keep_cut, tell_cut
 from replog.log.disk_space import is_disk_full
@@ -89,6 +97,8 @@ class LogLoader:
         scan_from: after an unclean stop, segments from the one with this offset on are checked byte by byte; None: from
             the one with the recovery point.  Higher only where nothing is going to be written.
         is_read_only: nothing is cut but in memory: no bytes are kept, and nothing is logged.
+        is_compacted: Whether compaction has been here, as the directory above knows: then gaps say nothing.
+        opens_holes: Whether a log in which offsets are missing is opened all the same; reads say so then.
         on_progress: told about every MiB or so that was checked.
     """
 
@@ -103,6 +113,8 @@ class LogLoader:
     scan_from: int | None = None
     is_read_only: bool = False
     on_progress: Callable[[ScanProgress], None] | None = None
+    is_compacted: bool = False
+    opens_holes: bool = False
     report: RecoveryReport = field(init=False)
     _flushed_offset: int = field(init=False)
     _closer: FileCloser = field(init=False, default_factory=FileCloser)
@@ -117,6 +129,8 @@ class LogLoader:
     _bytes_total: int = field(init=False, default=0)
     _producers: ProducerStateManager = field(init=False, default_factory=ProducerStateManager)
     _producers_at: int | None = field(init=False, default=None)  # offset up to which they are known
+    _complete: Completeness = field(init=False)
+    _lost_start: int | None = field(init=False, default=None)  # the log start, where the files with it are gone
 
     def load(self) -> LoadedLog:
         """Does it all; when it returns, what was cut or deleted is so durably.
@@ -132,6 +146,8 @@ class LogLoader:
         complete_swaps(self.fs, self.directory)
         names = self.fs.list_dir(self.directory)
         self._names = set(names)
+        claim = None if self.is_compacted else read_complete_from(self.fs, self.directory)
+        self._complete = Completeness(self.fs, self.directory, claim)
         segments = self._find_segments(names)
         try:
             return self._load(names, segments)
@@ -144,6 +160,7 @@ class LogLoader:
         created = not segments
         self._refuse_lost_segments(names, segments)
         self._read_epochs()
+        self._refuse_lost_start(segments)
         log_end_offset = self._recover(segments) if segments else self._check_empty()
         if segments and log_end_offset < self.log_start_offset:
             self._refuse_log_start(segments, log_end_offset)
@@ -158,12 +175,19 @@ class LogLoader:
         if not segments:
             log_end_offset = self.log_start_offset
             remove_snapshots(self.fs, self.directory, above=-1)  # of a log that was being emptied
+            if names:
+                self._complete.raise_to(log_end_offset)
+            else:
+                start_complete(self.fs, self.directory)
+                self._complete.offset = 0
             segments.append(LogSegment.create(self.fs, self.directory, log_end_offset, self.config, self.now_ms))
             self._directory_changed = True
         return self._finish(SegmentList(segments, self._closer), log_end_offset, created)
 
     def _finish(self, segments: SegmentList, log_end_offset: int, created: bool) -> LoadedLog:
         log_start_offset = max(self.log_start_offset, segments[0].base_offset)
+        if self._lost_start is not None:
+            log_start_offset = self._lost_start
         self._epochs.truncate_from_end(log_end_offset)
         are_epochs_true = self._epochs.entries == self._epochs_on_disk
         self._epochs.truncate_from_start(segments[0].base_offset)
@@ -189,6 +213,9 @@ class LogLoader:
             )
         recovery_point = self._recovery_point_after(segments, log_start_offset, log_end_offset)
         segments.release_all()
+        if self.is_compacted and COMPLETE_FROM_FILE in self._names:
+            self.fs.remove(f"{self.directory}/{COMPLETE_FROM_FILE}")  # only now: a refusal changes nothing
+            self.fs.sync_dir(self.directory)
         return LoadedLog(
             segments=segments,
             log_start_offset=log_start_offset,
@@ -197,6 +224,7 @@ class LogLoader:
             epochs=LeaderEpochCache(self._epochs.entries, partial(write_epochs, self.fs, self.directory)),
             producers=self._producers,
             closer=self._closer,
+            complete=self._complete,
             report=self.report,
             created=created,
             flushed_file=self.flushed_file,
@@ -259,6 +287,23 @@ class LogLoader:
         if missing:
             path = file_path(self.directory, missing[0], LOG_SUFFIX)
             raise self._lost(path, 0, missing[0], "the file is gone, its indexes are here")
+
+    def _refuse_lost_start(self, segments: list[LogSegment]) -> None:
+        if not segments or not is_first_lost(self._complete.offset, segments[0].base_offset, self._epochs_on_disk):
+            return
+        start_offset = max(self._complete.offset or 0, self.log_start_offset)
+        if start_offset >= segments[0].base_offset:
+            return
+        if not self.opens_holes:
+            path = file_path(self.directory, start_offset, LOG_SUFFIX)
+            raise hole(path, 0, start_offset, segments[0].base_offset)
+        self._lost_start = start_offset
+
+    def _refuse_hole(self, segment: LogSegment, end_offset: int, next_base_offset: int) -> None:
+        """Refuses a segment that does not reach to the next one although no offset was ever left out."""
+        start_offset = max(end_offset, self._complete.offset or 0, self.log_start_offset)
+        if self._complete.offset is not None and start_offset < next_base_offset and not self.opens_holes:
+            raise hole(segment.path, segment.size_bytes, start_offset, next_base_offset)
 
     def _refuse_log_start(self, segments: list[LogSegment], log_end_offset: int) -> None:
         """Emptying a log lowers what is promised to 0 first, and no other step checkpoints a start above the end."""
@@ -350,15 +395,23 @@ class LogLoader:
             self._epochs.clear()
 
     def _ends_at(self, segment: LogSegment, promised: int, next_base_offset: int, *, is_last: bool) -> bool:
-        """Whether a sealed segment reaches what its indexes promise, and not into the next one."""
-        if is_last:
-            return True
+        """Whether a segment begins within itself, and a sealed one reaches what its indexes promise and not into the next.
+
+        Raises:
+            CorruptRecordError: it does, and offsets behind it are missing.
+        """
         try:
-            return promised <= segment.end_offset() <= next_base_offset
+            begins = segment.base_offset <= segment.first_offset() < next_base_offset
+            end_offset = next_base_offset if is_last else segment.end_offset()
         except CorruptRecordError:
-            return False
+            return is_last  # its indexes are looked at before it is trusted
         finally:
-            segment.release(self._closer)
+            if not is_last:
+                segment.release(self._closer)
+        fits = begins and promised <= end_offset <= next_base_offset
+        if fits and not is_last:
+            self._refuse_hole(segment, end_offset, next_base_offset)
+        return fits
 
     def _trusted_end(self, segment: LogSegment, *, is_last: bool) -> int | None:
         """End offset of a segment that need not be scanned (its base offset when it is sealed); None: scan it."""
@@ -388,10 +441,13 @@ class LogLoader:
         producers = self._producers_before(segments, number)
         self.report.segments_scanned += 1
         self._scanned_segment = segment
-        scan = self._new_scan(segment, expected_offset)
-        found = self._scanner.scan(segment.file, size_bytes, scan, producers, self._count_bytes)
+        limit = RELATIVE_OFFSET_MAX + 1
+        if number + 1 < len(segments):
+            limit = min(limit, segments[number + 1].base_offset - segment.base_offset)
+        new_scan = self._new_scan(segment, expected_offset, segment.base_offset + limit - 1)
+        found = self._scanner.scan(segment.file, size_bytes, new_scan, producers, self._count_bytes)
         scan = found.scan
-        if found.is_overflow:
+        if found.is_overflow and limit > RELATIVE_OFFSET_MAX:  # else it holds what belongs into a later segment
             raise _too_wide(segment, scan)
         if found.damage is not None:
             position, offset = certain_end(segment, scan.size_bytes, size_bytes, expected_offset, self._flushed_offset)
@@ -416,12 +472,12 @@ class LogLoader:
             reason = f"no batch ends at offset {self._flushed_offset}, where a flush did"
             raise self._lost(segment.path, found.position, found.previous_end, reason)
 
-    def _new_scan(self, segment: LogSegment, expected_offset: int) -> SegmentScan:
+    def _new_scan(self, segment: LogSegment, expected_offset: int, offset_max: int) -> SegmentScan:
         return SegmentScan(
             segment.base_offset,
             expected_offset,
             -1,
-            min(segment.base_offset + RELATIVE_OFFSET_MAX, OFFSET_MAX - 1),
+            min(offset_max, OFFSET_MAX - 1),
             self.config.index_interval_bytes,
             self.config.segment_index_bytes // OFFSET_ENTRY_BYTES,
             self.config.segment_index_bytes // TIME_ENTRY_BYTES - 1,
@@ -450,7 +506,10 @@ class LogLoader:
         A segment begins where the one before it ended, unless compaction has been there since, and that happens below
         the recovery point only.
         """
-        if number == len(segments) - 1 or segments[number + 1].base_offset <= max(end_offset, self.recovery_point):
+        if number == len(segments) - 1:
+            return False
+        if segments[number + 1].base_offset <= max(end_offset, self.recovery_point):
+            self._refuse_hole(segments[number], end_offset, segments[number + 1].base_offset)
             return False
         if segments[number + 1].base_offset - segments[number].base_offset > RELATIVE_OFFSET_MAX + 1:
             return False  # a follower met a wide gap, and flushed first (`LogAppending._roll_before`)

@@ -69,6 +69,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         checkpoint: Callable[[], None] | None = None,
         admission: Callable[[int], None] | None = None,
         on_progress: Callable[[ScanProgress], None] | None = None,
+        is_compacted: bool = False,
     ) -> Log:
         """Opens the log in `directory`, creating it when it is not there; recovers what a crash left.
 
@@ -86,9 +87,11 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
                 a truncation has lowered them.  None: the caller does not keep a recovery point (it passes 0 to `open`).
             admission: asked with the number of bytes before each append; raises `DiskFullError`.
             on_progress: told about every MiB or so that recovery has checked, in the thread of the caller.
+            is_compacted: Whether a cleaner's checkpoint names this log: then gaps between batches say nothing.
 
         Raises:
-            CorruptRecordError: bytes that were flushed are damaged or gone; nothing was changed.
+            CorruptRecordError: bytes that were flushed are damaged or gone, or offsets are missing that nobody left out;
+                nothing was changed.
             DiskFullError: recovery or creation needs room that the disk does not have; the same may work later.
             StorageError: the disk failed.
         """
@@ -99,6 +102,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             flushed_file = FlushedOffsetFile.load(fs, directory)
             loader = LogLoader(fs, directory, config, recovery_point, flushed_file, log_start_offset, clean, now_ms)
             loader.on_progress = on_progress
+            loader.is_compacted = is_compacted
             loaded = loader.load()
             if clean:  # another program may have cut the log since
                 flushed_file.lower_to(loaded.log_end_offset)
@@ -159,6 +163,8 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
                 is_read_only=True,
                 scan_from=0 if verify_all else None if promises.recovery_point else OFFSET_MAX,
                 on_progress=on_progress,
+                is_compacted=promises.is_compacted,
+                opens_holes=True,
             )
             log = cls(view, directory, config, name, loader.load(), None, now_ms)
         except OSError as error:
@@ -190,6 +196,20 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         for first in scan(batches):
             return first.base_offset if first.base_offset < self._log_end_offset <= first.last_offset else None
         return None
+
+    def claim_complete(self) -> None:
+        """Notes that nothing ever compacted this log, where no file says so yet: `open_log` knows it of its own.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        if self._complete.offset is not None:
+            return
+        try:
+            self._complete.claim(self._segments[0].base_offset)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise StorageError(f"{self._directory} cannot be opened: {error}. Check the disk") from error
 
     def set_log_start_offset(self, offset: int) -> None:
         """Moves the log start up: what is below may be deleted.  Lower offsets are ignored.
@@ -232,6 +252,8 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             self._reader.forget_places()
             self.set_log_start_offset(self._segments[count].base_offset)
         try:
+            if count:
+                self._complete.raise_to(self._segments[count].base_offset)
             for _ in range(count):
                 base_offset = self._segments[0].base_offset
                 self._deleted.add(self._segments.replace(0, 1, ()), now_ms + self._config.file_delete_delay_ms)

@@ -308,8 +308,23 @@ class LogAppending(LogFlushing):
             headers.append(header)
         return headers
 
+    def _note_gaps(self, headers: Sequence[BatchHeader]) -> None:
+        """Before batches between which offsets are left out, as compaction at the leader leaves them."""
+        if self._complete.offset is None:
+            return
+        expected_offset = self._log_end_offset
+        for header in headers:
+            if header.base_offset > expected_offset:
+                try:
+                    self._complete.withdraw()
+                except OSError as error:
+                    self._fail("a gap cannot be noted", error)
+                return
+            expected_offset = header.next_offset
+
     def _write_replicated(self, batches: Buffer, headers: Sequence[BatchHeader], now_ms: int) -> None:
         """One write for all batches where they fit into the segment, else one for each."""
+        self._note_gaps(headers)
         view = memoryview(batches)
         size_bytes = headers[-1].end_position - headers[0].position
         max_timestamp = max(header.max_timestamp for header in headers)

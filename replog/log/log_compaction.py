@@ -168,6 +168,7 @@ class LogCompaction(LogState):
         """Exchanges the segments; see `compaction.swap` for the steps and what a crash leaves."""
         count = job.stats.segments_before
         first = self._segments.number_for(job.sources[0].base_offset)
+        self._complete.withdraw()
         rename_to_swap(self._fs, self._directory, job.segments)
         self._touched = True
         self._reader.forget_places()

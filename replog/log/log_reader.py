@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from replog.errors import CorruptRecordError, InvalidRecordError
+from replog.log.completeness import Completeness, hole
 from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_list import SegmentList
 from replog.log.segment_reader import NotCachedError, SegmentRead, SegmentReader
@@ -89,10 +90,11 @@ class LogReader:
         tail: what was appended last, for readers right behind; None: everything is read from the files.
     """
 
-    __slots__ = ("_places", "_segments", "_version", "tail")
+    __slots__ = ("_complete", "_places", "_segments", "_version", "tail")
 
-    def __init__(self, segments: SegmentList) -> None:
+    def __init__(self, segments: SegmentList, complete: Completeness) -> None:
         self._segments = segments
+        self._complete = complete
         self.tail: LogTail | None = None
         self._places: dict[int, Place] = {}
         self._version = 0  # of the meaning of places
@@ -126,7 +128,7 @@ class LogReader:
             None: `cached_only`, and the page cache does not hold all of it.
 
         Raises:
-            CorruptRecordError: the first batch is damaged, and it was looked at (see the module).
+            CorruptRecordError: the first batch is damaged, and it was looked at (see the module); or it is gone.
         """
         place = self._places.pop(request.offset, None)
         if self.tail is not None:
@@ -139,6 +141,7 @@ class LogReader:
         except NotCachedError:
             self._remember(request.offset, place)
             return None
+        self._check_hole(request, outcome)
         return self._note(request, place, outcome, now_ms)
 
     def capture(self, request: ReadRequest, *, flushed_offset: int) -> CapturedRead:
@@ -156,6 +159,7 @@ class LogReader:
         """Takes the outcome of `captured.read()`; the log was not cut meanwhile."""
         if captured.version != self._version:
             return outcome.found.data if outcome else b""
+        self._check_hole(captured.request, outcome)
         place = self._places.pop(captured.request.offset, None)
         return self._note(captured.request, place, outcome, now_ms)
 
@@ -203,6 +207,18 @@ class LogReader:
             segment = self._segments.touch(number, flushed_offset)
             end_offset = self._segments.end_offset(number, request.log_end_offset)
             yield Part(segment.reader(cached_only=cached_only), end_offset)
+
+    def _check_hole(self, request: ReadRequest, outcome: ReadOutcome | None) -> None:
+        """Whether what was found begins where it must: a gap that compaction left is none of the log's."""
+        if request.offset >= request.ceiling or not self._complete.covers(request.offset):
+            return
+        if outcome is not None and not outcome.found.data:
+            return  # the batch is there, and does not fit below a limit
+        found = request.ceiling if outcome is None else int.from_bytes(outcome.found.data[:8], "big", signed=True)
+        if found > request.offset:
+            segment = self._segments[self._segments.number_for(request.offset)]
+            position = segment.size_bytes if request.offset >= segment.base_offset else 0
+            raise hole(segment.path, position, request.offset, found)
 
     def _note(self, request: ReadRequest, place: Place | None, outcome: ReadOutcome | None, now_ms: int) -> bytes:
         if outcome is None:

@@ -38,6 +38,7 @@ class LogState:
         "_checkpoint",
         "_closer",
         "_compaction",
+        "_complete",
         "_config",
         "_deleted",
         "_directory",
@@ -95,7 +96,8 @@ class LogState:
         self._log_start_offset = loaded.log_start_offset
         self._log_end_offset = loaded.log_end_offset
         self._recovery_point = loaded.recovery_point
-        self._reader = LogReader(loaded.segments)
+        self._complete = loaded.complete
+        self._reader = LogReader(loaded.segments, loaded.complete)
         self._window = DirtyWindow(loaded.segments)
         self._write_back_gate = threading.Lock()  # held while a write-back may take, and until it has noted, an error
         self._last_epoch = loaded.epochs.latest_epoch
@@ -149,6 +151,11 @@ class LogState:
         if self._is_emptied:
             return self._log_start_offset
         return min(self._log_start_offset, max(self._recovery_point, self._segments[0].base_offset))
+
+    @property
+    def complete_from(self) -> int | None:
+        """From where on no offset was ever left out; None: unknown, or there are gaps."""
+        return self._complete.offset
 
     @property
     def flushed_offset(self) -> int:

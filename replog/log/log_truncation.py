@@ -72,6 +72,7 @@ class LogTruncation(LogState):
         log_start_offset, log_end_offset = self._log_start_offset, self._log_end_offset
         pieces = self._pieces_from(0, 0)
         try:
+            self._complete.raise_to(offset)
             self._promise_nothing()
             self._log_start_offset = offset
             self._promise_no_more_than(offset, is_emptied=True)

@@ -26,6 +26,7 @@ class Promises:
         log_start_offset: 0 unknown: where the first segment begins.
         clean: the last stop was clean.
         high_watermark: exclusive; None unknown.
+        is_compacted: Whether a cleaner has been there; gaps say nothing then.
     """
 
     recovery_point: int = 0
@@ -33,6 +34,7 @@ class Promises:
     clean: bool = False
     high_watermark: int | None = None
     flushed_offset: int = 0
+    is_compacted: bool = False
 
 
 def read_promises(fs: FileSystem, directory: str) -> Promises:
@@ -55,6 +57,7 @@ def read_promises(fs: FileSystem, directory: str) -> Promises:
         clean=recovery_point is not None and _is_clean(fs, f"{parent}/{checkpoints.CLEAN_SHUTDOWN_FILE}"),
         high_watermark=_offsets(fs, f"{parent}/{checkpoints.REPLICATION_OFFSET_FILE}").get(key),
         flushed_offset=flushed_offset,
+        is_compacted=key in _offsets(fs, f"{parent}/{checkpoints.CLEANER_OFFSET_FILE}"),
     )
 
 

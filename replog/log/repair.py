@@ -19,6 +19,7 @@ from pathlib import PurePosixPath
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
+from replog.log.completeness import write_complete_from
 from replog.log.config import CleanupPolicy, LogConfig
 from replog.log.file_names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, parse_partition_dir_name
 from replog.log.flushed_offset import FlushedOffsetFile
@@ -115,13 +116,15 @@ def repair_log(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int
 
 def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -> RepairReport:
     offsets = read_offsets(fs, directory)
+    promises = read_promises(fs, directory)
     verifier = LogVerifier(
         fs,
         directory,
         offsets.flushed_offset,
         deep=False,
         flush_end=noted_offset(fs, directory),
-        is_closed=read_promises(fs, directory).clean,
+        is_closed=promises.clean,
+        is_compacted=promises.is_compacted,
     )
     found = tuple(verifier.run())
     if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
@@ -129,6 +132,11 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
     if not found:
         end_offset = verifier.totals.end_offset
         return RepairReport((), (), None, end_offset, end_offset)
+    missing = [finding for finding in found if finding.kind is FindingKind.MISSING]
+    if missing and not accept_loss:
+        raise _refusal(found, offsets.flushed_offset)
+    if missing:  # what is behind them stays, and is complete from there on
+        write_complete_from(fs, directory, verifier.holes_end_offset)
     recovery_point, flushed_offset = offsets.recovery_point, offsets.flushed_offset
     lost_offset = _first_lost_offset(found, flushed_offset)
     if lost_offset is not None:
@@ -174,7 +182,8 @@ def _open(fs: FileSystem, directory: str, offsets: LogOffsets, now_ms: int) -> L
 
 def _first_lost_offset(found: tuple[Finding, ...], flushed_offset: int | None) -> int | None:
     """The first damaged offset; None: nothing that was flushed is damaged."""
-    offset = min((finding.offset for finding in found if finding.offset is not None), default=None)
+    damaged = (finding for finding in found if finding.offset is not None and finding.kind is not FindingKind.MISSING)
+    offset = min((finding.offset for finding in damaged if finding.offset is not None), default=None)
     return None if offset is None or (flushed_offset is not None and offset >= flushed_offset) else offset
 
 

@@ -272,6 +272,14 @@ class LogSegment(SealedIndexes):
         """The offset after the last batch, or the base offset of an empty segment."""
         return self.reader().end_offset()
 
+    def first_offset(self) -> int:
+        """Returns the base offset of the first batch, or of the segment where it is empty.
+
+        Raises:
+            CorruptRecordError: the file does not begin with a batch.
+        """
+        return read_header(self.file, 0).base_offset if self.size_bytes else self.base_offset
+
     def reader(self, *, cached_only: bool = False) -> SegmentReader:
         """Reads the segment as it is now; see `SegmentReader`.  Valid until the next `release` or `truncate`."""
         index = self._read_offset_index()

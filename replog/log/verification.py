@@ -8,6 +8,7 @@ Findings come in the order of the files; the first one of kind `DAMAGED` or `TOR
 | kind         | what it means                                               | what mends it                             |
 |--------------|-------------------------------------------------------------|-------------------------------------------|
 | `DAMAGED`    | record bytes that were flushed are wrong or gone            | another copy; else records are lost       |
+| `MISSING`    | offsets that nobody left out are gone; the rest is whole    | another copy; else records are lost       |
 | `TORN`       | the same at the end of the log, above what was flushed      | the next start cuts it: never acknowledged |
 | `UNREADABLE` | the bytes are whole, and this installation cannot decode them | the library that its error names        |
 | `DERIVED`    | an index, snapshot or epoch file does not fit the records   | it is made again from the records         |
@@ -23,6 +24,7 @@ from typing import Final
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, ReplogError, UnsupportedCompressionError
+from replog.log.completeness import Completeness, is_first_lost, read_complete_from
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
 from replog.log.index_verification import IndexVerifier
@@ -39,6 +41,7 @@ class FindingKind(Enum):
     """See the table of the module."""
 
     DAMAGED = "damaged"
+    MISSING = "missing"
     TORN = "torn"
     UNREADABLE = "unreadable"
     DERIVED = "derived"
@@ -86,6 +89,7 @@ class LogVerifier:
         flushed_offset: everything below it was flushed; None: unknown, then a bad end of the last segment counts as torn.
         deep: Whether records are decoded too, not only checksums: what cannot be read is not intact.
         flush_end: where a flush ended, as the log's own file says; None: unknown.
+        is_compacted: Whether a cleaner has been there: gaps say nothing then.
         is_closed: the log was closed in order and nobody has it open: the last segment's transaction index is complete.
     """
 
@@ -95,12 +99,16 @@ class LogVerifier:
     deep: bool = True
     flush_end: int | None = None
     is_closed: bool = False
+    is_compacted: bool = False
     totals: VerifiedTotals = field(init=False, default_factory=VerifiedTotals)
+    holes_end_offset: int = field(init=False, default=0)
     _expected_offset: int = field(init=False, default=0)
     _is_damaged: bool = field(init=False, default=False)
+    _is_behind_damage: bool = field(init=False, default=False)
     _epoch: int = field(init=False, default=_UNKNOWN_EPOCH)
     _epoch_starts: list[tuple[int, int]] = field(init=False, default_factory=list)
     _transactions: TransactionVerifier = field(init=False)
+    _complete: Completeness = field(init=False)
 
     def __post_init__(self) -> None:
         self._transactions = TransactionVerifier(self.fs, self.directory, is_closed=self.is_closed)
@@ -112,6 +120,8 @@ class LogVerifier:
             OSError: the directory or a file cannot be read.
         """
         names = self.fs.list_dir(self.directory)
+        claim = None if self.is_compacted else read_complete_from(self.fs, self.directory)
+        self._complete = Completeness(self.fs, self.directory, claim)
         bases = _offsets_with(names, LOG_SUFFIX)
         for number, base_offset in enumerate(bases):
             yield from self._verify_segment(base_offset, bases[number + 1] if number + 1 < len(bases) else None)
@@ -127,9 +137,11 @@ class LogVerifier:
         path = file_path(self.directory, base_offset, LOG_SUFFIX)
         if self.totals.segments == 0:
             self.totals.start_offset = self.totals.end_offset = self._expected_offset = base_offset
+            yield from self._verify_start(base_offset)
         elif base_offset < self._expected_offset:
             reason = f"the segment begins at offset {base_offset}, the one before it ends at {self._expected_offset}"
             yield Finding(FindingKind.DAMAGED, path, None, base_offset, reason)
+        yield from self._verify_no_hole(path, 0, base_offset)
         self._expected_offset = max(self._expected_offset, base_offset)
         self.totals.segments += 1
         indexes = IndexVerifier(self.fs, self.directory, base_offset, is_sealed=next_base_offset is not None)
@@ -147,6 +159,8 @@ class LogVerifier:
     def _verify_batches(self, file: File, indexes: IndexVerifier, next_base_offset: int | None) -> Iterator[Finding]:
         try:
             for batch in scan_batches(file, 0, file.size()):
+                if next_base_offset is None or batch.header.next_offset <= next_base_offset:
+                    yield from self._verify_no_hole(file.path, batch.position, batch.header.base_offset)
                 unreadable = self._verify_batch(file.path, batch, next_base_offset)
                 if unreadable is not None:
                     yield Finding(
@@ -156,7 +170,7 @@ class LogVerifier:
         except CorruptRecordError as error:
             indexes.stop()
             self._transactions.stop()
-            self._is_damaged = True
+            self._is_damaged = self._is_behind_damage = True
             is_torn = next_base_offset is None and (
                 self.flushed_offset is None or self._expected_offset >= self.flushed_offset
             )
@@ -194,6 +208,28 @@ class LogVerifier:
         self.totals.records += header.records_count
         self.totals.bytes += header.size_bytes
         return unreadable
+
+    def _verify_start(self, base_offset: int) -> Iterator[Finding]:
+        try:
+            epochs = checkpoints.read_leader_epochs(self.fs, f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}")
+        except checkpoints.CorruptCheckpointError:
+            return
+        if self._complete.offset is not None and is_first_lost(self._complete.offset, base_offset, epochs):
+            self._expected_offset = self._complete.offset
+            path = file_path(self.directory, self._complete.offset, LOG_SUFFIX)
+            yield from self._verify_no_hole(path, 0, base_offset)
+
+    def _verify_no_hole(self, path: str, position: int, offset: int) -> Iterator[Finding]:
+        """Whether what begins at `offset` follows what was seen before, where nothing was ever left out."""
+        first = max(self._expected_offset, self._complete.offset or 0)
+        if self._complete.offset is None or first >= offset:
+            return
+        if not self._is_behind_damage:  # of which nobody knows what was there
+            reason = f"offsets {first} to {offset - 1} are missing, and no compaction took them"
+            yield Finding(FindingKind.MISSING, path, position, first, reason)
+            self.holes_end_offset = offset
+        self._expected_offset = offset
+        self._is_behind_damage = False
 
     def _records_missing(self, bases: list[int]) -> Iterator[Finding]:
         path = file_path(self.directory, bases[-1], LOG_SUFFIX) if bases else self.directory

@@ -150,7 +150,7 @@ def test_a_wrong_offset_is_no_order_and_hides_nothing(tmp_path: Path) -> None:
             # where the timestamps of the batches differ, the last entry of the time index notices it at opening
             with (
                 pytest.raises(
-                    CorruptRecordError, match=r"at byte (141|282): (no batch that follows|offsets .* cannot)"
+                    CorruptRecordError, match=r"at byte \d+: (no batch that follows|offsets .* (cannot|are missing))"
                 ),
                 replog.open_log(tmp_path / "log", read_only=True) as log,
             ):
