@@ -204,6 +204,13 @@ class DiskFullError(ThrottledError):
         self.free_bytes = free_bytes
 
 
+class TooManyOpenFilesError(DiskFullError):
+    """This process, or the machine, may open no more files; nothing was changed.  It ends when some are closed.
+
+    A kind of `DiskFullError`, because it means the same to whoever appends: not now, and nothing is broken.
+    """
+
+
 class NotControllerError(RetriableError):
     """The node asked is not the active controller."""
 

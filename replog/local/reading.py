@@ -23,7 +23,8 @@ from replog.errors import (
     UnsupportedCompressionError,
 )
 from replog.local.damage import located
-from replog.log import Log
+from replog.log import Log, is_disk_full
+from replog.log.disk_space import disk_full
 from replog.log.file_names import LOG_SUFFIX, parse_file_name
 from replog.log.promises import read_promises
 from replog.records import (
@@ -274,6 +275,8 @@ class ReadableLog:
             try:
                 yield
             except OSError as error:
+                if is_disk_full(error):
+                    raise disk_full("a read did not begin", self._path, error) from error
                 raise StorageError(f"{self._path} cannot be read: {error}. Check the disk") from error
 
     def _check_open(self) -> None:

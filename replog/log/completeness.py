@@ -23,11 +23,12 @@ Kafka and older versions know nothing of it.  What they leave when they compact 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
 from replog.errors import CorruptRecordError
-from replog.log.disk_space import is_disk_full
+from replog.log.disk_space import is_disk_full, is_out_of_files
 from replog_checkpoints import FileSystem, OpenMode, replace_file
 
 COMPLETE_FROM_FILE: Final = "complete-from"
@@ -68,7 +69,7 @@ class Completeness:
             write_complete_from(self._fs, self._directory, offset)
             self.offset = offset
         except OSError as error:
-            if not is_disk_full(error):
+            if is_out_of_files(error) or not is_disk_full(error):
                 raise
             self.withdraw()  # deleting makes room, and must not fail for want of it
 
@@ -89,7 +90,8 @@ class Completeness:
         """
         if self.offset is None:
             return
-        self._fs.remove(_path(self._directory))
+        with contextlib.suppress(FileNotFoundError):  # a withdrawal before this one did not come to its end
+            self._fs.remove(_path(self._directory))
         self._fs.sync_dir(self._directory)
         self.offset = None
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
 
-from replog.errors import ConfigError, DiskFullError
+from replog.errors import ConfigError, DiskFullError, TooManyOpenFilesError
 from replog_checkpoints import FileSystem, OpenMode
 
 RESERVE_FILE: Final = ".reserve"
@@ -35,11 +35,17 @@ WARN_SHARE: Final = 10  # a tenth of the disk
 READ_ONLY_SHARE: Final = 20
 RESERVE_SHARE: Final = 50
 _BLOCK_BYTES: Final = 4096
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_MORE_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *_NO_MORE_FILES})
+
+
+def is_out_of_files(error: BaseException) -> bool:
+    """Whether a file could not be opened because too many are: what was to be done has not begun."""
+    return isinstance(error, OSError) and error.errno in _NO_MORE_FILES
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a write was refused for want of room.
+    """Whether a write was refused for want of room, or of descriptors: nothing was changed, and later it may work.
 
     Never true of an fsync: what that could not write is lost (see `lost_in_fsync`).
     """
@@ -47,7 +53,14 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def disk_full(action: str, directory: str, error: OSError) -> DiskFullError:
-    """The error for a write that the disk refused."""
+    """The error for a write that the disk refused, or for a file that could not be opened for want of descriptors."""
+    if is_out_of_files(error):
+        return TooManyOpenFilesError(
+            f"{action}: {directory}: too many open files ({error.strerror}). Nothing was changed. Raise the limit of the "
+            "process (`ulimit -n`, LimitNOFILE of a service), close logs that are not used, or choose larger segments; "
+            "the same works again as soon as there are descriptors",
+            directory,
+        )
     return DiskFullError(
         f"{action}: the disk of {directory} is full ({error.strerror}). Nothing was changed. Delete files or topics, lower "
         "retention.ms or retention.bytes, or enlarge the disk; writing goes on by itself when there is room",

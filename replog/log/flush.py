@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
+from replog.log.disk_space import is_out_of_files
 from replog_checkpoints import File, FileSystem
 
 
@@ -64,6 +65,7 @@ class FlushJob:
         window_end: end of the dirty window that the job covers.
         era: of the log's `flushed-offset` file when the job was prepared.
         finished: `run` returned without an error.
+        refused: Why the directory could not be opened, where too many files are open; None: it was.
     """
 
     __slots__ = (
@@ -79,6 +81,7 @@ class FlushJob:
         "files",
         "finished",
         "generation",
+        "refused",
         "window_end",
     )
 
@@ -111,6 +114,7 @@ class FlushJob:
         self.directory_changes = directory_changes
         self.window_end = window_end
         self.finished = False
+        self.refused: OSError | None = None
 
     def run(self) -> None:
         """Syncs the files, then the directory if names in it changed.  Any thread; once.
@@ -124,7 +128,10 @@ class FlushJob:
             if self._directory is not None:
                 self._fs.sync_dir(self._directory)
         except OSError as error:
-            self._on_error(error)
+            if is_out_of_files(error):  # no fsync was tried on what could not be opened: the next flush does
+                self.refused = error
+            else:
+                self._on_error(error)
             raise
         with self._gate:  # a write-back under way may have been told the error instead: then it is noted now
             self._on_flushed(self)

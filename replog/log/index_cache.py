@@ -10,6 +10,7 @@ mapped reads on in it.
 
 from __future__ import annotations
 
+import resource
 import sys
 import threading
 from collections import OrderedDict
@@ -19,7 +20,19 @@ COPY_BYTES_MAX: Final = 4096
 """Up to here a copy is cheaper than a map."""
 
 COPIES_MAX: Final = 8192
-MAPS_MAX: Final = 4096 if sys.version_info >= (3, 13) else 256  # before, each costs a descriptor
+DESCRIPTOR_SHARE: Final = 8
+"""Maps take at most one in so many of the descriptors that the process may have."""
+
+
+def maps_max() -> int:
+    """How many maps may be kept: before Python 3.13 each costs a descriptor."""
+    if sys.version_info >= (3, 13):
+        return 4096
+    descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 256 if descriptors_max < 0 else max(1, min(256, descriptors_max // DESCRIPTOR_SHARE))
+
+
+MAPS_MAX: Final = maps_max()
 
 
 class IndexCache:

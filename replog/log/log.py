@@ -26,7 +26,7 @@ from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeErr
 from replog.log.append_group import AppendInfo
 from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory, set_aside_directory
-from replog.log.disk_space import disk_full, is_disk_full
+from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.flushed_offset import FlushedOffsetFile
 from replog.log.loader import LogLoader
 from replog.log.log_append import LogAppending
@@ -168,6 +168,8 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             )
             log = cls(view, directory, config, name, loader.load(), None, now_ms)
         except OSError as error:
+            if is_out_of_files(error):
+                raise disk_full("the log cannot be opened", directory, error) from error
             raise StorageError(f"{directory} cannot be read: {error}. Check the path and the disk") from error
         log._unavailable = ReadOnlyLogError(f"{directory} was opened for reading only")
         return log
@@ -245,7 +247,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
                 self._segments, self._config, now_ms, high_watermark, self._log_start_offset, self._log_end_offset
             )
         except OSError as error:
-            raise StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk") from error
+            raise self._unreadable(error) from error
         if count == len(self._segments) and not self.replace_active_segment(now_ms):
             count -= 1
         if count:
@@ -262,6 +264,9 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             with contextlib.suppress(DiskFullError):  # deleting makes room; more epochs than segments do no harm
                 self._epochs.truncate_from_start(self._segments[0].base_offset)
         except OSError as error:
+            if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
+                self._directory_changes += 1
+                raise disk_full("deleting old segments stopped early", self._directory, error) from error
             self._fail("deleting old segments failed", error)
         self.mend_indexes()
         return count

@@ -7,6 +7,7 @@ offset move.  A crash in between leaves an epoch without records (cut on open) o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from replog.errors import (
     CorruptRecordError,
@@ -34,6 +35,9 @@ from replog.records import (
     stamp_append_time,
 )
 from replog_checkpoints import File
+
+UNSYNCED_FILES_MAX: Final = 24
+"""Indexes and snapshots that may wait for an fsync, three a segment; its log is open as long.  Then a roll flushes."""
 
 
 class LogAppending(LogFlushing):
@@ -318,6 +322,8 @@ class LogAppending(LogFlushing):
                 try:
                     self._complete.withdraw()
                 except OSError as error:
+                    if is_disk_full(error):
+                        raise disk_full("a gap cannot be noted", self._directory, error) from error
                     self._fail("a gap cannot be noted", error)
                 return
             expected_offset = header.next_offset
@@ -365,6 +371,8 @@ class LogAppending(LogFlushing):
         What was written until then is of no account: indexes beside an active segment are written anew when it is
         sealed and never believed after a crash, and a snapshot says the truth or has a wrong checksum.
         """
+        if len(self._unsynced) >= UNSYNCED_FILES_MAX:
+            self.flush()
         sealed = self._segments.active
         self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
         written: list[File] = []

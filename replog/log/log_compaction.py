@@ -134,6 +134,11 @@ class LogCompaction(LogState):
             job.discard()
         self._check_available()
         try:
+            self._complete.withdraw()
+        except OSError as error:
+            job.discard()
+            self._refuse_compaction(error)
+        try:
             self._swap(job, now_ms)
         except OSError as error:
             self._fail("exchanging compacted segments failed", error)
@@ -168,7 +173,6 @@ class LogCompaction(LogState):
         """Exchanges the segments; see `compaction.swap` for the steps and what a crash leaves."""
         count = job.stats.segments_before
         first = self._segments.number_for(job.sources[0].base_offset)
-        self._complete.withdraw()
         rename_to_swap(self._fs, self._directory, job.segments)
         self._touched = True
         self._reader.forget_places()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 
 from replog.errors import BrokerClosedError, InvariantViolationError
+from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.flush import FlushJob
 from replog.log.log_state import LogState
 from replog.log.producer_files import write_snapshot
@@ -29,6 +30,8 @@ class LogFlushing(LogState):
         try:
             files = [self._segments[number].file for number in range(first, len(self._segments))]
         except OSError as error:
+            if is_out_of_files(error):
+                raise disk_full("a flush did not begin", self._directory, error) from error
             self._fail("a segment cannot be opened", error)
         files += self._unsynced
         self._closer.hold(files)
@@ -59,10 +62,13 @@ class LogFlushing(LogState):
         meanwhile: a write-back may have been told the error of a page that this fsync covers.
 
         Raises:
+            TooManyOpenFilesError: the directory could not be opened; nothing was lost, the next flush does it all.
             StorageError: the job failed, or the log has.
             BrokerClosedError: the log was closed or deleted meanwhile; its files are closed now.
         """
         self._closer.let_go(job.files)
+        if job.refused is not None and self._unavailable is None:
+            raise disk_full("a flush did not end", self._directory, job.refused) from job.refused
         if not job.finished or self._unavailable is not None:
             self._check_available()
             raise InvariantViolationError(f"{self._topic_partition}: a flush was completed that never ran")
@@ -105,6 +111,8 @@ class LogFlushing(LogState):
         try:
             self._unsynced.append(write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers))
         except OSError as error:
+            if is_out_of_files(error):
+                raise disk_full("a producer snapshot cannot be written", self._directory, error) from error
             self._fail("a producer snapshot cannot be written", error)
         self._directory_changes += 1
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from replog.errors import BrokerClosedError, OffsetOutOfRangeError, StorageError
+from replog.errors import BrokerClosedError, OffsetOutOfRangeError, ReplogError, StorageError
+from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.log_reader import ReadRequest
 from replog.log.log_state import LogState
 from replog.log.read_job import ReadJob
@@ -161,5 +162,7 @@ class LogReading(LogState):
             self._log_end_offset,
         )
 
-    def _unreadable(self, error: OSError) -> StorageError:
+    def _unreadable(self, error: OSError) -> ReplogError:
+        if is_out_of_files(error):
+            return disk_full(f"{self._topic_partition} cannot be read", self._directory, error)
         return StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk")

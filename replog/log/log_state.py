@@ -267,7 +267,7 @@ class LogState:
             return
         self._unavailable = StorageError(
             f"{self._directory}: {error}. What is on disk is unknown now, so nothing more is appended: "
-            "check the disk, then restart the broker; opening the log verifies it"
+            "check the disk, then open the log again (restart the broker whose log it is), which verifies it"
         )
 
     def require_writable(self) -> None:

@@ -135,10 +135,11 @@ def _batch_at(segments: Sequence[LogSegment], offset: int, *, is_last: bool = Fa
     segment = segments[number]
     if not segment.size_bytes:
         return None
-    found = segment.find(offset)
-    if found is None or (is_last and found.base_offset > offset):
-        return None
-    return read_header(segment.file, found.position)
+    with segment.opened_briefly():
+        found = segment.find(offset)
+        if found is None or (is_last and found.base_offset > offset):
+            return None
+        return read_header(segment.file, found.position)
 
 
 def _has_no_epochs(segments: Sequence[LogSegment]) -> bool:

@@ -115,7 +115,8 @@ class SealedIndexes(SegmentFiles):
 
     def _sealed_largest_timestamp(self) -> int:
         if self._largest_timestamp is None:
-            self._largest_timestamp = self._sealed_time_index().last().timestamp
+            with self.opened_briefly():
+                self._largest_timestamp = self._sealed_time_index().last().timestamp
         return self._largest_timestamp
 
     def _map_offset_index(self) -> memoryview:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from replog.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, file_path
@@ -44,6 +46,17 @@ class SegmentFiles:
         if self._file is None:
             self._file = self._fs.open(self.path, OpenMode.WRITE)
         return self._file
+
+    @contextmanager
+    def opened_briefly(self) -> Generator[None]:
+        """Closes the `.log` file at the end if it was not open before: walks over all segments must not keep each open."""
+        was_open = self._file is not None
+        try:
+            yield
+        finally:
+            if not was_open and self._file is not None:
+                self._file.close()
+                self._file = None
 
     @property
     def open_log_file(self) -> File | None:

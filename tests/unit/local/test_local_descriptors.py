@@ -1,0 +1,101 @@
+"""Few descriptors: a log keeps a bounded number of files open, and having none left changes nothing."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from local_kit import child_environment, open_simulated, values
+
+from replog.errors import TooManyOpenFilesError
+from replog.testing import Operation, SimulatedFileSystem
+
+LIMIT = 64
+PRELUDE = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, ({LIMIT}, {LIMIT}))
+import replog
+path = sys.argv[1]
+settings = dict(segment_bytes=1024, max_batch_bytes=512, maintenance_interval_ms=0)
+"""
+
+
+def run(tmp_path: Path, program: str) -> None:
+    """Runs a program that may open few files."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PRELUDE + program, str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=child_environment(),
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("flush", ["os", "always"])
+def test_a_writer_of_small_segments(tmp_path: Path, flush: str) -> None:
+    run(
+        tmp_path,
+        f"""
+with replog.open_log(path, flush={flush!r}, **settings) as log:
+    log.append_many([b"x" * 400] * 300)
+    for number in range(100):
+        log.append(b"%d" % number * 100)
+    assert sum(1 for _ in log) == 400
+with replog.open_log(path, **settings) as log:
+    assert sum(1 for _ in log) == 400
+""",
+    )
+
+
+def test_readers_and_timestamps_over_many_segments(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+from replog.local import NewRecord
+with replog.open_log(path, flush="os", **settings) as log:
+    log.append_many([NewRecord(b"x" * 400, timestamp_ms=number) for number in range(400)])
+with replog.open_log(path, **settings) as log:
+    assert [log.offset_for_timestamp(number) for number in (0, 200, 399, 400)] == [0, 200, 399, None]
+    assert log.read_from(399)[0].offset == 399
+    assert [record.offset for record in log.tail(0, timeout_s=0)] == list(range(400))
+    iterators = [log.iterate(number) for number in range(0, 400, 4)]
+    assert [next(one).offset for one in iterators] == list(range(0, 400, 4))
+    log.truncate_before(398)
+    log.append(b"more")
+""",
+    )
+
+
+def test_retention_over_many_segments(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+from replog.local import NewRecord
+with replog.open_log(path, flush="os", **settings) as log:
+    log.append_many([NewRecord(b"x" * 400, timestamp_ms=10**13 + number) for number in range(400)])
+with replog.open_log(path, retention_ms=10**9, **settings) as log:
+    log.maintain()
+    assert sum(1 for _ in log) == 400
+""",
+    )
+
+
+@pytest.mark.parametrize("flush", ["os", "always"])
+def test_no_descriptor_left_changes_nothing(flush: str) -> None:
+    disk = SimulatedFileSystem()
+    with open_simulated(disk, flush=flush, segment_bytes=1024, max_batch_bytes=512) as log:
+        log.append(b"first" * 70)
+        log.append(b"second" * 60)
+        for operation in (Operation.OPEN, Operation.CREATE):
+            disk.faults.fail_always(operation, error_number=errno.EMFILE)
+        with pytest.raises(TooManyOpenFilesError, match="ulimit -n"):
+            log.append(b"third" * 70)
+        assert not log.failed
+        disk.faults.clear()
+        log.append(b"fourth" * 60)
+        assert values(log) == [b"first" * 70, b"second" * 60, b"fourth" * 60]
