@@ -63,6 +63,7 @@ def verify_rows(directory: Path) -> Iterator[Row]:
         flush_end=noted,
         is_closed=promises.clean,
         is_compacted=promises.is_compacted,
+        log_start_offset=promises.log_start_offset,
     )
     first_bad: Finding | None = None
     findings_count = 0

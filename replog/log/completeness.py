@@ -24,11 +24,12 @@ Kafka and older versions know nothing of it.  What they leave when they compact 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from replog.errors import CorruptRecordError
 from replog.log.disk_space import is_disk_full, is_out_of_files
+from replog.log.file_names import DELETED_SUFFIX, LOG_SUFFIX
 from replog_checkpoints import FileSystem, OpenMode, replace_file
 
 COMPLETE_FROM_FILE: Final = "complete-from"
@@ -147,7 +148,12 @@ def hole_reason(start_offset: int, end_offset: int) -> str:
     )
 
 
-def is_first_lost(complete_from: int | None, first_base_offset: int, epochs: Sequence[tuple[int, int]] | None) -> bool:
+def is_first_lost(
+    complete_from: int | None,
+    first_base_offset: int,
+    epochs: Sequence[tuple[int, int]] | None,
+    names: Collection[str],
+) -> bool:
     """Whether the files of the oldest segment are gone although nobody deleted them.
 
     Two witnesses: who deletes a segment raises the claim before and forgets the epochs below the new start afterwards.
@@ -156,8 +162,9 @@ def is_first_lost(complete_from: int | None, first_base_offset: int, epochs: Seq
         complete_from: The claim.
         first_base_offset: The base offset of the oldest segment that is there.
         epochs: The leader-epoch checkpoint, (epoch, start offset), oldest first; None: it cannot be read.
+        names: The files in the folder; a `.log.deleted` says that a deletion was under way.
     """
-    if complete_from is None or not epochs:
+    if complete_from is None or not epochs or any(name.endswith(LOG_SUFFIX + DELETED_SUFFIX) for name in names):
         return False
     return complete_from < first_base_offset and epochs[0][1] < first_base_offset
 

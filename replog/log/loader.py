@@ -289,9 +289,10 @@ class LogLoader:
             raise self._lost(path, 0, missing[0], "the file is gone, its indexes are here")
 
     def _refuse_lost_start(self, segments: list[LogSegment]) -> None:
-        if not segments or not is_first_lost(self._complete.offset, segments[0].base_offset, self._epochs_on_disk):
+        claim, epochs = self._complete.offset, self._epochs_on_disk
+        if not segments or not is_first_lost(claim, segments[0].base_offset, epochs, self._names):
             return
-        start_offset = max(self._complete.offset or 0, self.log_start_offset)
+        start_offset = max(claim or 0, self.log_start_offset)
         if start_offset >= segments[0].base_offset:
             return
         if not self.opens_holes:

@@ -125,6 +125,7 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
         flush_end=noted_offset(fs, directory),
         is_closed=promises.clean,
         is_compacted=promises.is_compacted,
+        log_start_offset=promises.log_start_offset,
     )
     found = tuple(verifier.run())
     if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):

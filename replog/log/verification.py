@@ -90,6 +90,7 @@ class LogVerifier:
         deep: Whether records are decoded too, not only checksums: what cannot be read is not intact.
         flush_end: where a flush ended, as the log's own file says; None: unknown.
         is_compacted: Whether a cleaner has been there: gaps say nothing then.
+        log_start_offset: The log start as checkpointed, below which nothing is missed; 0: unknown.
         is_closed: the log was closed in order and nobody has it open: the last segment's transaction index is complete.
     """
 
@@ -100,6 +101,7 @@ class LogVerifier:
     flush_end: int | None = None
     is_closed: bool = False
     is_compacted: bool = False
+    log_start_offset: int = 0
     totals: VerifiedTotals = field(init=False, default_factory=VerifiedTotals)
     holes_end_offset: int = field(init=False, default=0)
     _expected_offset: int = field(init=False, default=0)
@@ -214,14 +216,15 @@ class LogVerifier:
             epochs = checkpoints.read_leader_epochs(self.fs, f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}")
         except checkpoints.CorruptCheckpointError:
             return
-        if self._complete.offset is not None and is_first_lost(self._complete.offset, base_offset, epochs):
-            self._expected_offset = self._complete.offset
-            path = file_path(self.directory, self._complete.offset, LOG_SUFFIX)
+        claim = self._complete.offset
+        if claim is not None and is_first_lost(claim, base_offset, epochs, self.fs.list_dir(self.directory)):
+            self._expected_offset = min(base_offset, max(claim, self.log_start_offset))
+            path = file_path(self.directory, self._expected_offset, LOG_SUFFIX)
             yield from self._verify_no_hole(path, 0, base_offset)
 
     def _verify_no_hole(self, path: str, position: int, offset: int) -> Iterator[Finding]:
         """Whether what begins at `offset` follows what was seen before, where nothing was ever left out."""
-        first = max(self._expected_offset, self._complete.offset or 0)
+        first = max(self._expected_offset, self._complete.offset or 0, self.log_start_offset)
         if self._complete.offset is None or first >= offset:
             return
         if not self._is_behind_damage:  # of which nobody knows what was there

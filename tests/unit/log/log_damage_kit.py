@@ -248,8 +248,9 @@ def _check_fixpoint(stopped: Machine, disk: SimulatedFileSystem, end: int) -> No
 
 
 def _check_refusal(error: ReplogError, before: dict[str, bytes], after: dict[str, bytes]) -> None:
-    """It says where, and no record and no checkpoint was changed; the lock, the marker, the note and indexes may be."""
-    own = (".lock", ".kafka_cleanshutdown", "flushed-offset", ".index", ".timeindex", ".snapshot", ".tmp", ".reserve")
+    """It says where, and no record and no checkpoint was changed; the lock, the marker, notes and indexes may be."""
+    notes = ("flushed-offset", "complete-from")
+    own = (".lock", ".kafka_cleanshutdown", ".index", ".timeindex", ".snapshot", ".tmp", ".reserve", *notes)
     kept = {path: data for path, data in before.items() if not path.endswith(own)}
     assert kept.items() <= after.items(), "a refusal has changed something"
     assert DATA in str(error), f"the error does not say where: {error}"

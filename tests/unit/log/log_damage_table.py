@@ -55,6 +55,7 @@ _LINES = """
 # A stop is clean, unclean, or unclean after an fsync that no checkpoint knows of ("flushed": only files whose line differs)
 # stop  file  truncated  zero-filled  bit-flipped  garbage-appended  empty  from-the-future  missing  a-directory  unreadable
 clean   .kafka_cleanshutdown              r    r    r    r    r    r    r    R    R
+clean   complete-from                     -    r    -    r    -    -    i    q    r
 clean   cleaner-offset-checkpoint         i    i    ir   i    i    i    i    R    R
 clean   log-start-offset-checkpoint       R    R    rRb  R    R    R    r    R    R
 clean   meta.properties                   R    R    iR   iR   R    R    R    R    R
@@ -76,6 +77,7 @@ clean   30.snapshot                       r    r    r    r    r    r    i    q  
 clean   flushed-offset                    r    r    r    i    r    r    i    q    q
 clean   leader-epoch-checkpoint           r    r    ir   r    r    r    r    q    q
 clean   partition.metadata                q    q    qR   q    q    i    r    q    q
+unclean complete-from                     -    r    -    r    -    -    i    q    r
 unclean cleaner-offset-checkpoint         i    i    ir   i    i    i    i    R    R
 unclean log-start-offset-checkpoint       R    R    rRb  R    R    R    r    R    R
 unclean meta.properties                   R    R    iR   iR   R    R    R    R    R
@@ -108,7 +110,8 @@ def _row(line: str) -> Row:
     base, _, suffix = name.partition(".")
     if base.isdigit():
         return Row(_TITLES[name], f"{FOLDER}/{int(base):020d}.{suffix}", stop, tuple(cells))
-    folder = FOLDER if name in {"flushed-offset", "leader-epoch-checkpoint", "partition.metadata"} else DATA
+    in_folder = {"complete-from", "flushed-offset", "leader-epoch-checkpoint", "partition.metadata"}
+    folder = FOLDER if name in in_folder else DATA
     return Row(name, f"{folder}/{name}", stop, tuple(cells))
 
 

@@ -11,6 +11,7 @@ from log_test_kit import T0, TINY, batch, open_log, read_file, write_file
 from test_log_compaction_history import History
 from test_log_transactions import ABORTED, data, marker, story
 
+from replog.log.completeness import write_complete_from
 from replog.log.file_names import file_path
 from replog.log.repair import repair_log
 from replog.log.transaction_index import AbortedTransaction, TransactionIndex
@@ -122,6 +123,7 @@ def test_transactions_that_began_before_the_first_segment() -> None:
     log.close(T0)
     for suffix in (".log", ".index", ".timeindex"):
         fs.remove(file_path(DIRECTORY, 0, suffix))
+    write_complete_from(fs, DIRECTORY, 2)
     assert len(TransactionIndex(2, read_file(fs, path(2))).to_bytes()) == 3 * 34
     assert findings(fs) == []
     fs.remove(file_path(DIRECTORY, 2, ".snapshot"))
