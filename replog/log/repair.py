@@ -21,7 +21,14 @@ import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
 from replog.log.completeness import write_complete_from
 from replog.log.config import CleanupPolicy, LogConfig
-from replog.log.file_names import INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, parse_partition_dir_name
+from replog.log.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_file_name,
+    parse_partition_dir_name,
+)
 from replog.log.flushed_offset import FlushedOffsetFile
 from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
@@ -138,6 +145,7 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
         raise _refusal(found, offsets.flushed_offset)
     if missing:  # what is behind them stays, and is complete from there on
         write_complete_from(fs, directory, verifier.holes_end_offset)
+        _remove_orphans(fs, directory)
     recovery_point, flushed_offset = offsets.recovery_point, offsets.flushed_offset
     lost_offset = _first_lost_offset(found, flushed_offset)
     if lost_offset is not None:
@@ -207,6 +215,16 @@ def _remove_derived(fs: FileSystem, directory: str, found: tuple[Finding, ...]) 
     for path in {_to_remove(finding.path) for finding in found if finding.kind is FindingKind.DERIVED}:
         if fs.exists(path):
             fs.remove(path)
+    fs.sync_dir(directory)
+
+
+def _remove_orphans(fs: FileSystem, directory: str) -> None:
+    """Removes indexes whose `.log` is gone: they would still promise the records that were given up."""
+    names = fs.list_dir(directory)
+    for name in names:
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed[1] in SEGMENT_SUFFIXES and f"{parsed[0]:020d}{LOG_SUFFIX}" not in names:
+            fs.remove(f"{directory}/{name}")
     fs.sync_dir(directory)
 
 
