@@ -72,7 +72,8 @@ from replog.log.producer_state import ProducerStateManager
 from replog.log.segment import OFFSET_MAX, RELATIVE_OFFSET_MAX, LogSegment
 from replog.log.segment_files import TEMPORARY_SUFFIX
 from replog.log.segment_list import SegmentList
-from replog.log.segment_recovery import ScanProgress, SegmentScanner
+from replog.log.segment_reader import Found
+from replog.log.segment_recovery import ScanOutcome, ScanProgress, SegmentScanner
 from replog.log.segment_scan import scan_headers
 from replog.log.time_index import TIME_ENTRY_BYTES
 from replog.records import SegmentScan
@@ -439,32 +440,61 @@ class LogLoader:
         """
         segment = segments[number]
         size_bytes = segment.size_bytes
-        producers = self._producers_before(segments, number)
         self.report.segments_scanned += 1
         self._scanned_segment = segment
+        found = self._scan_bytes(segments, number, expected_offset, size_bytes)
+        damage = found.damage
+        if damage is not None:
+            good_bytes = found.scan.size_bytes
+            position, offset = certain_end(segment, good_bytes, size_bytes, expected_offset, self._flushed_offset)
+            if self._is_flushed(offset):
+                raise self._lost(segment.path, position, offset, damage)
+        if self._is_flushed(segment.base_offset) and (segment is segments[-1] or not self.config.compacts):
+            self._refuse_flush_inside_batch(segment)
+        jump = self._jump_at_end(segment, found.scan.next_offset)
+        if jump is not None:
+            damage = f"offsets {jump.previous_end} to {jump.base_offset - 1} are missing"
+            if self._is_flushed(jump.previous_end):
+                raise self._lost(segment.path, jump.position, jump.previous_end, damage)
+            self._producers_at = None  # they have seen the batch
+            found = self._scan_bytes(segments, number, expected_offset, jump.position)
+        if damage is not None:
+            self.report.bytes_cut += size_bytes - found.scan.size_bytes
+            self._damage = damage
+        for transaction in found.aborted:
+            segment.note_aborted(transaction)
+        for epoch, start_offset in found.scan.epoch_starts:
+            self._note_epoch(epoch, start_offset)
+        return found.scan.next_offset, damage is not None
+
+    def _scan_bytes(
+        self, segments: list[LogSegment], number: int, expected_offset: int, size_bytes: int
+    ) -> ScanOutcome:
+        """Scans the first `size_bytes` of a segment, which becomes active with what they say."""
+        segment = segments[number]
+        producers = self._producers_before(segments, number)
         limit = RELATIVE_OFFSET_MAX + 1
         if number + 1 < len(segments):
             limit = min(limit, segments[number + 1].base_offset - segment.base_offset)
         new_scan = self._new_scan(segment, expected_offset, segment.base_offset + limit - 1)
         found = self._scanner.scan(segment.file, size_bytes, new_scan, producers, self._count_bytes)
-        scan = found.scan
         if found.is_overflow and limit > RELATIVE_OFFSET_MAX:  # else it holds what belongs into a later segment
-            raise _too_wide(segment, scan)
-        if found.damage is not None:
-            position, offset = certain_end(segment, scan.size_bytes, size_bytes, expected_offset, self._flushed_offset)
-            if self._is_flushed(offset):
-                raise self._lost(segment.path, position, offset, found.damage)
-            self.report.bytes_cut += size_bytes - scan.size_bytes
-            self._damage = found.damage
-        segment.take_scan(scan, self.config)
-        for transaction in found.aborted:
-            segment.note_aborted(transaction)
-        for epoch, start_offset in scan.epoch_starts:
-            self._note_epoch(epoch, start_offset)
-        self._producers_at = scan.next_offset
-        if self._is_flushed(segment.base_offset) and (segment is segments[-1] or not self.config.compacts):
-            self._refuse_flush_inside_batch(segment)
-        return scan.next_offset, found.damage is not None
+            raise _too_wide(segment, found.scan)
+        segment.take_scan(found.scan, self.config)
+        self._producers_at = found.scan.next_offset
+        return found
+
+    def _jump_at_end(self, segment: LogSegment, end_offset: int) -> Found | None:
+        """Returns the last good batch of a segment if offsets are missing before it that nobody left out.
+
+        No checksum covers a batch's offset, and behind the last good batch nothing contradicts it.
+        """
+        if self._complete.offset is None or end_offset <= segment.base_offset:
+            return None
+        last = segment.find(end_offset - 1)
+        if last is None or last.base_offset <= max(last.previous_end, self._complete.offset, self.log_start_offset):
+            return None
+        return last
 
     def _refuse_flush_inside_batch(self, segment: LogSegment) -> None:
         """The last flushed batch has jumped up, and nothing follows that would contradict it."""

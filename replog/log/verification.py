@@ -161,9 +161,9 @@ class LogVerifier:
     def _verify_batches(self, file: File, indexes: IndexVerifier, next_base_offset: int | None) -> Iterator[Finding]:
         try:
             for batch in scan_batches(file, 0, file.size()):
-                if next_base_offset is None or batch.header.next_offset <= next_base_offset:
-                    yield from self._verify_no_hole(file.path, batch.position, batch.header.base_offset)
-                unreadable = self._verify_batch(file.path, batch, next_base_offset)
+                self._verify_place(file.path, batch, next_base_offset)
+                yield from self._verify_no_hole(file.path, batch.position, batch.header.base_offset)
+                unreadable = self._verify_batch(file.path, batch)
                 if unreadable is not None:
                     yield Finding(
                         FindingKind.UNREADABLE, file.path, batch.position, batch.header.base_offset, unreadable
@@ -179,8 +179,8 @@ class LogVerifier:
             kind = FindingKind.TORN if is_torn else FindingKind.DAMAGED
             yield Finding(kind, file.path, error.position, self._expected_offset, error.reason)
 
-    def _verify_batch(self, path: str, batch: PlacedBatch, next_base_offset: int | None) -> str | None:
-        """Returns why its records cannot be read here although they are whole; None: they can."""
+    def _verify_place(self, path: str, batch: PlacedBatch, next_base_offset: int | None) -> None:
+        """Whether a batch can stand where it does, for no checksum covers its offset."""
         header = batch.header
         if header.base_offset < self._expected_offset:
             reason = f"offset {header.base_offset} where {self._expected_offset} or more was expected"
@@ -192,6 +192,10 @@ class LogVerifier:
         if flush_end is not None and self._expected_offset < flush_end < header.next_offset:
             reason = f"offsets up to {header.last_offset}, but a flush ended at {flush_end}, where no batch does"
             raise CorruptRecordError(path, batch.position, reason)
+
+    def _verify_batch(self, path: str, batch: PlacedBatch) -> str | None:
+        """Returns why its records cannot be read here although they are whole; None: they can."""
+        header = batch.header
         if header.partition_leader_epoch < self._epoch:
             reason = f"leader epoch {header.partition_leader_epoch} after epoch {self._epoch}"
             raise CorruptRecordError(path, batch.position, reason)

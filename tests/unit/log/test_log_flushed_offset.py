@@ -218,3 +218,14 @@ def test_a_reader_beside_a_killed_writer_refuses_too() -> None:
     fs.flip_bit(f"{DIRECTORY}/{0:020d}.log", 800)
     with pytest.raises(CorruptRecordError, match="below offset 20 was flushed"):
         Log.open_read_only(fs, DIRECTORY, BIG, now_ms=T0)
+
+
+@pytest.mark.parametrize("flushed", [0, FLUSHED])
+def test_a_last_batch_whose_offset_has_changed_is_cut_like_a_torn_one(flushed: int) -> None:
+    """Nothing behind it contradicts it, and offsets that are missing in a log without compaction do."""
+    fs, batches = killed(flushed=flushed)
+    path = f"{DIRECTORY}/{0:020d}.log"
+    fs.flip_bit(path, fs.size(path) - len(batches[-1]) + 4, 2)
+    log = open_log(fs, config=BIG)
+    assert (log.log_end_offset, content(log)) == (WRITTEN - 1, batches[:-1])
+    assert log.recovery.bytes_cut == len(batches[-1])

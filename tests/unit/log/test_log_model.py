@@ -18,6 +18,7 @@ from replog.log import Log
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.flush import FlushJob
 from replog.log.flushed_offset import FlushedOffsetFile
+from replog.log.loader import LogLoader
 from replog.log.segment import LogSegment
 from replog.log.segment_scan import scan_headers
 from replog.log.tail_cache import LogTail
@@ -147,6 +148,7 @@ def believe_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("replog.log.loader.certain_end", plain_end)
     monkeypatch.setattr("replog.log.loader.batch_over", lambda segment, offset: None)
+    monkeypatch.setattr(LogLoader, "_jump_at_end", lambda *_: None)
 
 
 BROKEN_DISKS = (NoDirectorySync, NoLogSync, NoCheckpointSync)
