@@ -27,7 +27,8 @@ class Ending:
         A caller that is cancelled is cancelled after the release; one that is cancelled again, at once.
         """
         if self._task is None:
-            self._task = asyncio.create_task(self._release(), name="replog-ending")
+            loop = asyncio.get_running_loop()  # before the coroutine is made: without a loop nobody would await it
+            self._task = loop.create_task(self._release(), name="replog-ending")
         try:
             await asyncio.shield(self._task)
         except asyncio.CancelledError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,13 +16,6 @@ from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.one_machine_simulation import OneMachineSimulation
 from tests.sim.replication_ablations import as_if_clean
 from tests.sim.shrinking import Case, Shrinker, check_name, minimized
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    """What a run that fails leaves behind is told of in its own test, which expects it."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(autouse=True)
