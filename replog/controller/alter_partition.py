@@ -87,10 +87,8 @@ class IsrControl:
     def _is_eligible(self, member: IsrMember, key: PartitionKey, partition: PartitionRegistration) -> bool:
         """A new member must be the incarnation whose fetches proved that it has caught up (KIP-903)."""
         registration = self._brokers.get(member.broker_id)
-        if registration is None or self._replication.is_offline(member.broker_id, key):
+        if registration is None or not registration.is_active or self._replication.is_offline(member.broker_id, key):
             return False
-        if not registration.is_active:  # it has left in order, and stays as long as the leader can do with it
-            return member.broker_id in partition.isr
         if member.broker_id not in partition.isr and not self._replication.has_told(member.broker_id):
             return False
         if member.broker_epoch == -1:

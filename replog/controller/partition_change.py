@@ -7,8 +7,7 @@ eligible, because nothing has been committed without it since.
 ISR after the change                  who may lead
 ====================================  =========================================================================
 has an active member                  the current leader if it is one, else the first replica that is one
-empty, ELR has an active member       the first replica that is one (still a clean election); alone in the ISR, or with the
-                                      rest of the ELR where min ISR is 1
+empty, ELR has an active member       the first replica that is one, alone in the ISR (still a clean election)
 neither, unclean election allowed     the first active replica of any kind, alone in the ISR, state RECOVERING
 neither                               nobody (-1)
 ====================================  =========================================================================
@@ -143,43 +142,14 @@ def partition_change(
     min_isr = min(rules.min_isr, len(placed.replicas))
     elr = _eligible(partition, isr, placed, min_isr, restarted_uncleanly)
     outcome = _elect(partition.leader, placed.replicas, isr, elr, rules, election)
-    if len(outcome.isr) >= min_isr:  # the new leader could commit alone: who is as eligible stays until it does
-        outcome = _Outcome(outcome.leader, (*outcome.isr, *outcome.elr), (), outcome.election_type)
+    if len(outcome.isr) >= min_isr:
+        outcome = _Outcome(outcome.leader, outcome.isr, (), outcome.election_type)
     if outcome.election_type is ElectionType.UNCLEAN:
         leader_recovery_state = LeaderRecoveryState.RECOVERING
     last_known_elr = _last_known(partition, placed, outcome, min_isr, restarted_uncleanly, lost_disks)
     if isr_is_proven and len(outcome.isr) >= min_isr:
         last_known_elr = ()
     return _difference(topic_id, partition_id, partition, placed, outcome, last_known_elr, leader_recovery_state)
-
-
-def isr_without(
-    partition: PartitionRegistration, broker_id: int, rules: ElectionRules, *, may_stay: bool
-) -> tuple[int, ...]:
-    """The ISR that is wanted when a broker goes.
-
-    Nobody goes whose leaving would make one replica alone hold what is committed, unless the leader itself goes on without
-    it (AlterPartition) because something waits to be committed: a leader whose ISR has members that are away commits nothing.
-    So all brokers may be stopped one after another, and any of the last two has everything.  Where min.insync.replicas is
-    more than one, the ELR does that.
-
-    Args:
-        partition: its state now.
-        broker_id: who goes.
-        rules: what holds after the change.
-        may_stay: its process has ended, or started again, in order: it has all that it has acknowledged.
-
-    Returns:
-        Empty when nobody is left who may lead: then all members are eligible, whoever comes back first.
-    """
-    others = _without(partition.isr, (broker_id,))
-    if broker_id not in partition.isr:
-        return partition.isr
-    active_count = sum(map(rules.is_acceptable, others))
-    if not active_count:
-        return ()
-    min_isr = min(rules.min_isr, len(partition.replicas))
-    return partition.isr if may_stay and active_count == 1 and len(others) >= min_isr else others
 
 
 def recovered_change(

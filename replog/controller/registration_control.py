@@ -87,7 +87,6 @@ class RegistrationControl:
             keeps_log_dirs = set(stored.log_dirs) <= set(_known_log_dirs(request, stored))
             records += self._replication.changes_without(
                 request.broker_id,
-                leaves_in_order=True,
                 restarted_uncleanly=not keeps_log_dirs or request.previous_broker_epoch != stored.broker_epoch,
                 keeps_log_dirs=keeps_log_dirs,
             )

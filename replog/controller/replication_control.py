@@ -14,7 +14,6 @@ from replog.controller.configuration import ConfigurationControl
 from replog.controller.partition_change import (
     ElectionRules,
     ReplicaReport,
-    isr_without,
     nobody,
     partition_change,
     recovered_change,
@@ -98,18 +97,12 @@ class ReplicationControl:
         return True
 
     def changes_without(
-        self,
-        broker_id: int,
-        *,
-        leaves_in_order: bool = False,
-        restarted_uncleanly: bool = False,
-        keeps_log_dirs: bool = True,
+        self, broker_id: int, *, restarted_uncleanly: bool = False, keeps_log_dirs: bool = True
     ) -> Iterator[PartitionChangeRecord]:
         """The broker is fenced, shutting down, or a new incarnation of it registers: it leaves ISRs and leaderships.
 
         Args:
             broker_id: who leaves.
-            leaves_in_order: it stops, or starts again after a stop, with all that it has acknowledged.
             restarted_uncleanly: it cannot prove what it holds, so it leaves the ELRs too, except where its acknowledgements
                 were on its disk (`flush.policy=always`).
             keeps_log_dirs: it still has every disk that made those acknowledgements; if not, nobody waits for it either.
@@ -122,13 +115,11 @@ class ReplicationControl:
                 continue
             settings = self._configs.election_settings(self._state.topics[key[0]])
             keeps_membership = keeps_log_dirs and settings.always_flushes
-            rules = self.rules(key, is_acceptable)
-            may_stay = leaves_in_order and not restarted_uncleanly and keeps_log_dirs
             change = partition_change(
                 *key,
                 partition,
-                rules,
-                target_isr=isr_without(partition, broker_id, rules, may_stay=may_stay),
+                self.rules(key, is_acceptable),
+                target_isr=_without(partition.isr, broker_id),
                 restarted_uncleanly=(broker_id,) if restarted_uncleanly and not keeps_membership else (),
                 lost_disks=() if keeps_log_dirs else (broker_id,),
             )

@@ -48,10 +48,6 @@ from replog.replication.waiting_produces import WaitingProduces
 
 _ACKS_ALL = -1
 
-AWAY_GRACE_MS = 500
-"""How long a new leader that has appended nothing waits for members of the ISR that are away: one that is stopping in order
-still tells how far it reaches, and then nothing may wait for it."""
-
 
 class Leader:
     """Decides for one partition this broker leads.  Driven by one task; owns no clock and no log.
@@ -108,7 +104,6 @@ class Leader:
         self._produces = WaitingProduces()
         self._check_interval_ms = max(1, replica_lag_time_max_ms // 2)
         self._next_check_ms = now_ms
-        self._patient_until_ms: int | None = now_ms + AWAY_GRACE_MS
         self._recovering = state.recovering
         self._resigned = False
 
@@ -192,8 +187,7 @@ class Leader:
         """When the next `Tick` is due; None after `Resigned`."""
         if self._resigned:
             return None
-        waits = (self._isr.next_deadline_ms(), self._produces.next_deadline_ms())
-        deadlines = (self._next_check_ms, self._patient_until_ms, *waits)
+        deadlines = (self._next_check_ms, self._isr.next_deadline_ms(), self._produces.next_deadline_ms())
         return min(deadline for deadline in deadlines if deadline is not None)
 
     def status(self) -> LeaderStatus:
@@ -249,8 +243,6 @@ class Leader:
         return (*proposals, *self._advance(now_ms))
 
     def _handle_tick(self, now_ms: int) -> tuple[ProposeIsr, ...]:
-        if self._patient_until_ms is not None and now_ms >= self._patient_until_ms:
-            self._patient_until_ms = None
         retry = self._isr.retry_if_due(now_ms)
         if retry is not None:
             return (retry,)
@@ -306,30 +298,9 @@ class Leader:
             return ()
         isr = self._isr.committed_isr
         behind = self._replicas.fallen_behind(isr, self._log_end_offset, now_ms)
-        if self._high_watermark == self._log_end_offset:  # nothing waits for who is away
-            away = self._replicas.away(behind)
-            behind = tuple(replica_id for replica_id in behind if replica_id not in away)
         if not behind:
             return ()
         return self._propose(PendingShrink(isr, behind), f"replicas {list(behind)} have not caught up in time")
-
-    def _maybe_go_on_without(self) -> tuple[ProposeIsr, ...]:
-        """Takes those out of the ISR that are away, have left in order, and lack what waits to be committed."""
-        if self._high_watermark == self._log_end_offset or self._isr.change_pending:
-            return ()
-        if self._patient_until_ms is not None and self._log_end_offset == self._epoch_start_offset:
-            return ()
-        isr = self._isr.committed_isr
-        lacking = tuple(
-            replica_id
-            for replica_id in self._replicas.away(isr)
-            if self._counted_end(self._replicas[replica_id]) < self._log_end_offset
-        )
-        if not lacking:
-            return ()
-        return self._propose(
-            PendingShrink(isr, lacking), f"replicas {list(lacking)} are away, and records wait for them"
-        )
 
     def _maybe_expand(self, replica: ReplicaState) -> tuple[ProposeIsr, ...]:
         """A replica that holds everything acknowledged, of this epoch too, may join (kafka-reference 4.2)."""
@@ -354,7 +325,7 @@ class Leader:
         advanced = (HighWatermarkAdvanced(self._high_watermark),) if self._high_watermark > before else ()
         reached = self._complete(self._produces.pop_reached(self._high_watermark), self._error_when_reached())
         expired = self._complete(self._produces.pop_expired(now_ms), ErrorCode.REQUEST_TIMED_OUT)
-        return (*advanced, *reached, *expired, *self._maybe_request_flush(), *self._maybe_go_on_without())
+        return (*advanced, *reached, *expired, *self._maybe_request_flush())
 
     def _compute_high_watermark(self, now_ms: int) -> int:
         isr_size = len(self._isr.committed_isr)

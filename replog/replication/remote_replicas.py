@@ -98,11 +98,6 @@ class RemoteReplicas:
             and not self._states[replica_id].is_caught_up(leader_end_offset, now_ms, self._lag_time_max_ms)
         )
 
-    def away(self, isr: tuple[int, ...]) -> tuple[int, ...]:
-        """The members of `isr`, in its order, whose brokers are not up, or are shutting down."""
-        eligible = self._metadata.eligible
-        return tuple(replica_id for replica_id in isr if replica_id in self._states and replica_id not in eligible)
-
     def live_log_starts(self) -> Iterator[int]:
         """Log starts of the replicas whose brokers are up, -1 for one that has not fetched yet."""
         return (replica.log_start_offset for replica in self if replica.replica_id in self._metadata.eligible)

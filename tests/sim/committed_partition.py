@@ -1,9 +1,9 @@
 """One partition as the metadata log says it, record by record as they commit, and what must hold there.
 
 ======== ===============================================================================================================
-R9       the leader is in the ISR, and neither fenced nor shutting down; without one, nobody in the ISR is up
-R10      ISR and ELR have no member in common; who has just started is in neither if the process before it ended uncleanly
-         (but for the ELR with `flush.policy=always`), or its disk is another one
+R9       members of the ISR are neither fenced nor shutting down, and the leader is one of them
+R10      ISR and ELR have no member in common; who has just started is not in the ISR, nor in the ELR if the process before it
+         ended uncleanly, or its disk is another one
 R13      a replica goes only when all that stay are in the ISR; one that is being added may be given up before
 ======== ===============================================================================================================
 """
@@ -127,10 +127,9 @@ class CommittedPartition:
         partition = self.partition
         if partition is None:
             return
-        if partition.leader != NO_LEADER and not self.brokers[partition.leader].is_active:
-            self._report(f"R9 broker {partition.leader} is fenced or shutting down, and leads")
-        if partition.leader == NO_LEADER and any(self.brokers[member].is_active for member in partition.isr):
-            self._report(f"R9 nobody leads, and of the ISR {list(partition.isr)} somebody is up")
+        for member in partition.isr:
+            if not self.brokers[member].is_active:
+                self._report(f"R9 broker {member} is fenced or shutting down, and in the ISR {list(partition.isr)}")
         if set(partition.isr) & set(partition.elr):
             self._report(f"R10 ISR {list(partition.isr)} and ELR {list(partition.elr)} have a member in common")
         if partition.leader != NO_LEADER and partition.leader not in partition.isr:
@@ -144,17 +143,20 @@ class CommittedPartition:
     def _check_restarted(self, record: RegisterBrokerRecord, partition: PartitionRegistration) -> None:
         """A new incarnation has proven nothing yet, and after an unclean end it may have lost what the one before had."""
         broker_id = record.broker_id
-        is_member = broker_id in self.members
-        place = f"the ISR {list(partition.isr)}" if broker_id in partition.isr else f"the ELR {list(partition.elr)}"
+        if broker_id in partition.isr:
+            self._report(f"R10 broker {broker_id} has just started, and is in the ISR {list(partition.isr)}")
         if (
             self.lost_disks.get(broker_id, record.log_dirs) != record.log_dirs
         ):  # else it is late, of a process before the loss
             del self.lost_disks[broker_id]
-            if is_member:
-                self._report(f"R10 broker {broker_id} has another disk, and is in {place}")
-        may_be_eligible = self._keeps_membership and broker_id not in partition.isr
-        if is_member and not may_be_eligible and self._was_unclean(broker_id, record.incarnation_id):
-            self._report(f"R10 broker {broker_id} has restarted uncleanly, and is in {place}")
+            if broker_id in partition.elr:
+                self._report(f"R10 broker {broker_id} has another disk, and is in the ELR {list(partition.elr)}")
+        if (
+            broker_id in partition.elr
+            and not self._keeps_membership
+            and self._was_unclean(broker_id, record.incarnation_id)
+        ):
+            self._report(f"R10 broker {broker_id} has restarted uncleanly, and is in the ELR {list(partition.elr)}")
 
     def _check_replicas(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
         """A reassignment whose additions are in the ISR already begins and ends in one record."""

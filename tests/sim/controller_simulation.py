@@ -380,8 +380,7 @@ class Simulation:
                 len(set(groups)) != len(groups)
                 or not {*groups, *moving} <= set(p.replicas)
                 or p.leader not in {-1, *p.isr}
-                or (p.leader != -1 and not self.image.brokers[p.leader].is_active)
-                or (p.leader == -1 and any(self.image.brokers[member].is_active for member in p.isr))
+                or not all(self.image.brokers[member].is_active for member in p.isr)
             ):
                 raise self.fail("R9, R10", f"{name}-{partition_id} is {p}")
             self.seen["moving"] += bool(moving)

@@ -120,30 +120,3 @@ def test_a_replica_that_is_usable_again_is_elected_where_nobody_leads(quorum: Qu
     assert quorum.partition("flights").leader == -1
     tell(quorum, 1)
     assert quorum.partition("flights").leader == 1
-
-
-def stop_in_order(quorum: Quorum, *broker_ids: int) -> None:
-    for broker_id in broker_ids:
-        quorum.heartbeat(broker_id, want_shut_down=True)
-        for other in quorum.leader.status().unfenced_brokers:
-            if other != broker_id:
-                quorum.heartbeat(other)
-        assert quorum.heartbeat(broker_id, want_shut_down=True).should_shut_down
-
-
-@pytest.mark.parametrize("min_isr", ["1", "2"])
-@pytest.mark.parametrize("policy", ["auto", "always"])
-def test_a_damaged_copy_of_the_last_one_to_stop_is_not_the_only_eligible_one(min_isr: str, policy: str) -> None:
-    quorum = Quorum(1)
-    quorum.claim(1)
-    quorum.commit()
-    quorum.start(1, 2, 3)
-    quorum.create("flights", 1, 2, 3, **{"flush.policy": policy, "min.insync.replicas": min_isr})
-    stop_in_order(quorum, 1, 2, 3)
-    for broker_id in (3, 1, 2):
-        quorum.register(broker_id, incarnation=2, previous=quorum.broker_epoch(broker_id))
-    tell(quorum, 3, "flights")
-    for broker_id in (1, 2):
-        quorum.heartbeat(broker_id)
-    flights = quorum.partition("flights")
-    assert (flights.leader, flights.isr) == (2, (2,))

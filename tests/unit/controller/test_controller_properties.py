@@ -266,16 +266,12 @@ def check_history(log: list[CommittedRecords]) -> None:
         for topic in image.topics_by_id.values():
             for partition in topic.partitions.values():
                 check_partition(image, partition)
-                assert partition.leader not in new_incarnations
-                assert not new_incarnations & {*partition.isr} or len(partition.isr) > 1
+                assert not new_incarnations & {partition.leader, *partition.isr}
 
 
 def check_partition(image: MetadataImage, partition: PartitionRegistration) -> None:
     assert partition.leader == -1 or partition.leader in partition.isr
-    if partition.isr and partition.leader != -1:  # who else is away has left in order, and is waited for by the leader
-        assert image.brokers[partition.leader].is_active
-    if partition.leader == -1:
-        assert not any(image.brokers[member].is_active for member in partition.isr)
+    assert all(image.brokers[member].is_active for member in partition.isr)
     groups = (*partition.isr, *partition.elr, *partition.last_known_elr)
     assert len(set(groups)) == len(groups)
     assert set(groups) <= set(partition.replicas)
