@@ -50,7 +50,9 @@ class ElectionControl:
         """
         if request.election_type not in {ElectionType.PREFERRED, ElectionType.UNCLEAN}:
             raise InvalidRequestError(f"{request.election_type.name} elections cannot be asked for")
-        partitions = self._all(request.election_type) if request.partitions is None else dict.fromkeys(request.partitions)
+        partitions = (
+            self._all(request.election_type) if request.partitions is None else dict.fromkeys(request.partitions)
+        )
         records: list[PartitionChangeRecord] = []
         results: list[PartitionResult] = []
         for partition in partitions:

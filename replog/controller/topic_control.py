@@ -259,7 +259,7 @@ class TopicControl:
                 topic_id = self._topic_id_or_raise(name)
                 partitions_count += self._replication.partitions_count(topic_id)
                 if records and partitions_count > self._config.max_records_per_request:
-                    raise PolicyViolationError(  # noqa: TRY301 -- one way for all that is refused
+                    raise PolicyViolationError(
                         f"one request deletes at most {self._config.max_records_per_request:,} partitions; delete the topic in "
                         "another one"
                     )

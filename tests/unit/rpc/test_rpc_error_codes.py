@@ -26,6 +26,7 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.DirectoryLockedError: errors.StorageError,
     errors.ForeignDirectoryError: errors.StorageError,
     errors.DiskFullError: errors.ThrottledError,
+    errors.TooManyOpenFilesError: errors.ThrottledError,
     errors.ReadOnlyLogError: errors.InvalidRequestError,
     errors.LogTruncatedError: errors.OffsetOutOfRangeError,  # local: a consumer compares
 }
