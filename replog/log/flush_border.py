@@ -18,7 +18,13 @@ from replog.log.segment_scan import PlacedHeader, read_header, scan_batches, sca
 
 
 def certain_end(
-    segment: LogSegment, good_bytes: int, file_bytes: int, expected_offset: int, flushed_offset: int
+    segment: LogSegment,
+    good_bytes: int,
+    file_bytes: int,
+    expected_offset: int,
+    flushed_offset: int,
+    *,
+    has_no_gaps: bool,
 ) -> tuple[int, int]:
     """Returns the byte and the offset at which the batches end whose offsets are not in doubt.
 
@@ -28,13 +34,15 @@ def certain_end(
         file_bytes: The size of the file.
         expected_offset: The end of the segment before it.
         flushed_offset: The end of what was flushed, exclusive.
+        has_no_gaps: Whether no compaction can have taken the batch that ended there.
     """
     last: PlacedHeader | None = None
     end_offset = end_before = max(segment.base_offset, expected_offset)
     for placed in scan_headers(segment.file, 0, good_bytes):
         last, end_before = placed, end_offset
         end_offset = placed.header.next_offset
-        if end_before < flushed_offset < end_offset:
+        begins_below = has_no_gaps or placed.header.base_offset < flushed_offset
+        if end_before < flushed_offset < end_offset and begins_below:
             return placed.position, end_before
     following = _offset_of_whole_batch(segment, good_bytes, file_bytes)
     if last is not None and following is not None and end_before <= following < end_offset:
@@ -42,15 +50,18 @@ def certain_end(
     return good_bytes, end_offset
 
 
-def batch_over(segment: LogSegment, offset: int) -> Found | None:
+def batch_over(segment: LogSegment, offset: int, *, has_no_gaps: bool) -> Found | None:
     """Returns the first batch that reaches over `offset`, although none ends there; None: one does, or all end before.
 
     Args:
         segment: One whose batches and indexes are known.
         offset: Where a flush ended.
+        has_no_gaps: Whether no compaction can have taken the batch that ended there; then one behind `offset` is wrong, too.
     """
     found = segment.find(offset - 1) if offset > segment.base_offset else None
-    if found is None or read_header(segment.file, found.position).next_offset == offset:
+    if found is None or (found.base_offset >= offset and not has_no_gaps):
+        return None
+    if read_header(segment.file, found.position).next_offset == offset:
         return None
     return found
 

@@ -446,7 +446,9 @@ class LogLoader:
         damage = found.damage
         if damage is not None:
             good_bytes = found.scan.size_bytes
-            position, offset = certain_end(segment, good_bytes, size_bytes, expected_offset, self._flushed_offset)
+            position, offset = certain_end(
+                segment, good_bytes, size_bytes, expected_offset, self._flushed_offset, has_no_gaps=self._has_no_gaps
+            )
             if self._is_flushed(offset):
                 raise self._lost(segment.path, position, offset, damage)
         if self._is_flushed(segment.base_offset) and (segment is segments[-1] or not self.config.compacts):
@@ -496,9 +498,14 @@ class LogLoader:
             return None
         return last
 
+    @property
+    def _has_no_gaps(self) -> bool:
+        """Whether nobody left out an offset of what was flushed last."""
+        return self._complete.offset is not None and self._complete.offset < self._flushed_offset
+
     def _refuse_flush_inside_batch(self, segment: LogSegment) -> None:
         """The last flushed batch has jumped up, and nothing follows that would contradict it."""
-        found = batch_over(segment, self._flushed_offset)
+        found = batch_over(segment, self._flushed_offset, has_no_gaps=self._has_no_gaps)
         if found is not None:
             reason = f"no batch ends at offset {self._flushed_offset}, where a flush did"
             raise self._lost(segment.path, found.position, found.previous_end, reason)
@@ -539,7 +546,8 @@ class LogLoader:
         """
         if number == len(segments) - 1:
             return False
-        if segments[number + 1].base_offset <= max(end_offset, self.recovery_point):
+        given_up = self._complete.offset or 0  # by a repair, with what is missing below
+        if segments[number + 1].base_offset <= max(end_offset, self.recovery_point, given_up):
             self._refuse_hole(segments[number], end_offset, segments[number + 1].base_offset)
             return False
         if segments[number + 1].base_offset - segments[number].base_offset > RELATIVE_OFFSET_MAX + 1:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
-from log_test_kit import T0, TINY, append, content, open_log, read_file, write_file
+from log_test_kit import T0, TINY, append, batch, content, open_log, read_file, stored, write_file
 
 from replog.errors import CorruptRecordError
-from replog.log import Log, LogConfig
+from replog.log import CleanupPolicy, Log, LogConfig
 from replog.log.flushed_offset import RECORD_BYTES, FlushedOffsetFile, decode_flushed_offset, encode_flushed_offset
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -229,3 +230,19 @@ def test_a_last_batch_whose_offset_has_changed_is_cut_like_a_torn_one(flushed: i
     log = open_log(fs, config=BIG)
     assert (log.log_end_offset, content(log)) == (WRITTEN - 1, batches[:-1])
     assert log.recovery.bytes_cut == len(batches[-1])
+
+
+@pytest.mark.parametrize("policy", [CleanupPolicy.DELETE, CleanupPolicy.COMPACT])
+def test_a_flush_may_have_ended_at_a_batch_that_compaction_took(policy: CleanupPolicy) -> None:
+    """Also where the topic is not compacted any more: a batch behind the gap does not reach over the end of the flush."""
+    fs = SimulatedFileSystem()
+    log = open_log(fs, config=BIG)
+    append(log, 5)
+    log.append_as_follower(
+        stored(batch(b"behind the gap"), 10, 0), now_ms=T0
+    )  # as a leader gives it whose log was compacted
+    log.flush()
+    batches = content(log)
+    fs.kill()
+    write_file(fs, FILE, encode_flushed_offset(7))
+    assert content(open_log(fs, config=replace(BIG, cleanup_policy=policy))) == batches
