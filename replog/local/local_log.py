@@ -70,6 +70,7 @@ class LocalLog(ReadableLog):
         self._upkeep = threading.Lock()  # before the mutex, always; held while files are deleted or checkpoints written
         self._keeper = Keeper(folder, config, self._mutex, self._flushes)
         self._keeper_thread: KeeperThread | None = None
+        self._durable_start = folder.log.log_start_offset  # at least; retention moves it up, too
         wake = self._wake_keeper if config.maintenance_interval_ms else None
         self._has_window = config.dirty_window_bytes > 0
         self._write_behind = WriteBehind(folder.log, self._mutex, self._publish, wake)
@@ -186,8 +187,10 @@ class LocalLog(ReadableLog):
                 self._log.require_writable()
                 self._check_truncation(offset)
             self._flushes.flush_to(offset)  # flush="os": a start above the end would be left after a power cut
-            if offset > self._log.log_start_offset:
-                self._keeper.move_log_start(offset, wall_ms(), self._high_watermark)
+            if offset > self._durable_start:  # what memory says may be more than a step that failed has made durable
+                start_offset = max(offset, self._log.log_start_offset)
+                self._keeper.move_log_start(start_offset, wall_ms(), self._high_watermark)
+                self._durable_start = start_offset
         return self.log_start_offset
 
     def maintain(self) -> None:

@@ -200,7 +200,9 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         return None
 
     def claim_complete(self) -> None:
-        """Notes that nothing ever compacted this log, where no file says so yet: `open_log` knows it of its own.
+        """Notes that nothing compacts this log from its end on, where no file says more: `open_log` knows it of its own.
+
+        Of what is there already nobody knows: another program may have compacted it, or a segment may be gone for long.
 
         Raises:
             StorageError: the disk failed.
@@ -208,7 +210,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         if self._complete.offset is not None:
             return
         try:
-            self._complete.claim(self._segments[0].base_offset)
+            self._complete.claim(self._log_end_offset)
         except OSError as error:
             if not is_disk_full(error):
                 raise StorageError(f"{self._directory} cannot be opened: {error}. Check the disk") from error
@@ -252,10 +254,10 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             count -= 1
         if count:
             self._reader.forget_places()
-            self.set_log_start_offset(self._segments[count].base_offset)
         try:
             if count:
                 self._complete.raise_to(self._segments[count].base_offset)
+                self.set_log_start_offset(self._segments[count].base_offset)
             for _ in range(count):
                 base_offset = self._segments[0].base_offset
                 self._deleted.add(self._segments.replace(0, 1, ()), now_ms + self._config.file_delete_delay_ms)

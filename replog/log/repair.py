@@ -157,7 +157,7 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
     _remove_derived(fs, directory, found)
     log = _open(fs, directory, offsets, now_ms)
     if lost_offset is not None:
-        log.truncate_to(lost_offset)  # a batch whose offset has changed is no torn write
+        log.truncate_to(max(lost_offset, log.log_start_offset))  # a batch whose offset has changed is no torn write
     log.close(now_ms)
     if recovery_point is not None:
         _write_recovery_point(fs, directory, log.log_end_offset)
@@ -167,7 +167,9 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
 
 
 def _give_up(fs: FileSystem, directory: str, offsets: LogOffsets, lost_offset: int) -> LogOffsets:
-    """Promises nothing from the damage on, durably."""
+    """Promises nothing from the damage on, durably; nothing at all where that lies below the start of the log."""
+    if lost_offset <= (offsets.log_start_offset or 0):
+        lost_offset = 0
     FlushedOffsetFile.load(fs, directory).lower_to(lost_offset)
     recovery_point = lost_offset if offsets.recovery_point is None else min(offsets.recovery_point, lost_offset)
     if offsets.recovery_point is not None:

@@ -189,7 +189,9 @@ class LogVerifier:
             reason = f"offset {header.last_offset}, but the next segment begins at {next_base_offset}"
             raise CorruptRecordError(path, batch.position, reason)
         flush_end = self.flush_end if next_base_offset is None else None  # compaction may take the border elsewhere
-        if flush_end is not None and self._expected_offset < flush_end < header.next_offset:
+        has_no_gaps = self._complete.offset is not None and self._complete.offset < (flush_end or 0)
+        begins_below = has_no_gaps or header.base_offset < (flush_end or 0)
+        if flush_end is not None and self._expected_offset < flush_end < header.next_offset and begins_below:
             reason = f"offsets up to {header.last_offset}, but a flush ended at {flush_end}, where no batch does"
             raise CorruptRecordError(path, batch.position, reason)
 

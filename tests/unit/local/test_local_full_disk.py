@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from local_kit import (
 )
 
 import replog
-from replog.errors import DiskFullError, ReplogError, StorageError
+from replog.errors import DiskFullError, ReplogError, StorageError, TooManyOpenFilesError
 from replog.local import LocalLog
 from replog.testing import Operation, PowerCutError, SimulatedFileSystem
 
@@ -227,3 +228,19 @@ def _open_and_truncate(disk: SimulatedFileSystem, offset: int) -> LocalLog:
     assert log is not None
     assert [record.offset for record in log] == list(range(offset, 30))
     return log
+
+
+def test_a_truncation_that_failed_for_want_of_descriptors_is_durable_once_it_succeeds() -> None:
+    fs = SimulatedFileSystem()
+    log = open_simulated(fs, segment_bytes=1024, max_batch_bytes=512)
+    for _ in range(12):
+        log.append(b"x" * 200)
+    base_offset = log._log.segment_base_offsets[2]
+    fs.faults.fail_next(Operation.CREATE, error_number=errno.EMFILE, path_part="complete-from")
+    with pytest.raises(TooManyOpenFilesError):
+        log.truncate_before(base_offset)
+    assert log.truncate_before(base_offset) == base_offset
+    fs.crash(random.Random(1))
+    abandon(log)
+    with open_simulated(fs, segment_bytes=1024, max_batch_bytes=512) as log:
+        assert log.log_start_offset == base_offset

@@ -167,7 +167,11 @@ def test_a_log_of_an_older_version_is_watched_from_now_on(folder: Path) -> None:
     (folder / "log-0" / "complete-from").unlink()
     with replog.open_log(folder, segment_bytes=SEGMENT_BYTES, max_batch_bytes=512) as log:
         assert len(values(log)) == RECORDS
+        for _ in range(100):
+            log.append(b"new")
     lose(folder, 5)
+    assert verified(folder) == [], "why it is missing nobody can say"
+    lose(folder, -3)
     assert [finding.kind for finding in verified(folder)] == [FindingKind.MISSING]
 
 
