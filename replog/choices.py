@@ -1,4 +1,4 @@
-"""Settings that are one of a few words: what is not known is refused, never taken for a default."""
+"""Settings that are one of a few words, or a number: what means nothing is refused, never taken for a default."""
 
 from __future__ import annotations
 
@@ -29,3 +29,23 @@ def _shown(known: object) -> str:
     if isinstance(known, Enum):
         return f"{type(known).__name__}.{known.name}"
     return f'"{known}"' if type(known) is str else str(known)
+
+
+def require_at_least(field: str, value: object, low: int, *, is_whole: bool = True) -> None:
+    """Refuses what is no number, or is below `low`: one that means nothing must not mean "never" or "nothing".
+
+    Args:
+        field: The dotted name of the setting, for the error.
+        value: What was given.
+        low: The lowest number that makes sense.
+        is_whole: Whether it must be an integer.
+
+    Raises:
+        ConfigError: It is of another type, not a number (NaN), or too low.
+    """
+    kinds = (int,) if is_whole else (int, float)
+    if type(value) not in kinds:
+        kind = "an integer" if is_whole else "a number"
+        raise ConfigError(field, value, f"{field} is {value!r} ({type(value).__name__}); it must be {kind}.")
+    if not value >= low:  # type: ignore[operator]  # a number; NaN is not at least anything
+        raise ConfigError(field, value, f"{field} is {value}; it must be at least {low}.")

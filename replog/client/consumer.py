@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self, get_args
 
-from replog.choices import require_choice
+from replog.choices import require_at_least, require_choice
 from replog.client.backlog import Backlog
 from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
@@ -95,6 +95,16 @@ class Consumer:
         transport: Transport | None = None,
     ) -> None:
         require_choice("auto.offset.reset", auto_offset_reset, get_args(OffsetReset))
+        for name, value, low in (
+            ("fetch.max.wait.ms", fetch_max_wait_ms, 0),
+            ("fetch.min.bytes", fetch_min_bytes, 0),
+            ("fetch.max.bytes", fetch_max_bytes, 1),
+            ("max.partition.fetch.bytes", max_partition_fetch_bytes, 1),
+            ("buffer.memory.bytes", buffer_memory_bytes, 1),
+            ("request.timeout.ms", request_timeout_ms, 1),
+            ("connect.timeout.ms", connect_timeout_ms, 1),
+        ):
+            require_at_least(name, value, low)
         self._settings = FetchSettings(
             fetch_max_wait_ms,
             fetch_min_bytes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from replog.choices import require_choice
+from replog.choices import require_at_least, require_choice
 from replog.errors import ConfigError
 from replog.rpc.messages import ACKS_ALL
 
@@ -62,10 +62,8 @@ class ProducerConfig:
                 f'enable.idempotence needs acks "all", and acks is {self.acks!r}. Change one.',
             )
         for name, low in _LOWEST.items():
-            value = getattr(self, name)
-            if value < low:
-                dotted = name.replace("_", ".")
-                raise ConfigError(dotted, value, f"{dotted} is {value}; it must be at least {low}.")
+            require_at_least(name.replace("_", "."), getattr(self, name), low, is_whole=name != "linger_ms")
+        require_choice("fail.below.min.isr", self.fail_below_min_isr, (True, False))
         if self.max_in_flight_per_partition > MAX_IN_FLIGHT_MAX:
             raise ConfigError(
                 "max.in.flight.per.partition",

@@ -75,3 +75,31 @@ async def test_elections_and_resources() -> None:
 def test_local_logs(setting: dict[str, Any], tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match="must be one of"):
         open_log(tmp_path / "log", **setting)
+
+
+@pytest.mark.parametrize("value", [-5, 1.5, "5", True, None])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fetch_max_wait_ms",
+        "fetch_min_bytes",
+        "fetch_max_bytes",
+        "max_partition_fetch_bytes",
+        "buffer_memory_bytes",
+        "request_timeout_ms",
+        "connect_timeout_ms",
+    ],
+)
+async def test_a_consumer_refuses_numbers_that_mean_nothing(name: str, value: object) -> None:
+    settings: dict[str, Any] = {name: value}
+    with pytest.raises(ConfigError, match=name.replace("_", ".")):
+        Consumer("127.0.0.1:1", **settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"linger_ms": float("nan")}, {"linger_ms": "5"}, {"batch_size_bytes": True}, {"fail_below_min_isr": "no"}],
+)
+async def test_a_producer_refuses_numbers_that_mean_nothing(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings)).replace("_", ".")):
+        Producer("127.0.0.1:1", **settings)
