@@ -546,8 +546,7 @@ class LogLoader:
         """
         if number == len(segments) - 1:
             return False
-        given_up = self._complete.offset or 0  # by a repair, with what is missing below
-        if segments[number + 1].base_offset <= max(end_offset, self.recovery_point, given_up):
+        if segments[number + 1].base_offset <= max(end_offset, self.recovery_point):
             self._refuse_hole(segments[number], end_offset, segments[number + 1].base_offset)
             return False
         if segments[number + 1].base_offset - segments[number].base_offset > RELATIVE_OFFSET_MAX + 1:

@@ -154,6 +154,11 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
         offsets = _give_up(fs, directory, offsets, lost_offset)
     elif flushed_offset is not None:  # the log is opened as after a crash, when a note from before a clean stop counts
         FlushedOffsetFile.load(fs, directory).lower_to(flushed_offset)
+    if missing and (lost_offset is None or lost_offset >= verifier.holes_end_offset):
+        recovered_from = max(
+            offsets.recovery_point or 0, verifier.holes_end_offset
+        )  # above it a hole would be a torn tail
+        offsets = replace(offsets, recovery_point=recovered_from)
     _remove_derived(fs, directory, found)
     log = _open(fs, directory, offsets, now_ms)
     if lost_offset is not None:
