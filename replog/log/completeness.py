@@ -16,6 +16,8 @@ does not tell a hole that damage made.  Where it is known that nobody left anyth
 | a log is made                                     | is made, empty                            | no file                        |
 | the oldest segments are deleted, a log is emptied | is raised to the new start first, durably | less is claimed than is true   |
 | a follower's append leaves a gap, a compaction    | is removed first, durably                 | less is claimed than is true   |
+| `open_log` finds no file                          | is made, from the end of the log on       | no file                        |
+| a repair gives up what is missing                 | is raised to behind it first, durably     | repair again                   |
 
 Kafka and older versions know nothing of it.  What they leave when they compact a log is a line in
 `cleaner-offset-checkpoint`: a log with one claims nothing.
