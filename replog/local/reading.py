@@ -32,6 +32,7 @@ from replog.records import (
     TRUSTED_DECOMPRESSED_BYTES_MAX,
     Buffer,
     Record,
+    consecutive_end,
     decode_records,
     scan,
 )
@@ -329,8 +330,7 @@ class ReadableLog:
         begin where the one before it ended.
         """
         ends: list[tuple[int, int]] = []
-        complete_from = self._log.complete_from
-        is_complete = complete_from is not None and offset >= complete_from
+        is_complete = self._is_complete_from(offset)
         try:
             for header in scan(data):
                 is_apart = header.base_offset < offset and header.position > 0  # the first may begin below `offset`
@@ -343,6 +343,11 @@ class ReadableLog:
         except CorruptRecordError as error:
             return ends, error
         return ends, None if ends else _no_batch_at(0, offset)
+
+    def _is_complete_from(self, offset: int) -> bool:
+        """Whether no offset at or above `offset` may be missing."""
+        complete_from = self._log.complete_from
+        return complete_from is not None and offset >= complete_from
 
     def _decoded(
         self, data: bytes, offset: int, end_offset: int, decode: Callable[[Buffer, int], _T]
@@ -361,15 +366,19 @@ class ReadableLog:
             CorruptRecordError, UnsupportedCompressionError: Of the first batch; one further behind ends it silently, and
                 the next read begins there.
         """
-        ends, damage = self._ends(data, offset)  # first: what it refuses must not be handed out
+        next_offset = consecutive_end(data, next_offset=offset, is_complete=self._is_complete_from(offset))
+        if next_offset >= 0:  # first: what it refuses must not be handed out
+            try:
+                whole = decode(data, DECOMPRESSED_BYTES_MAX)
+            except _UNREADABLE:
+                pass
+            else:
+                yield whole, next_offset
+                return
+        ends, damage = self._ends(data, offset)
         if not ends and damage is not None:
             raise self._located(data, damage) from damage
-        try:
-            whole = decode(data[: ends[-1][0]] if damage else data, DECOMPRESSED_BYTES_MAX)
-        except _UNREADABLE:
-            yield from self._one_by_one(data, ends, end_offset, decode)
-        else:
-            yield whole, ends[-1][1]
+        yield from self._one_by_one(data, ends, end_offset, decode)
 
     def _one_by_one(
         self, data: bytes, ends: Sequence[tuple[int, int]], end_offset: int, decode: Callable[[Buffer, int], _T]

@@ -19,7 +19,7 @@ from replog.records.batch import (
     encode_empty_batch,
     survey_records,
 )
-from replog.records.checked import SCAN_IMPLEMENTATION, ScannedBatch, SegmentScan, scan_checked
+from replog.records.checked import SCAN_IMPLEMENTATION, ScannedBatch, SegmentScan, consecutive_end, scan_checked
 from replog.records.control import (
     ControlRecordType,
     LeaderChange,
@@ -94,6 +94,7 @@ __all__ = [
     "batch_bytes_bound",
     "check_crc",
     "check_records",
+    "consecutive_end",
     "control_record_type",
     "decode_batch",
     "decode_columns",

@@ -25,6 +25,8 @@ cdef enum:
     LOG_OVERHEAD_BYTES = 12
     CRC_START = 21
 
+cdef int64_t OFFSET_MAX = 9223372036854775806  # of `header`: what follows the last record has an offset, too
+
 cdef struct Batch:
     int64_t size_bytes
     int64_t base_offset
@@ -126,6 +128,35 @@ def scan_checked(
     finally:
         PyBuffer_Release(&view)
     return batches, position, None
+
+
+def consecutive_end(buffer, *, int64_t next_offset, bint is_complete):
+    cdef Py_buffer view
+    cdef const uint8_t* p
+    cdef int64_t position = 0
+    cdef int64_t size_bytes, base_offset
+    cdef int32_t delta, count
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        while view.len - position >= HEADER_BYTES:
+            p = <const uint8_t*>view.buf + position
+            size_bytes = size_of(p)
+            if p[16] != 2 or size_bytes < HEADER_BYTES:
+                return -1
+            if view.len - position < size_bytes:
+                break
+            base_offset, delta, count = read_64(p), <int32_t>read_32(p + 23), <int32_t>read_32(p + 57)
+            if base_offset < 0 or delta < 0 or delta > OFFSET_MAX - base_offset or count < 0 or count > <int64_t>delta + 1:
+                return -1
+            if position and (base_offset < next_offset or (is_complete and base_offset > next_offset)):
+                return -1
+            if base_offset + delta < next_offset:
+                return -1
+            next_offset = base_offset + delta + 1
+            position += size_bytes
+    finally:
+        PyBuffer_Release(&view)
+    return next_offset if position else -1
 
 
 cdef class SegmentScan:

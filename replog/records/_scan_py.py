@@ -21,6 +21,7 @@ import struct
 from typing import Final, TypeAlias
 
 from replog.records._crc32c import crc32c
+from replog.records.header import OFFSET_MAX
 from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES, Buffer
 
 IMPLEMENTATION = "python"
@@ -110,6 +111,39 @@ def scan_checked(
         leader_epoch, next_offset = max(leader_epoch, epoch), last_offset + 1
         position += size_bytes
     return batches, position, None
+
+
+def consecutive_end(buffer: Buffer, *, next_offset: int, is_complete: bool) -> int:
+    """Returns the exclusive end of the whole batches at the start of a buffer, where they follow one another.
+
+    Looks at headers only, and says where, but not why, they cannot be trusted: `header.scan` does.  A torn last batch ends
+    the walk quietly.
+
+    Args:
+        buffer: The batches, not changed.
+        next_offset: The offset that they were read for; the first batch may begin below it and must end above.
+        is_complete: Whether each batch must begin where the one before it ended.
+
+    Returns:
+        The end; -1 where a header cannot be one, where batches are out of order or miss offsets, or where none is whole.
+    """
+    position, end = 0, len(buffer)
+    while end - position >= HEADER_BYTES:
+        base_offset, length, _, magic, _, _, delta, _, _, _, _, count = _HEADER.unpack_from(buffer, position)
+        size_bytes = length + LOG_OVERHEAD_BYTES
+        if magic != _MAGIC or size_bytes < HEADER_BYTES:
+            return -1
+        if end - position < size_bytes:
+            break
+        if base_offset < 0 or not 0 <= delta <= OFFSET_MAX - base_offset or not 0 <= count <= delta + 1:
+            return -1
+        if position and (base_offset < next_offset or (is_complete and base_offset > next_offset)):
+            return -1
+        if base_offset + delta < next_offset:
+            return -1
+        next_offset = base_offset + delta + 1
+        position += size_bytes
+    return next_offset if position else -1
 
 
 class SegmentScan:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from replog import records as r
+from replog.errors import CorruptRecordError
 from replog.records import _scan_py
 from replog.records._switch import PURE
 
@@ -179,3 +180,57 @@ def test_both_implementations_agree_on_anything() -> None:
         ours, twin = scan(compiled, bytes(data)), scan(_scan_py, bytes(data))
         assert [getattr(ours, name) for name in FIELDS] == [getattr(twin, name) for name in FIELDS]
         assert checked(compiled, bytes(data), leader_epoch_max=2) == checked(_scan_py, bytes(data), leader_epoch_max=2)
+
+
+def end_by_headers(data: bytes, next_offset: int, *, is_complete: bool) -> int:
+    """What `consecutive_end` means, by the walk that explains what is wrong."""
+    start = next_offset
+    try:
+        for header in r.scan(data):
+            is_first = header.position == 0
+            if not is_first and (
+                header.base_offset < next_offset or (is_complete and header.base_offset > next_offset)
+            ):
+                return -1
+            if header.next_offset <= next_offset:
+                return -1
+            next_offset = header.next_offset
+    except CorruptRecordError:
+        return -1
+    return next_offset if next_offset > start else -1
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_consecutive_batches_have_an_end(scanner: Any, is_complete: bool) -> None:
+    data = batch(5, count=3) + batch(8) + batch(9, count=2)
+    assert scanner.consecutive_end(data, next_offset=6, is_complete=is_complete) == 11
+    assert scanner.consecutive_end(data[:-1], next_offset=6, is_complete=is_complete) == 9  # a torn tail
+    assert scanner.consecutive_end(data[:60], next_offset=6, is_complete=is_complete) == -1
+    assert scanner.consecutive_end(data, next_offset=8, is_complete=is_complete) == -1  # the first ends too early
+    assert scanner.consecutive_end(data + batch(10), next_offset=6, is_complete=is_complete) == -1
+
+
+def test_a_gap_is_a_fault_only_where_all_offsets_must_be_there(scanner: Any) -> None:
+    data = batch(0) + batch(2)
+    assert scanner.consecutive_end(data, next_offset=0, is_complete=False) == 3
+    assert scanner.consecutive_end(data, next_offset=0, is_complete=True) == -1
+
+
+def test_the_end_of_any_bytes_is_that_of_the_walk_over_headers(scanner: Any) -> None:
+    generator = random.Random(7)
+    refused = 0
+    for _ in range(3_000):
+        data, offset = bytearray(), generator.choice([0, 5, 2**63 - 4])
+        start = offset
+        for _ in range(generator.randint(1, 4)):
+            offset += generator.choice([0, 0, 0, 1])
+            data += batch(min(offset, 2**63 - 2))
+            offset += 1
+        if generator.random() < 0.7:
+            data[generator.choice([0, 7, 8, 11, 16, 23, 26, 57, 60]) % len(data)] ^= 1 << generator.randint(0, 7)
+        whole = bytes(data[: len(data) - generator.choice([0, 0, 1, 70])])
+        for is_complete in (False, True):
+            expected = end_by_headers(whole, start, is_complete=is_complete)
+            assert scanner.consecutive_end(whole, next_offset=start, is_complete=is_complete) == expected
+            refused += expected == -1
+    assert 300 < refused < 5_700
