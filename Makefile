@@ -11,7 +11,7 @@ BENCH_ARGS ?=
 unexport DEMO_ARGS TEST_ARGS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench proto docs clean
+.PHONY: help demo test test-quick test-sim test-cluster lint format bench proto docs clean
 
 define install
 @command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -24,6 +24,7 @@ endef
 help:
 	@echo "make demo   three brokers, a killed leader, every record read back, also by Spark  (DEMO_ARGS=--fast)"
 	@echo "make test   all tests                                                              (TEST_ARGS='-k codec')"
+	@echo "make test-quick, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
 	@echo "make lint   format, lint, types, import contracts, generated files"
 	@echo "make format put the code into shape"
 	@echo "make bench  one measurement                                                        (BENCH=log-append)"
@@ -39,6 +40,19 @@ demo:
 test:
 	$(call install,test)
 	@.venv/bin/python -m pytest $(TEST_ARGS)
+
+# together they are all tests: tests/unit/test_makefile.py
+test-quick:
+	$(call install,test)
+	@.venv/bin/python -m pytest tests/unit tests/golden tests/contract $(TEST_ARGS)
+
+test-sim:
+	$(call install,test)
+	@.venv/bin/python -m pytest tests/sim $(TEST_ARGS)
+
+test-cluster:
+	$(call install,test)
+	@.venv/bin/python -m pytest tests/cluster tests/kafka tests/spark $(TEST_ARGS)
 
 lint:
 	$(call install,dev)
