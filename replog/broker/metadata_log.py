@@ -206,7 +206,7 @@ class MetadataLog:
             before, end_offset,
             extra={"event": "metadata_truncated", "offset": end_offset, "log_end_offset": before},
         )  # fmt: skip
-        self.log.truncate_to(end_offset)
+        self._with_room(lambda: self.log.truncate_to(end_offset))
         self.voter_sets = [entry for entry in self.voter_sets if entry[0] < end_offset]
 
     def install(self, snapshot_id: SnapshotId) -> VoterSet | None:
@@ -259,7 +259,7 @@ class MetadataLog:
         return is_later_epoch or snapshot_id.end_offset > ends[1]
 
     def _start_at(self, snapshot_id: SnapshotId) -> None:
-        self.log.truncate_fully_and_start_at(snapshot_id.end_offset)
+        self._with_room(lambda: self.log.truncate_fully_and_start_at(snapshot_id.end_offset))
 
     def _find_voter_sets(self) -> list[tuple[int, VoterSet]]:
         latest = self.snapshots.latest

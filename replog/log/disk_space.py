@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from collections.abc import Generator
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
@@ -37,6 +38,10 @@ RESERVE_SHARE: Final = 50
 _BLOCK_BYTES: Final = 4096
 _NO_MORE_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *_NO_MORE_FILES})
+_MORE_FILES: Final = (
+    "Raise the limit of the process (`ulimit -n`, LimitNOFILE of a service, resource.setrlimit in a program), close logs "
+    "that are not used, or choose larger segments; the same works again as soon as there are descriptors"
+)
 
 
 def is_out_of_files(error: BaseException) -> bool:
@@ -56,9 +61,7 @@ def disk_full(action: str, directory: str, error: OSError) -> DiskFullError:
     """The error for a write that the disk refused, or for a file that could not be opened for want of descriptors."""
     if is_out_of_files(error):
         return TooManyOpenFilesError(
-            f"{action}: {directory}: too many open files ({error.strerror}). Nothing was changed. Raise the limit of the "
-            "process (`ulimit -n`, LimitNOFILE of a service), close logs that are not used, or choose larger segments; "
-            "the same works again as soon as there are descriptors",
+            f"{action}: {directory}: too many open files ({error.strerror}). Nothing was changed. {_MORE_FILES}",
             directory,
         )
     return DiskFullError(
@@ -66,6 +69,30 @@ def disk_full(action: str, directory: str, error: OSError) -> DiskFullError:
         "retention.ms or retention.bytes, or enlarge the disk; writing goes on by itself when there is room",
         directory,
     )
+
+
+def left_unfinished(action: str, directory: str, error: OSError) -> TooManyOpenFilesError:
+    """The error for a change that has begun, and whose rest needs a file that could not be opened."""
+    return TooManyOpenFilesError(
+        f"{action}: {directory}: too many open files ({error.strerror}). It has begun, and the next change of this log ends "
+        f"it first. {_MORE_FILES}",
+        directory,
+    )
+
+
+@contextlib.contextmanager
+def disk_full_errors(action: str, directory: str) -> Generator[None]:
+    """Around what changes nothing where the disk refuses it: that error as ours, any other as it is.
+
+    Raises:
+        DiskFullError: no room, or (`TooManyOpenFilesError`) no descriptor.
+    """
+    try:
+        yield
+    except OSError as error:
+        if is_disk_full(error):
+            raise disk_full(action, directory, error) from error
+        raise
 
 
 class DiskState(Enum):

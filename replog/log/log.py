@@ -18,7 +18,7 @@ Not thread-safe: one owner, the event loop.  Only the `run` of its jobs may run 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from uuid import UUID, uuid4
 
@@ -41,7 +41,7 @@ from replog.log.retention import segments_to_delete
 from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_recovery import ScanProgress
 from replog.records import Buffer, scan
-from replog_checkpoints import FileSystem, make_durable_dirs, parent_of
+from replog_checkpoints import File, FileSystem, make_durable_dirs, parent_of
 
 
 class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
@@ -328,9 +328,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
 
     def _mend(self, segment: LogSegment) -> int:
         try:
-            for file in segment.rewrite_indexes():
-                file.sync()
-                file.close()
+            _sync_and_close(segment.rewrite_indexes())
             self._fs.sync_dir(self._directory)
         except CorruptRecordError:
             return 0  # reads of those records say so; there is nothing to make an index from
@@ -392,3 +390,12 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         """
         self._close_files()
         return set_aside_directory(self._fs, self._directory, unique_id)
+
+
+def _sync_and_close(files: Sequence[File]) -> None:
+    try:
+        for file in files:
+            file.sync()
+    finally:
+        for file in files:
+            file.close()

@@ -20,7 +20,7 @@ from replog.errors import (
     StorageError,
 )
 from replog.log.append_group import AppendGroup, AppendInfo, AppendOutcome
-from replog.log.disk_space import disk_full, is_disk_full
+from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.log_flushing import LogFlushing
 from replog.log.producer_files import apply_batch, parse_marker, write_snapshot
 from replog.log.producer_state import ProducedBatch
@@ -94,7 +94,10 @@ class LogAppending(LogFlushing):
         Raises:
             StorageError: the disk failed, now or earlier; how many batches are in the log is unknown.
         """
-        self._check_available()
+        try:
+            self._check_available()
+        except DiskFullError as error:
+            return [error] * len(batches)
         outcomes: list[AppendOutcome] = []
         group = AppendGroup(self._producers, self._log_end_offset, now_ms)
         try:
@@ -246,6 +249,8 @@ class LogAppending(LogFlushing):
         except OSError as error:
             if not is_disk_full(error):
                 self._fail("an append failed", error)
+            if segment.open_log_file is None:
+                raise disk_full("an append did not begin", self._directory, error) from error
             try:
                 segment.file.truncate(segment.size_bytes)
                 segment.file.sync()
@@ -274,11 +279,13 @@ class LogAppending(LogFlushing):
         """Whether a batch belongs in a new segment.
 
         Raises:
-            StorageError: the first batch's time cannot be read; nothing was changed.
+            TooManyOpenFilesError, StorageError: the first batch's time cannot be read; nothing was changed.
         """
         try:
             return self._segments.active.should_roll(self._config, batch_bytes, last_offset, max_timestamp, now_ms)
         except OSError as error:
+            if is_out_of_files(error):
+                raise disk_full("an append did not begin", self._directory, error) from error
             raise StorageError(f"{self._topic_partition}: the active segment cannot be read: {error}") from error
 
     def _roll_before(self, base_offset: int, last_offset: int, now_ms: int) -> None:

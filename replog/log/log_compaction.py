@@ -12,13 +12,16 @@ What a pass may touch is decided when it is prepared, and whether its result sti
 
 from __future__ import annotations
 
+from functools import partial
+
 from replog.errors import BrokerClosedError, CorruptRecordError, InvariantViolationError, StorageError
 from replog.log.compaction.job import CompactionJob
 from replog.log.compaction.planning import Dirtiness, SourceSegment, measure
 from replog.log.compaction.settings import CompactionSettings
 from replog.log.compaction.statistics import CompactionStats
 from replog.log.compaction.swap import rename_to_swap, strip_swap
-from replog.log.disk_space import disk_full, is_disk_full
+from replog.log.disk_space import disk_full, disk_full_errors, is_disk_full, is_out_of_files
+from replog.log.file_names import CLEANED_SUFFIX
 from replog.log.log_state import LogState
 from replog.log.producer_files import remove_snapshot
 from replog.log.segment import LogSegment
@@ -46,16 +49,17 @@ class LogCompaction(LogState):
             high_watermark: exclusive; nothing that reaches above it is looked at.
 
         Raises:
-            StorageError: a file cannot be read.
+            TooManyOpenFilesError, StorageError: a file cannot be read.
         """
         try:
-            return measure(
-                self._segments,
-                self._config,
-                first_dirty_offset=max(self._first_dirty_offset, self._log_start_offset),
-                ceiling=min(self.last_stable_offset(high_watermark), self._recovery_point),
-                now_ms=now_ms,
-            )
+            with disk_full_errors("a log cannot be read", self._directory):
+                return measure(
+                    self._segments,
+                    self._config,
+                    first_dirty_offset=max(self._first_dirty_offset, self._log_start_offset),
+                    ceiling=min(self.last_stable_offset(high_watermark), self._recovery_point),
+                    now_ms=now_ms,
+                )
         except OSError as error:
             raise StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk") from error
 
@@ -74,7 +78,7 @@ class LogCompaction(LogState):
             None: the log is not compacted by its `cleanup_policy`, not dirty enough, or a pass is under way.
 
         Raises:
-            StorageError: a file cannot be read, or the log has failed.
+            TooManyOpenFilesError, StorageError: a file cannot be read, or the log has failed.
         """
         self._check_available()
         if not self._config.compacts or self._compaction is not None:
@@ -82,10 +86,7 @@ class LogCompaction(LogState):
         dirtiness = self.dirtiness(now_ms, high_watermark)
         if not dirtiness.is_due(self._config):
             return None
-        try:
-            aborted = self.aborted_transactions(self._segments[0].base_offset, dirtiness.end_offset)
-        except OSError as error:
-            raise StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk") from error
+        aborted = self.aborted_transactions(self._segments[0].base_offset, dirtiness.end_offset)
         producers = self._producers.producers
         self._compaction = CompactionJob(
             self._fs,
@@ -114,7 +115,8 @@ class LogCompaction(LogState):
 
         Raises:
             CorruptRecordError: a batch is damaged; the log is untouched and not failed.
-            DiskFullError: no room for the new segments; the log is untouched, the same may work later.
+            DiskFullError: no room for the new segments; the log is untouched, the same may work later.  Or, for want of
+                descriptors, they are exchanged, and that ends with the next change.
             UnsupportedCompressionError: a library is not installed; the log is untouched.
             StorageError: the disk failed.  `failed` tells whether the log did as well.
         """
@@ -139,10 +141,11 @@ class LogCompaction(LogState):
             job.discard()
             self._refuse_compaction(error)
         try:
-            self._swap(job, now_ms)
+            replaced = self._swap(job, now_ms)
         except OSError as error:
             self._fail("exchanging compacted segments failed", error)
         self._first_dirty_offset = max(self._first_dirty_offset, job.stats.clean_end_offset)
+        self._end_change("exchanging compacted segments", partial(self._end_swap, replaced, job.segments))
         return job.stats
 
     # Parts
@@ -169,18 +172,34 @@ class LogCompaction(LogState):
             self._fail("a compaction failed", error)
         raise error
 
-    def _swap(self, job: CompactionJob, now_ms: int) -> None:
-        """Exchanges the segments; see `compaction.swap` for the steps and what a crash leaves."""
+    def _swap(self, job: CompactionJob, now_ms: int) -> list[LogSegment]:
+        """Exchanges the segments; see `compaction.swap` for the steps and what a crash leaves.
+
+        Returns:
+            Those that are replaced; `_end_swap` must follow.
+        """
         count = job.stats.segments_before
         first = self._segments.number_for(job.sources[0].base_offset)
-        rename_to_swap(self._fs, self._directory, job.segments)
+        try:
+            rename_to_swap(self._fs, self._directory, job.segments)
+        except OSError as error:
+            if not is_out_of_files(error):
+                raise
+            for segment in job.segments:  # or a start after a crash would find a swap that is decided
+                segment.change_suffix(CLEANED_SUFFIX)
+            job.discard()
+            self._refuse_compaction(error)
         self._touched = True
         self._reader.forget_places()
         replaced = self._segments.replace(first, count, job.segments)
         self._deleted.add(replaced, now_ms + self._config.file_delete_delay_ms)
+        return replaced
+
+    def _end_swap(self, replaced: list[LogSegment], new: list[LogSegment]) -> None:
+        """Steps 5 to 7, which may be done again."""
         self._fs.sync_dir(self._directory)
-        strip_swap(self._fs, self._directory, job.segments)
-        self._remove_snapshots_without_segment(replaced, job.segments)
+        strip_swap(self._fs, self._directory, new)
+        self._remove_snapshots_without_segment(replaced, new)
 
     def _remove_snapshots_without_segment(self, gone: list[LogSegment], new: list[LogSegment]) -> None:
         """Producer snapshots stand at segment bases; the next open would remove the others."""

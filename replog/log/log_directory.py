@@ -31,7 +31,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 import replog_checkpoints as checkpoints
-from replog.errors import DiskFullError, StorageError, raised_anew
+from replog.errors import DiskFullError, ReplogError, StorageError, raised_anew
 from replog.log.config import LogConfig
 from replog.log.directory_identity import (
     read_identity,
@@ -292,7 +292,7 @@ class LogDirectory(DirectoryReplicas):
             failed = StorageError(f"{log.directory} failed while it was open") if log.failed else None
             try:
                 log.close(now_ms)
-            except StorageError as error:
+            except ReplogError as error:
                 return error
             return failed
 

@@ -13,6 +13,7 @@ from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.flush import FlushJob
 from replog.log.log_state import LogState
 from replog.log.producer_files import write_snapshot
+from replog_checkpoints import File
 
 
 class LogFlushing(LogState):
@@ -122,7 +123,8 @@ class LogFlushing(LogState):
         A failed log is only closed: what is on disk is for recovery to judge.
 
         Raises:
-            StorageError: the flush failed; the files are closed all the same, and the stop was not clean.
+            TooManyOpenFilesError, StorageError: not everything could be written; the files are closed all the same, and
+                the stop was not clean.
         """
         if isinstance(self._unavailable, BrokerClosedError):
             return
@@ -137,15 +139,20 @@ class LogFlushing(LogState):
         if not self._touched:
             return
         self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        files: list[File] = []
         try:
-            files = self._segments.active.write_indexes()
+            files += self._segments.active.write_indexes()
             files.append(write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers))
             for file in files:
                 file.sync()
-                file.close()
             self._fs.sync_dir(self._directory)
         except OSError as error:
+            if is_out_of_files(error):  # everything is flushed: the next start makes the rest again
+                raise disk_full("the log was not closed in order", self._directory, error) from error
             self._fail("closing failed", error)
+        finally:
+            for file in files:
+                file.close()
 
     def _close_files(self) -> None:
         self._flushed_file.close()

@@ -14,13 +14,14 @@ from replog.errors import BrokerClosedError, CorruptIndexError, ReplogError, Sto
 from replog.log.compaction.job import CompactionJob
 from replog.log.config import LogConfig
 from replog.log.deletion import DeletedSegments
+from replog.log.disk_space import disk_full_errors, is_out_of_files, left_unfinished
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.log_reader import LogReader
 from replog.log.producer_files import aborted_in_segment
 from replog.log.producer_state import ProducerStateManager
 from replog.log.segment_list import LogFiles
-from replog.log.transaction_index import AbortedTransaction
+from replog.log.transaction_index import AbortedTransaction, TransactionIndex
 from replog.log.write_back import DirtyWindow
 from replog_checkpoints import File, FileSystem
 
@@ -57,6 +58,7 @@ class LogState:
         "_reader",
         "_recovery_point",
         "_recovery_report",
+        "_rest",
         "_segments",
         "_topic_partition",
         "_touched",
@@ -108,6 +110,7 @@ class LogState:
         self._generation = 0
         self._is_emptied = False
         self._unavailable: ReplogError | None = None
+        self._rest: Callable[[], None] | None = None  # of a change that has begun; before the next one
         self._wall_ms = now_ms  # the last wall time anybody told
 
     @property
@@ -230,20 +233,25 @@ class LogState:
 
         Raises:
             CorruptRecordError: a transaction index is wrong, and the log it is made from too.
+            TooManyOpenFilesError: it cannot be opened now.
             StorageError: a transaction index cannot be read.
         """
         found: list[AbortedTransaction] = []
         for number in range(self._segments.number_for(start_offset), len(self._segments)):
-            segment = self._segments[number]
             try:
-                index = segment.transactions
-            except CorruptIndexError:
-                index = aborted_in_segment(self._fs, self._directory, list(self._segments), number, self._wall_ms)
+                with disk_full_errors("a transaction index cannot be read", self._directory):
+                    index = self._aborted_in(number)
             except OSError as error:
                 raise StorageError(f"{self._topic_partition}: a transaction index cannot be read: {error}") from error
             if index is not None and index.collect(start_offset, end_offset, found):
                 break
         return found
+
+    def _aborted_in(self, number: int) -> TransactionIndex | None:
+        try:
+            return self._segments[number].transactions
+        except CorruptIndexError:
+            return aborted_in_segment(self._fs, self._directory, list(self._segments), number, self._wall_ms)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Below it every transaction has ended, and its end is replicated (kafka-reference 4.1).
@@ -260,6 +268,31 @@ class LogState:
         unavailable = self._unavailable
         if unavailable is not None:
             raise type(unavailable)(str(unavailable))
+        if self._rest is not None:
+            self._end_change("the last change", self._rest)
+
+    def _end_change(self, action: str, rest: Callable[[], None]) -> None:
+        """Does the rest of a change that has begun; where no file can be opened, the next change does it first.
+
+        Args:
+            action: For messages, such as "a truncation".
+            rest: Does it, and does no harm where parts of it are done already.
+
+        Raises:
+            TooManyOpenFilesError: it is still to be done.
+            StorageError: the disk failed.
+        """
+        self._rest = rest
+        try:
+            rest()
+        except OSError as error:
+            if is_out_of_files(error):
+                raise left_unfinished(f"{action} has not ended", self._directory, error) from error
+            self._fail(f"{action} failed", error)
+        except StorageError as error:
+            self._note_failure(error)
+            raise
+        self._rest = None
 
     def _note_failure(self, error: Exception) -> None:
         """May run in the thread of a flush.  A closed log cannot fail: what a late flush finds concerns nobody."""

@@ -11,13 +11,20 @@ Order, and what a crash after each step leaves:
 | - the first MiB of what is cut copied beside the log | the same                                                      |
 | 4 later segments deleted, last one first          | a shorter log without a hole                                    |
 | 5 the segment cut and fsynced                     | done                                                            |
+
+Where too many files are open, the steps before 4 change nothing that counts.  What 4 and 5 need besides the directory is
+opened before them, and the directory is fsynced, and the producers are rebuilt, before the next change of the log.
 """
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
+
 from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
 from replog.log.cut_bytes import FOLLOWER_CUT_BYTES_MAX, CutPiece, keep_cut, tell_cut
-from replog.log.disk_space import disk_full, is_disk_full
+from replog.log.disk_space import disk_full_errors, is_out_of_files
+from replog.log.file_names import CLEANED_SUFFIX
 from replog.log.log_state import LogState
 from replog.log.producer_files import rebuild_producers, remove_snapshots
 from replog.log.segment import LogSegment
@@ -42,6 +49,7 @@ class LogTruncation(LogState):
 
         Raises:
             CorruptRecordError, CorruptIndexError: what stays is damaged; the log cannot be used any more, its disk can.
+            DiskFullError: nothing was cut; or, for want of descriptors, the cut is there and ends with the next change.
             StorageError: the disk failed.
         """
         self._check_available()
@@ -52,12 +60,13 @@ class LogTruncation(LogState):
             self.truncate_fully_and_start_at(offset)
             return True
         try:
-            self._truncate_segments(offset)
+            end_offset, is_durable = self._truncate_segments(offset)
         except (CorruptRecordError, CorruptIndexError) as error:
             self._note_failure(error)
             raise
         except (OSError, StorageError) as error:
             self._fail("a truncation failed", error)
+        self._after_cut(end_offset, is_durable=is_durable)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -67,56 +76,107 @@ class LogTruncation(LogState):
         an old tail that the leader is asked about again; with no segment left the log begins there.
 
         Nothing of it is kept: the leader has deleted these records on purpose, or gives all of the log anew.
+
+        Raises:
+            DiskFullError: nothing was cut; or, for want of descriptors, the log is empty, and that ends with the next change.
+            StorageError: the disk failed.
         """
         self._check_available()
         log_start_offset, log_end_offset = self._log_start_offset, self._log_end_offset
         pieces = self._pieces_from(0, 0)
         try:
-            self._complete.raise_to(offset)
-            self._promise_nothing()
-            self._log_start_offset = offset
-            self._promise_no_more_than(offset, is_emptied=True)
-            self._epochs.clear()
-            while len(self._segments):
-                self._segments.remove_last()
-                self._fs.sync_dir(self._directory)
-            self._segments.append(LogSegment.create(self._fs, self._directory, offset, self._config, self._wall_ms))
-            self._fs.sync_dir(self._directory)
-            self._recovery_point = offset
-            self._after_cut(offset)
-            why = f"it begins anew at offset {offset}"
-            tell_cut(self._topic_partition, pieces, f"{log_start_offset} to {log_end_offset}", why, 0)
-        except DiskFullError:  # only the checkpoints need room, and nothing was cut before they were written
-            self._log_start_offset = log_start_offset
-            raise
+            first = self._prepare_emptying(offset)
+            is_durable = self._remove_segments_from(0)
+            first.change_suffix("")
+            self._segments.append(first)
+            is_durable &= self._sync_names()
         except (OSError, StorageError) as error:
             self._fail("a truncation failed", error)
+        self._recovery_point = offset
+        why = f"it begins anew at offset {offset}"
+        tell_cut(self._topic_partition, pieces, f"{log_start_offset} to {log_end_offset}", why, 0)
+        self._after_cut(offset, is_durable=is_durable)
 
-    def _truncate_segments(self, offset: int) -> None:
-        number = self._segments.number_for(offset)
-        segment = self._segments[number]
-        found = segment.find(offset)
-        position = found.position if found else segment.size_bytes
-        end_offset = found.previous_end if found else segment.end_offset()
+    def _prepare_emptying(self, offset: int) -> LogSegment:
+        """Does all that may be refused for want of room or descriptors; returns the segment that is to be the only one.
+
+        A crash leaves it under a name that the next start sweeps.
+        """
         log_start_offset = self._log_start_offset
-        self._log_start_offset = min(log_start_offset, end_offset)
+        first: LogSegment | None = None
         try:
-            self._promise_no_more_than(end_offset, is_emptied=False)
-            self._epochs.truncate_from_end(end_offset)
+            with disk_full_errors("the log cannot be emptied", self._directory):
+                first = self._new_segment(offset)
+                self._complete.raise_to(offset)
+                self._promise_nothing()
+                self._log_start_offset = offset
+                self._promise_no_more_than(offset, is_emptied=True)
+                self._epochs.clear()
         except DiskFullError:  # promised less than is true; nothing was cut
             self._log_start_offset = log_start_offset
+            if first is not None:
+                first.remove(self._closer)
+            raise
+        return first
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        """Beside the ones in use, of which one may have the same base; what an attempt before this one left is replaced."""
+        unused = LogSegment(self._fs, self._directory, base_offset, 0, self._wall_ms, CLEANED_SUFFIX)
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.remove(unused.path)
+        made = LogSegment.create(self._fs, self._directory, base_offset, self._config, self._wall_ms, CLEANED_SUFFIX)
+        made.release(self._closer)  # it gets another name
+        return made
+
+    def _truncate_segments(self, offset: int) -> tuple[int, bool]:
+        """Returns where the log ends now, and whether the directory says so durably."""
+        number = self._segments.number_for(offset)
+        segment = self._segments[number]
+        was_active, log_start_offset = segment.is_active, self._log_start_offset
+        try:
+            with disk_full_errors("the log cannot be cut", self._directory):
+                position, end_offset = self._prepare_cut(segment, offset)
+                self._log_start_offset = min(log_start_offset, end_offset)
+                self._promise_no_more_than(end_offset, is_emptied=False)
+                self._epochs.truncate_from_end(end_offset)
+        except DiskFullError:  # promised less than is true; nothing was cut
+            self._log_start_offset = log_start_offset
+            if not was_active:
+                segment.drop_indexes()
             raise
         log_end_offset, pieces = self._log_end_offset, self._pieces_from(number, position)
         kept_bytes = keep_cut(self._fs, self._directory, pieces, FOLLOWER_CUT_BYTES_MAX)
-        while len(self._segments) > number + 1:
-            self._segments.remove_last()
-            self._fs.sync_dir(self._directory)
-        if not segment.is_active:
-            segment.activate(self._config)
+        is_durable = self._remove_segments_from(number + 1)
         segment.truncate(position, end_offset)
-        self._after_cut(end_offset)
         why = "its leader, or whoever repairs it, says that the log ends there"
         tell_cut(self._topic_partition, pieces, f"{end_offset} to {log_end_offset}", why, kept_bytes)
+        return end_offset, is_durable
+
+    def _prepare_cut(self, segment: LogSegment, offset: int) -> tuple[int, int]:
+        """The byte and the offset at which a segment will end; its file is open, and its indexes are in memory."""
+        found = segment.find(offset)
+        place = (found.position, found.previous_end) if found else (segment.size_bytes, segment.end_offset())
+        if not segment.is_active:
+            segment.activate(self._config)
+        return place
+
+    def _remove_segments_from(self, number: int) -> bool:
+        """Deletes segments, the last one first; whether durably."""
+        is_durable = True
+        while len(self._segments) > number:
+            self._segments.remove_last()
+            is_durable = self._sync_names()
+        return is_durable
+
+    def _sync_names(self) -> bool:
+        """Fsyncs the directory; False: it could not be opened for want of descriptors."""
+        try:
+            self._fs.sync_dir(self._directory)
+        except OSError as error:
+            if not is_out_of_files(error):
+                raise
+            return False
+        return True
 
     def _pieces_from(self, number: int, position: int) -> list[CutPiece]:
         """What is behind a byte of a segment."""
@@ -134,7 +194,7 @@ class LogTruncation(LogState):
 
     def _promise_nothing(self) -> None:
         """The recovery point goes before the log start: one above the log end is believed only where nothing is promised."""
-        self._lower_flushed_offset(0)
+        self._flushed_file.lower_to(0)
         self._log_start_offset = self.checkpointed_log_start_offset  # it may have been raised above what is flushed
         self._recovery_point = 0
         if self._checkpoint is None:
@@ -150,7 +210,7 @@ class LogTruncation(LogState):
         self._touched = True
         self._generation += 1
         self._reader.forget_places()
-        self._lower_flushed_offset(0 if is_emptied else end_offset)
+        self._flushed_file.lower_to(0 if is_emptied else end_offset)
         is_lowered = self._recovery_point > end_offset or self._log_start_offset >= end_offset
         self._recovery_point = 0 if is_emptied else min(self._recovery_point, end_offset)
         self._first_dirty_offset = min(self._first_dirty_offset, end_offset)
@@ -161,20 +221,20 @@ class LogTruncation(LogState):
             finally:
                 self._is_emptied = False
         if remove_snapshots(self._fs, self._directory, above=-1 if is_emptied else end_offset):
+            self._directory_changes += 1  # if this fsync does not come about, the next flush does it
             self._fs.sync_dir(self._directory)
+            self._directory_changes -= 1
 
-    def _lower_flushed_offset(self, end_offset: int) -> None:
-        try:
-            self._flushed_file.lower_to(end_offset)
-        except OSError as error:
-            if is_disk_full(error):
-                raise disk_full("the log cannot be cut", self._directory, error) from error
-            raise
-
-    def _after_cut(self, end_offset: int) -> None:
+    def _after_cut(self, end_offset: int, *, is_durable: bool) -> None:
         self._log_end_offset = end_offset
         self._window.restart(self._segments, self._generation)
         self._last_epoch = self._epochs.latest_epoch
+        self._end_change("a truncation", partial(self._end_cut, is_durable=is_durable))
+
+    def _end_cut(self, *, is_durable: bool) -> None:
+        """Nothing may be appended before: an old tail must not come back behind it, nor producers of what was cut count."""
+        if not is_durable:
+            self._fs.sync_dir(self._directory)
         rebuild_producers(
             self._fs,
             self._directory,

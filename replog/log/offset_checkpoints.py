@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import replog_checkpoints as checkpoints
 from replog.log.directory_identity import storage_errors
-from replog.log.disk_space import DiskSpace, is_disk_full
+from replog.log.disk_space import DiskSpace, is_disk_full, is_out_of_files
 from replog_checkpoints import FileSystem, TopicPartition
 
 
@@ -105,7 +105,7 @@ class OffsetCheckpoint:
         try:
             checkpoints.write_offset_checkpoint(self._fs, self._path, offsets)
         except OSError as error:
-            if not (is_disk_full(error) and self._space.make_room()):
+            if is_out_of_files(error) or not (is_disk_full(error) and self._space.make_room()):
                 raise
             checkpoints.write_offset_checkpoint(self._fs, self._path, offsets)
 

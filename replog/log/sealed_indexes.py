@@ -92,10 +92,10 @@ class SealedIndexes(SegmentFiles):
 
     def rewrite_indexes(self) -> list[File]:
         """Replaces index files that were found wrong; returns them open, to be synced and closed by the caller."""
-        offset_data, time_data = self._rebuild()
+        written = self._write_indexes(list(zip((INDEX_SUFFIX, TIME_INDEX_SUFFIX), self._rebuild(), strict=True)))
         self.needs_rewrite = False
         self._verified = 0
-        return [self._write_index(INDEX_SUFFIX, offset_data), self._write_index(TIME_INDEX_SUFFIX, time_data)]
+        return written
 
     def _sealed_offset_index(self) -> OffsetIndex:
         content = INDEX_CACHE.get(self, INDEX_SUFFIX)

@@ -232,14 +232,7 @@ class LogSegment(SealedIndexes):
         elif self.has_transactions:  # cut since
             self._fs.remove(self._path(TRANSACTION_INDEX_SUFFIX))
             self.has_transactions = False
-        written: list[File] = []
-        try:
-            for suffix, data in contents:
-                written.append(self._write_index(suffix, data))
-        except OSError:
-            for file in written:
-                file.close()
-            raise
+        written = self._write_indexes(contents)
         self.has_transactions = bool(self._transactions)
         return written
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -128,6 +128,18 @@ class SegmentFiles:
             return file.map_read()
         finally:
             file.close()
+
+    def _write_indexes(self, contents: Sequence[tuple[str, bytes]]) -> list[File]:
+        """`_write_index` for several (suffix, content); where one cannot be written, none is left open."""
+        written: list[File] = []
+        try:
+            for kind, data in contents:
+                written.append(self._write_index(kind, data))
+        except OSError:
+            for file in written:
+                file.close()
+            raise
+        return written
 
     def _write_index(self, kind: str, data: bytes) -> File:
         """Writes an index file; one that is there is replaced by a rename, because it may be mapped.
