@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
+from typing import Final
 from uuid import UUID, uuid4
 
 from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeError, ReadOnlyLogError, StorageError
@@ -42,6 +43,9 @@ from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_recovery import ScanProgress
 from replog.records import Buffer, scan
 from replog_checkpoints import File, FileSystem, make_durable_dirs, parent_of
+
+READ_ONLY_LOOKS_MAX: Final = 100
+"""How often a log is looked at anew because a writer has deleted files of it meanwhile, before a reader gives up."""
 
 
 class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
@@ -143,36 +147,33 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
 
         Raises:
             CorruptRecordError: bytes that were flushed are damaged or gone.
-            StorageError: there is no such directory, or the disk failed.
+            TooManyOpenFilesError: no descriptor is left.
+            StorageError: there is no such directory, the disk failed, or a writer never stopped deleting files meanwhile.
         """
         config = config or LogConfig()
-        name = PurePosixPath(directory).name
         try:
-            if promises is None:
-                promises = read_promises(fs, directory)
-            view = ReadOnlyView(fs, directory)
-            loader = LogLoader(
-                view,
-                directory,
-                config,
-                promises.recovery_point,
-                FlushedOffsetFile(view, directory, promises.flushed_offset),
-                promises.log_start_offset,
-                promises.clean and not verify_all,
-                now_ms,
-                is_read_only=True,
-                scan_from=0 if verify_all else None if promises.recovery_point else OFFSET_MAX,
-                on_progress=on_progress,
-                is_compacted=promises.is_compacted,
-                opens_holes=True,
-            )
-            log = cls(view, directory, config, name, loader.load(), None, now_ms)
+            for _ in range(READ_ONLY_LOOKS_MAX):
+                known = promises or read_promises(fs, directory)
+                view = ReadOnlyView(fs, directory)
+                loader = _read_only_loader(view, directory, config, known, now_ms, verify_all=verify_all)
+                loader.on_progress = on_progress
+                try:
+                    loaded = loader.load()
+                except (OSError, StorageError):
+                    if view.is_outdated():  # a writer deletes files: what was seen were not those of one moment
+                        continue
+                    raise
+                log = cls(view, directory, config, PurePosixPath(directory).name, loaded, None, now_ms)
+                log._unavailable = ReadOnlyLogError(f"{directory} was opened for reading only")
+                return log
         except OSError as error:
             if is_out_of_files(error):
                 raise disk_full("the log cannot be opened", directory, error) from error
             raise StorageError(f"{directory} cannot be read: {error}. Check the path and the disk") from error
-        log._unavailable = ReadOnlyLogError(f"{directory} was opened for reading only")
-        return log
+        raise StorageError(
+            f"{directory} cannot be read: files came and went during each of {READ_ONLY_LOOKS_MAX} attempts, because a "
+            "process deletes from this log. What was seen says nothing: open it again"
+        )
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
         """Appends batches exactly as the leader stored them; see `LogAppending.append_as_follower`.
@@ -390,6 +391,25 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         """
         self._close_files()
         return set_aside_directory(self._fs, self._directory, unique_id)
+
+
+def _read_only_loader(
+    view: ReadOnlyView, directory: str, config: LogConfig, promises: Promises, now_ms: int, *, verify_all: bool
+) -> LogLoader:
+    return LogLoader(
+        view,
+        directory,
+        config,
+        promises.recovery_point,
+        FlushedOffsetFile(view, directory, promises.flushed_offset),
+        promises.log_start_offset,
+        promises.clean and not verify_all,
+        now_ms,
+        is_read_only=True,
+        scan_from=0 if verify_all else None if promises.recovery_point else OFFSET_MAX,
+        is_compacted=promises.is_compacted,
+        opens_holes=True,
+    )
 
 
 def _sync_and_close(files: Sequence[File]) -> None:

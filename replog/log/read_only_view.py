@@ -50,7 +50,16 @@ class ReadOnlyView:
         self._fs = fs
         self._prefix = f"{directory}/"
         self._directory = directory
-        self._nodes = {f"{directory}/{name}": _Node(f"{directory}/{name}") for name in fs.list_dir(directory)}
+        self._listed = fs.list_dir(directory)
+        self._nodes = {f"{directory}/{name}": _Node(f"{directory}/{name}") for name in self._listed}
+
+    def is_outdated(self) -> bool:
+        """Whether files have come or gone on the disk since this was made.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        return self._listed != self._fs.list_dir(self._directory)
 
     def open(self, path: str, mode: OpenMode) -> File:
         if not path.startswith(self._prefix):
