@@ -12,6 +12,7 @@ from replog.local.folder import LogFolder, checked_path, partition_folder
 from replog.local.local_log import LocalLog
 from replog.local.reading import ReadOnlyLog
 from replog.log import Log
+from replog.log.directory_identity import storage_errors
 from replog.records import Codec
 from replog_checkpoints import FileSystem, OsFileSystem
 
@@ -77,6 +78,7 @@ def open_log(
         InconsistentClusterIdError: the folder is a broker's.
         CorruptRecordError, CorruptCheckpointError: what was on the disk is damaged; nothing was changed.
         DiskFullError: no room to create or recover it.
+        TooManyOpenFilesError: this process may open no more files; the same works once it may.
         StorageError: a file, a folder with other things in it, or the disk failed.
     """
     fs = OsFileSystem() if file_system is None else file_system
@@ -85,10 +87,12 @@ def open_log(
         if settings:
             name = next(iter(settings))
             raise ConfigError(name, settings[name], f"{name} has no meaning with read_only=True: leave it out")
-        return _open_read_only(fs, folder_path)
+        with storage_errors(folder_path):
+            return _open_read_only(fs, folder_path)
     config = _config(settings)
     GroupEncoder(config.codec, config.batch_bytes)  # a missing library is found before anything is created
-    return LocalLog(fs, LogFolder.open(fs, folder_path, config.log_config(), now_ms=wall_ms()), config)
+    with storage_errors(folder_path):
+        return LocalLog(fs, LogFolder.open(fs, folder_path, config.log_config(), now_ms=wall_ms()), config)
 
 
 def _config(settings: dict[str, Any]) -> LocalLogConfig:

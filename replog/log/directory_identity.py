@@ -138,7 +138,7 @@ def storage_errors(path: str) -> Iterator[None]:
         raise CorruptCheckpointError(error.path, error.line, reason) from error
     except OSError as error:
         if is_disk_full(error):
-            raise disk_full("a file cannot be written", path, error) from error
+            raise disk_full("a file cannot be opened or written", path, error) from error
         raise StorageError(f"{path}: {error}. Check the disk, then start again") from error
 
 

@@ -134,5 +134,9 @@ class FlushJob:
                 self._on_error(error)
             raise
         with self._gate:  # a write-back under way may have been told the error instead: then it is noted now
-            self._on_flushed(self)
+            try:
+                self._on_flushed(self)
+            except OSError as error:
+                self._on_error(error)
+                raise
             self.finished = True

@@ -16,6 +16,7 @@ lower bound all the same: it is written after the fsync that it speaks of, and l
 | power cut inside the write, a flipped bit      | a wrong checksum: nothing is known, the recovery point decides    |
 | crash between lowering it and the cut          | a lower bound that is lower than need be                          |
 | no room, or no descriptor left, for the write  | an earlier value                                                  |
+| the folder was removed or renamed              | the write finds out: the flush fails, and nothing is acknowledged |
 
 After a clean stop it is not looked at: the recovery point is exact then, and another program may have cut the log since.
 Kafka does not know the file and leaves it alone.
@@ -23,6 +24,7 @@ Kafka does not know the file and leaves it alone.
 
 from __future__ import annotations
 
+import errno
 import logging
 import struct
 import threading
@@ -120,6 +122,9 @@ class FlushedOffsetFile:
         Args:
             offset: The end of what was fsynced, exclusive.
             era: The one in which that was the end of the log; in a later one the log was cut since.
+
+        Raises:
+            FileNotFoundError: The folder is not there any more, so what was fsynced are files without a name.
         """
         with self._lock:
             if self._is_closed or era != self._era or (self.offset or 0) >= offset:
@@ -127,6 +132,9 @@ class FlushedOffsetFile:
             self._offset_max = max(offset, self._offset_max or 0)
             try:
                 self._write(offset, is_durable=False)
+            except FileNotFoundError as error:
+                reason = "the folder of the log was removed or renamed while it was open"
+                raise FileNotFoundError(errno.ENOENT, reason, self._directory) from error
             except OSError as error:
                 self._tell(error)
 

@@ -289,7 +289,7 @@ class LogDirectory(DirectoryReplicas):
 
     def _close_logs(self, now_ms: int, mapper: Mapper) -> None:
         def close(log: Log) -> Exception | None:
-            failed = StorageError(f"{log.directory} failed while it was open") if log.failed else None
+            failed = StorageError(f"{log.directory} failed while it was open: {log.failure}") if log.failed else None
             try:
                 log.close(now_ms)
             except ReplogError as error:

@@ -165,4 +165,9 @@ class LogReading(LogState):
     def _unreadable(self, error: OSError) -> ReplogError:
         if is_out_of_files(error):
             return disk_full(f"{self._topic_partition} cannot be read", self._directory, error)
+        if isinstance(error, FileNotFoundError):
+            return StorageError(
+                f"{self._topic_partition} cannot be read: {error}. A file of an open log is gone: was its folder removed or "
+                "renamed? Put it back, then open the log again"
+            )
         return StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk")

@@ -218,6 +218,11 @@ class LogState:
         """A write or an fsync failed; only reads work."""
         return isinstance(self._unavailable, StorageError)
 
+    @property
+    def failure(self) -> StorageError | None:
+        """Why only reads work; None: more does, or the log is closed."""
+        return StorageError(str(self._unavailable)) if self.failed else None
+
     def set_config(self, config: LogConfig) -> None:
         """New settings; index limits apply from the next segment on."""
         self._config = config

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from local_kit import child_environment, open_simulated, values
+from descriptor_kit import FewDescriptors
+from local_kit import PATH, child_environment, open_simulated, values
 
-from replog.errors import TooManyOpenFilesError
+from replog.errors import StorageError, TooManyOpenFilesError
+from replog.local import open_log
 from replog.testing import Operation, SimulatedFileSystem
 
 LIMIT = 64
@@ -99,3 +101,28 @@ def test_no_descriptor_left_changes_nothing(flush: str) -> None:
         disk.faults.clear()
         log.append(b"fourth" * 60)
         assert values(log) == [b"first" * 70, b"second" * 60, b"fourth" * 60]
+
+
+def test_a_log_that_cannot_be_opened_for_want_of_descriptors_says_so() -> None:
+    fs = SimulatedFileSystem()
+    with open_simulated(fs) as log:
+        log.append(b"a")
+    disk = FewDescriptors(fs)
+    for read_only in (False, True):
+        for moment in range(100):
+            disk.refuse(moment)
+            try:
+                settings = {} if read_only else {"maintenance_interval_ms": 0}
+                open_log(PATH, read_only=read_only, file_system=disk, **settings).close()
+            except TooManyOpenFilesError:
+                disk.allow()
+            except StorageError as error:  # while it was closed
+                told = str(error)
+                disk.allow()
+            else:
+                break
+        assert 3 < moment < 99
+        assert read_only or "ulimit -n" in told
+        disk.allow()
+        with open_simulated(disk) as log:
+            assert values(log) == [b"a"]

@@ -218,3 +218,36 @@ def test_settings_are_checked_before_the_disk_is_touched() -> None:
     with pytest.raises(ConfigError):
         open_simulated(disk, segment_bytes=0)
     assert not disk.exists(PATH)
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_an_append_to_a_folder_that_is_gone_is_not_acknowledged(tmp_path: Path, *, is_renamed: bool) -> None:
+    path = tmp_path / "orders"
+    log = replog.open_log(path, maintenance_interval_ms=0)
+    log.append(b"kept")
+    path.rename(tmp_path / "elsewhere") if is_renamed else shutil.rmtree(path)
+    with pytest.raises(StorageError, match="removed or renamed while it was open"):
+        log.append(b"lost")
+    assert log.failed
+    with pytest.raises(StorageError, match="removed or renamed"):
+        log.append(b"lost, too")
+    with pytest.raises(StorageError, match="removed or renamed"):
+        log.close()
+    if is_renamed:
+        with replog.open_log(tmp_path / "elsewhere") as log:
+            assert values(log)[:1] == [b"kept"]
+
+
+def test_a_read_from_a_folder_that_is_gone_names_the_cause(tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    log = replog.open_log(path, maintenance_interval_ms=0, flush="os", segment_bytes=1024, max_batch_bytes=512)
+    for _ in range(9):
+        log.append(b"x" * 300)
+    log.flush()
+    shutil.rmtree(path)
+    with pytest.raises(StorageError, match="removed or renamed"):
+        list(log)
+    with pytest.raises(StorageError, match="No such file"):  # at the next segment, at the latest
+        log.append_many([b"x" * 300] * 9)
+    with pytest.raises(StorageError):
+        log.close()
