@@ -15,7 +15,7 @@ from replog.broker.pending_fetch import PendingFetch
 from replog.broker.replica import Replica, ReplicaKey
 from replog.broker.replica_manager import ReplicaManager
 from replog.broker.replication_throttle import UNLIMITED
-from replog.errors import BrokerClosedError, ErrorCode, OffsetOutOfRangeError, StorageError
+from replog.errors import BrokerClosedError, DiskFullError, ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.log import ReadJob
 from replog.replication.fetch_check import check_fetch
 from replog.replication.follower import Follower
@@ -163,6 +163,9 @@ class FetchReader:
                 end_offset=_ceiling(request, replica),
                 min_one_batch=slot.min_one_batch,
             )
+        except DiskFullError:  # no descriptor is left
+            done(b"")  # the client asks again
+            return
         except StorageError as error:
             self._manager.trouble.storage_failed(replica, error)
             done(None)
@@ -174,6 +177,8 @@ class FetchReader:
             return replica.log.complete_read(job)
         except (BrokerClosedError, OffsetOutOfRangeError):
             return None  # deleted or moved on: the checks say it
+        except DiskFullError:  # no descriptor was left
+            return b""
         except StorageError as error:
             self._manager.trouble.storage_failed(replica, error)
             return None
@@ -270,6 +275,8 @@ class FetchReader:
         if data is None:
             try:
                 data = self._data(request, partition, replica, max_bytes, min_one_batch)
+            except DiskFullError as failure:  # no descriptor is left
+                return failed_fetch(partition, failure.code, str(failure), replica), b""
             except StorageError as failure:
                 self._manager.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
                 return self.not_leader(partition), b""

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Final
 
-from replog.errors import BrokerClosedError, StorageError
+from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import Log
+
+RETRY_S: Final = 0.2
+"""How long a flush waits before it tries again to open what it needs."""
+
+_log = logging.getLogger(__name__)
 
 
 class LogFlusher:
@@ -100,11 +107,8 @@ class LogFlusher:
     async def _flush(self, log: Log, callbacks: list[Callable[[int], None]]) -> None:
         try:
             while callbacks:
-                job = log.prepare_flush()
-                if job is not None:
-                    with contextlib.suppress(OSError):  # `complete_flush` raises what it means
-                        await asyncio.get_running_loop().run_in_executor(self._executor, self._timed(job.run))
-                    log.complete_flush(job)
+                if not await self._flush_now(log):
+                    return
                 for done in callbacks:
                     done(log.flushed_offset)
                 callbacks = self._waiting.pop(log, [])
@@ -120,6 +124,30 @@ class LogFlusher:
         finally:
             self._waiting.pop(log, None)
             del self._running[log]
+
+    async def _flush_now(self, log: Log) -> bool:
+        """Makes everything durable; where no file can be opened, tries again until one can.
+
+        Returns:
+            False: it could not before `stop`.
+        """
+        is_told = False
+        while True:
+            try:
+                job = log.prepare_flush()
+                if job is not None:
+                    with contextlib.suppress(OSError):  # `complete_flush` raises what it means
+                        await asyncio.get_running_loop().run_in_executor(self._executor, self._timed(job.run))
+                    log.complete_flush(job)
+            except DiskFullError as error:
+                if self._closed:
+                    return False
+                if not is_told:
+                    _log.warning("%s: nothing of it counts as flushed until then: %s", log.topic_partition, error)
+                is_told = True
+                await asyncio.sleep(RETRY_S)
+            else:
+                return True
 
     def _timed(self, run: Callable[[], None]) -> Callable[[], None]:
         observe = self.on_flush_seconds

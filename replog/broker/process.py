@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import os
 import resource
@@ -58,11 +59,11 @@ def descriptor_limit() -> int:
 
 
 def open_descriptors() -> int:
-    """How many it has open, sockets too; 0 where the system does not tell."""
+    """How many it has open, sockets too: all that it may where no more can be opened; 0 where the system does not tell."""
     try:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 -- names only, thousands of them
-    except OSError:
-        return 0
+    except OSError as error:
+        return descriptor_limit() if error.errno == errno.EMFILE else 0
 
 
 def die_with_parent(parent_pid: int) -> None:

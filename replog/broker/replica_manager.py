@@ -486,6 +486,8 @@ class ReplicaManager:
         try:
             if replica.log.delete_old_segments(now_ms=self.clock.wall_ms(), high_watermark=replica.high_watermark):
                 self.log_start_moved(replica)
+        except DiskFullError as error:
+            _log.warning("%s: retention goes on later: %s", replica.name, error)
         except StorageError as error:
             self.trouble.storage_failed(replica, error)
 

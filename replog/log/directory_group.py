@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from replog.errors import LogDirNotFoundError, ReplogError, StorageError, UnknownTopicOrPartitionError, raised_anew
+from replog.errors import (
+    DiskFullError,
+    LogDirNotFoundError,
+    ReplogError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+    raised_anew,
+)
 from replog.log.directory_identity import storage_errors
 from replog.log.directory_replicas import METADATA_TOPIC
 from replog.log.disk_space import DiskState
@@ -14,6 +22,8 @@ from replog.log.log import Log
 from replog.log.log_directory import LogDirectory
 from replog.log.offset_checkpoints import CheckpointJob
 from replog_checkpoints import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class DirectoryGroup:
@@ -101,7 +111,8 @@ class DirectoryGroup:
         """Looks at every disk that works: is it there, and is there room?  In any thread.
 
         Returns:
-            Path -> how it stands; a `StorageError` where the directory must go offline (`fail_directory`).
+            Path -> how it stands; a `StorageError` where the directory must go offline (`fail_directory`).  One that could
+            not be looked at for want of descriptors is left out.
         """
         found: dict[str, DiskState | StorageError] = {}
         for directory in self._online():
@@ -109,6 +120,8 @@ class DirectoryGroup:
                 directory.check_identity()
                 with storage_errors(directory.path):
                     found[directory.path] = directory.space.check()
+            except DiskFullError as error:
+                _log.warning("%s", error)
             except StorageError as error:
                 found[directory.path] = error
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -202,3 +203,20 @@ async def test_whoever_asks_is_told_how_long_each_fsync_took() -> None:
         with pytest.raises(StorageError):
             await it.flusher.flush(it.log)
         assert len(seconds) == 2, "a failed one took its time too"
+
+
+async def test_a_flush_that_found_no_descriptor_is_done_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.broker.flusher.RETRY_S", 0.001)
+    async with flushing() as it:
+        it.log.roll(0)
+        refused = [OSError(errno.EMFILE, "too many")] * 3
+        sync_dir = it.fs.sync_dir
+
+        def few(path: str) -> None:
+            if refused:
+                raise refused.pop()
+            sync_dir(path)
+
+        monkeypatch.setattr(it.fs, "sync_dir", few)
+        assert await it.flusher.flush(it.log) == 1
+        assert (refused, it.failures, it.failed_logs) == ([], [], [])
