@@ -72,6 +72,13 @@ def repair(
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Give up flushed records from the first damaged one on.")
     ] = False,
+    forget_flushed_offset: Annotated[
+        bool,
+        typer.Option(
+            "--forget-flushed-offset",
+            help="Remove flushed-offset: Apache Kafka or an older replog has cut the log since it was written.",
+        ),
+    ] = False,
     as_json: common.AsJson = False,
 ) -> None:
     """Make wrong indexes, snapshots and epoch files again, and cut a torn tail.
@@ -83,7 +90,8 @@ def repair(
 
     mended = True
     for directory in log_directories(path):
-        for row in repair_rows(directory, accept_loss=accept_loss):
+        rows = repair_rows(directory, accept_loss=accept_loss, forget_flushed_offset=forget_flushed_offset)
+        for row in rows:
             _show(row, as_json=as_json)
             mended = mended and row["kind"] != "left"
     if not mended:

@@ -95,7 +95,7 @@ def verify_rows(directory: Path) -> Iterator[Row]:
     yield row
 
 
-def repair_rows(directory: Path, *, accept_loss: bool) -> Iterator[Row]:
+def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bool = False) -> Iterator[Row]:
     """A `finding` row for each thing found, one for each left, then one `repaired` row.
 
     Raises:
@@ -103,7 +103,11 @@ def repair_rows(directory: Path, *, accept_loss: bool) -> Iterator[Row]:
         StorageError: the directory is in use, there is no log in it, or the disk failed.
     """
     report = repair_log(
-        OsFileSystem(), str(directory.resolve()), accept_loss=accept_loss, now_ms=time.time_ns() // 1_000_000
+        OsFileSystem(),
+        str(directory.resolve()),
+        accept_loss=accept_loss,
+        now_ms=time.time_ns() // 1_000_000,
+        forget_flushed_offset=forget_flushed_offset,
     )
     for finding in report.found:
         yield finding_row(finding)

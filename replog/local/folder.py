@@ -27,17 +27,18 @@ from typing import Final
 
 from replog.errors import (
     ConfigError,
+    CorruptCheckpointError,
     DirectoryLockedError,
     DiskFullError,
     InconsistentClusterIdError,
     StorageError,
 )
 from replog.log import Log, LogConfig, LogDirectory
+from replog.log.directory_identity import LOCAL_CLUSTER_ID
 from replog.log.disk_space import DiskLimits, DiskState
 from replog.log.file_names import parse_partition_dir_name, partition_dir_name
-from replog_checkpoints import META_PROPERTIES_FILE, FileSystem
+from replog_checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, FileSystem
 
-CLUSTER_ID: Final = "replog-open-log"
 NODE_ID: Final = 0
 TOPIC: Final = "log"
 PARTITION: Final = 0
@@ -67,8 +68,7 @@ class LogFolder:
         _refuse_foreign(fs, path)
         directory = _open_directory(fs, path, config, now_ms)
         try:
-            topic_id = directory.topic_id(TOPIC, PARTITION) or uuid.uuid4()
-            log = directory.open_log(TOPIC, PARTITION, topic_id, config, now_ms=now_ms)
+            log = _open_log(directory, config, now_ms)
             log.claim_complete()
             if log.flushed_offset < log.log_end_offset:  # what a crash left and nobody acknowledged counts from now on
                 log.flush()
@@ -144,7 +144,7 @@ def partition_folder(path: str) -> str:
 def _open_directory(fs: FileSystem, path: str, config: LogConfig, now_ms: int) -> LogDirectory:
     try:
         return LogDirectory.open(
-            fs, path, cluster_id=CLUSTER_ID, node_id=NODE_ID, now_ms=now_ms, config=config, limits=_LIMITS
+            fs, path, cluster_id=LOCAL_CLUSTER_ID, node_id=NODE_ID, now_ms=now_ms, config=config, limits=_LIMITS
         )
     except DirectoryLockedError as error:
         raise DirectoryLockedError(
@@ -156,6 +156,17 @@ def _open_directory(fs: FileSystem, path: str, config: LogConfig, now_ms: int) -
             f"{path} is the log directory of a broker. Nothing was changed: give open_log a folder of its own; "
             "a single partition folder of a broker can be read with read_only=True"
         ) from error
+
+
+def _open_log(directory: LogDirectory, config: LogConfig, now_ms: int) -> Log:
+    topic_id = directory.topic_id(TOPIC, PARTITION) or uuid.uuid4()
+    try:
+        return directory.open_log(TOPIC, PARTITION, topic_id, config, now_ms=now_ms)
+    except CorruptCheckpointError as error:
+        if not error.path.endswith(PARTITION_METADATA_FILE):
+            raise
+        how = f"`replog log repair {partition_folder(directory.path)}` makes it anew: it holds nothing but an id"
+        raise CorruptCheckpointError(error.path, error.line, f"{error.reason}; or {how}") from error
 
 
 def _refuse_foreign(fs: FileSystem, path: str) -> None:

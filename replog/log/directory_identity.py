@@ -30,6 +30,9 @@ FORMAT: Final = "1"
 OPENED_WITH_KEY: Final = "replog.opened.with"
 """Ids of all directories that were open together at the last start of this one: which of two copies is the newer one."""
 
+LOCAL_CLUSTER_ID: Final = "replog-open-log"
+"""Of the directories of `open_log`, which belong to no cluster."""
+
 LOCK_FILE: Final = ".lock"
 _TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line
 

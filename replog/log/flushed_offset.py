@@ -24,6 +24,7 @@ Kafka does not know the file and leaves it alone.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import struct
@@ -149,6 +150,17 @@ class FlushedOffsetFile:
             if self._offset_max is None or self._offset_max <= offset:
                 return
             self._write(min(offset, self.offset or 0), is_durable=True)  # never more than what was believed already
+
+    def remove(self) -> None:
+        """Deletes the file, durably: nothing is known then, and the recovery point decides.
+
+        Raises:
+            OSError: It may still be there.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.remove(self.path)
+        self._fs.sync_dir(self._directory)
+        self.offset = self._offset_max = None
 
     def close(self) -> None:
         """Ends all writing; returns when a write under way has ended."""

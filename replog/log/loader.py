@@ -159,7 +159,7 @@ class LogLoader:
 
     def _load(self, names: list[str], segments: list[LogSegment]) -> LoadedLog:
         created = not segments
-        self._refuse_lost_segments(names, segments)
+        self._refuse_lost_segments(names)
         self._read_epochs()
         self._refuse_lost_start(segments)
         log_end_offset = self._recover(segments) if segments else self._check_empty()
@@ -282,9 +282,8 @@ class LogLoader:
         del segments[number:]
         self.fs.sync_dir(self.directory)
 
-    def _refuse_lost_segments(self, names: list[str], segments: list[LogSegment]) -> None:
-        lost = lost_segments(names, segments, self.log_start_offset)
-        missing = [offset for offset in lost if offset < self._flushed_offset]
+    def _refuse_lost_segments(self, names: list[str]) -> None:
+        missing = [offset for offset in lost_segments(names, self.log_start_offset) if offset < self._flushed_offset]
         if missing:
             path = file_path(self.directory, missing[0], LOG_SUFFIX)
             raise self._lost(path, 0, missing[0], "the file is gone, its indexes are here")
@@ -595,7 +594,19 @@ class LogLoader:
             f"{reason} (offset {offset}), but everything below offset {self._flushed_offset} was flushed: the disk lost or "
             "changed it. Nothing was cut or deleted. Restore the file from a copy; where the partition has other replicas, "
             f"this one is fetched from its leader again; or give up everything from offset {offset} on: "
-            f"replog log repair {self.directory} --accept-loss",
+            f"replog log repair {self.directory} --accept-loss{self._doubt_of_note(offset)}",
+        )
+
+    def _doubt_of_note(self, offset: int) -> str:
+        """Two cases in which nothing was damaged, where only the log's own file says that `offset` was flushed."""
+        if offset < self.recovery_point:
+            return ""
+        return (
+            f". Only {self.flushed_file.path} says so (the recovery point is {self.recovery_point}), and it does not fit the "
+            f"log in two more cases. A copy of a folder that was being written to: offsets {offset} to "
+            f"{self._flushed_offset - 1} are in the original, --accept-loss opens the copy without them. A folder that Apache "
+            "Kafka or an older replog had open and cut since: nothing is lost, `replog log repair "
+            f"{self.directory} --forget-flushed-offset` removes that file; safe only if you know of such a program"
         )
 
 

@@ -70,29 +70,30 @@ def promised_end_offset(
     return promised
 
 
-def lost_segments(names: Sequence[str], segments: Sequence[LogSegment], log_start_offset: int) -> list[int]:
+def lost_segments(names: Sequence[str], log_start_offset: int) -> list[int]:
     """Base offsets of segments of which only indexes are left, although nobody deleted them.
 
     A deletion renames the `.log` first, so what it leaves half done is an index beside a `.log.deleted`.
 
     Args:
         names: of the files in the directory.
-        segments: those that have a `.log`.
         log_start_offset: segments that end below it are not missed.
+
+    Returns:
+        Each once, rising.
     """
     present = set(names)
-    lost = []
-    for name in names:
-        parsed = parse_file_name(name)
-        if parsed is None or parsed[1] not in {INDEX_SUFFIX, TIME_INDEX_SUFFIX}:
+    parsed_names = [parsed for parsed in map(parse_file_name, names) if parsed is not None]
+    bases = sorted(offset for offset, suffix in parsed_names if suffix == LOG_SUFFIX)
+    lost: set[int] = set()
+    for offset, suffix in parsed_names:
+        log_name = f"{offset:020d}{LOG_SUFFIX}"
+        if suffix not in {INDEX_SUFFIX, TIME_INDEX_SUFFIX} or present & {log_name, f"{log_name}{DELETED_SUFFIX}"}:
             continue
-        log_name = f"{parsed[0]:020d}{LOG_SUFFIX}"
-        if log_name in present or f"{log_name}{DELETED_SUFFIX}" in present:
-            continue
-        following = next((segment.base_offset for segment in segments if segment.base_offset > parsed[0]), None)
+        following = next((base for base in bases if base > offset), None)
         if following is None or following > log_start_offset:
-            lost.append(parsed[0])
-    return lost
+            lost.add(offset)
+    return sorted(lost)
 
 
 def epochs_fit(

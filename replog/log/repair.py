@@ -6,6 +6,8 @@ Nothing that was flushed is given up unless the caller says so: whoever runs a r
 |----------------------------------------------------------|--------------------------------------------------------------|
 | 0 `flushed-offset` lowered to the damage (loss accepted) | the recovery point says the same about less: repair again     |
 | 1 recovery point lowered to the damage (loss accepted)   | the damage is a torn tail now: the next start cuts it         |
+|   or raised to behind what is missing                    | repair again                                                  |
+|   indexes without a `.log` deleted                        | the next start goes on behind what is missing                 |
 | 2 wrong indexes, snapshots, epoch file deleted; beside a  | the next start makes them again: a segment without `.index`   |
 |   wrong `.txnindex` the `.index`                          | is scanned                                                    |
 | 3 opened as after a crash: scanned, cut, rebuilt, flushed | see `loader`                                                  |
@@ -19,8 +21,9 @@ from pathlib import PurePosixPath
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
-from replog.log.completeness import write_complete_from
+from replog.log.completeness import read_complete_from, write_complete_from
 from replog.log.config import CleanupPolicy, LogConfig
+from replog.log.directory_identity import LOCAL_CLUSTER_ID
 from replog.log.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -94,7 +97,9 @@ def noted_offset(fs: FileSystem, directory: str) -> int | None:
     return None if read_promises(fs, directory).clean else FlushedOffsetFile.load(fs, directory).offset
 
 
-def repair_log(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -> RepairReport:
+def repair_log(
+    fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int, forget_flushed_offset: bool = False
+) -> RepairReport:
     """Mends what can be mended in the log in `directory`; see the module.
 
     Args:
@@ -102,6 +107,8 @@ def repair_log(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int
         directory: of the log; the directory above it is locked meanwhile, as by a broker.
         accept_loss: records from the first damaged one on may be given up, flushed or not.
         now_ms: wall time.
+        forget_flushed_offset: Whether another program has cut the log since `flushed-offset` was written: that file is
+            removed first, and the recovery point alone says what was flushed.
 
     Raises:
         CorruptRecordError: flushed records are damaged and `accept_loss` is False; nothing was changed.
@@ -114,6 +121,8 @@ def repair_log(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int
     except BlockingIOError as error:
         raise DirectoryLockedError(f"{parent_of(directory)} is in use by another process: stop it first") from error
     try:
+        if forget_flushed_offset:
+            FlushedOffsetFile.load(fs, directory).remove()
         return _repair(fs, directory, accept_loss=accept_loss, now_ms=now_ms)
     except OSError as error:
         raise StorageError(f"{directory} cannot be repaired: {error}. Check the disk, then repair again") from error
@@ -143,9 +152,9 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
     missing = [finding for finding in found if finding.kind is FindingKind.MISSING]
     if missing and not accept_loss:
         raise _refusal(found, offsets.flushed_offset)
-    if missing:  # what is behind them stays, and is complete from there on
+    has_claim = not promises.is_compacted and read_complete_from(fs, directory) is not None
+    if missing and has_claim:  # what is behind them stays, and is complete from there on
         write_complete_from(fs, directory, verifier.holes_end_offset)
-        _remove_orphans(fs, directory)
     recovery_point, flushed_offset = offsets.recovery_point, offsets.flushed_offset
     lost_offset = _first_lost_offset(found, flushed_offset)
     if lost_offset is not None:
@@ -159,12 +168,15 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
             offsets.recovery_point or 0, verifier.holes_end_offset
         )  # above it a hole would be a torn tail
         offsets = replace(offsets, recovery_point=recovered_from)
+        _write_recovery_point(fs, directory, recovered_from)
+    if missing:
+        _remove_orphans(fs, directory)
     _remove_derived(fs, directory, found)
     log = _open(fs, directory, offsets, now_ms)
     if lost_offset is not None:
         log.truncate_to(max(lost_offset, log.log_start_offset))  # a batch whose offset has changed is no torn write
     log.close(now_ms)
-    if recovery_point is not None:
+    if recovery_point is not None or missing:  # without one the next start would take a hole for a torn tail
         _write_recovery_point(fs, directory, log.log_end_offset)
     left = tuple(LogVerifier(fs, directory, log.log_end_offset, deep=False, is_closed=True).run())
     before = max(verifier.totals.end_offset, flushed_offset or 0)
@@ -219,10 +231,24 @@ def _refusal(found: tuple[Finding, ...], flushed_offset: int | None) -> CorruptR
 
 
 def _remove_derived(fs: FileSystem, directory: str, found: tuple[Finding, ...]) -> None:
-    for path in {_to_remove(finding.path) for finding in found if finding.kind is FindingKind.DERIVED}:
+    removed = {_to_remove(finding.path) for finding in found if finding.kind is FindingKind.DERIVED}
+    if _is_local(fs, directory):
+        removed |= {
+            finding.path for finding in found if finding.path.endswith(f"/{checkpoints.PARTITION_METADATA_FILE}")
+        }
+    for path in removed:
         if fs.exists(path):
             fs.remove(path)
     fs.sync_dir(directory)
+
+
+def _is_local(fs: FileSystem, directory: str) -> bool:
+    """Whether it is a log of `open_log`, whose topic id nobody else knows: the next `open_log` gives it another one."""
+    try:
+        meta = checkpoints.read_meta_properties(fs, f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
+    except checkpoints.CorruptCheckpointError:
+        return False
+    return meta is not None and meta.cluster_id == LOCAL_CLUSTER_ID
 
 
 def _remove_orphans(fs: FileSystem, directory: str) -> None:
@@ -257,5 +283,6 @@ def _write_recovery_point(fs: FileSystem, directory: str, offset: int) -> None:
     key = parse_partition_dir_name(PurePosixPath(directory).name)
     path = _recovery_point_path(directory)
     points = _read_checkpoint(fs, path)
-    if key is not None and key in points:
+    is_in_directory = fs.exists(f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
+    if key is not None and (key in points or is_in_directory):
         checkpoints.write_offset_checkpoint(fs, path, {**points, key: offset})

@@ -28,6 +28,7 @@ from replog.log.completeness import Completeness, is_first_lost, read_complete_f
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
 from replog.log.index_verification import IndexVerifier
+from replog.log.plausibility import lost_segments
 from replog.log.producer_snapshot import decode_snapshot
 from replog.log.segment_scan import PlacedBatch, scan_batches
 from replog.log.transaction_verification import TransactionVerifier
@@ -125,6 +126,7 @@ class LogVerifier:
         claim = None if self.is_compacted else read_complete_from(self.fs, self.directory)
         self._complete = Completeness(self.fs, self.directory, claim)
         bases = _offsets_with(names, LOG_SUFFIX)
+        yield from self._verify_orphans(names, bases)
         for number, base_offset in enumerate(bases):
             yield from self._verify_segment(base_offset, bases[number + 1] if number + 1 < len(bases) else None)
         if self.flushed_offset is not None and self.flushed_offset > self._expected_offset and not self._is_damaged:
@@ -134,6 +136,16 @@ class LogVerifier:
         yield from self._verify_topic_id()
 
     # Segments
+
+    def _verify_orphans(self, names: list[str], bases: list[int]) -> Iterator[Finding]:
+        """Indexes beside which no `.log` is: above what was flushed the next start sweeps them."""
+        flushed_offset = self.flushed_offset or 0
+        for offset in lost_segments(names, self.log_start_offset):
+            if offset < flushed_offset:
+                path = file_path(self.directory, offset, LOG_SUFFIX)
+                yield Finding(FindingKind.MISSING, path, None, offset, "the file is gone, its indexes are here")
+                following = next((base for base in bases if base > offset), offset)
+                self.holes_end_offset = max(self.holes_end_offset, following)
 
     def _verify_segment(self, base_offset: int, next_base_offset: int | None) -> Iterator[Finding]:
         path = file_path(self.directory, base_offset, LOG_SUFFIX)
@@ -236,7 +248,7 @@ class LogVerifier:
         if not self._is_behind_damage:  # of which nobody knows what was there
             reason = f"offsets {first} to {offset - 1} are missing, and no compaction took them"
             yield Finding(FindingKind.MISSING, path, position, first, reason)
-            self.holes_end_offset = offset
+            self.holes_end_offset = max(self.holes_end_offset, offset)
         self._expected_offset = offset
         self._is_behind_damage = False
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 import pytest
-from local_kit import PATH, abandon, open_simulated
+from local_kit import PATH, open_simulated
 
-from replog.errors import CorruptRecordError
+from replog.errors import CorruptCheckpointError, CorruptRecordError
 from replog.local import LocalLog
 from replog.log.file_names import LOG_SUFFIX, file_path
 from replog.log.repair import repair_log
+from replog.log.verification import LogVerifier
 from replog.testing import SimulatedFileSystem
+from replog_checkpoints import FileSystem, OpenMode
 
 FOLDER = f"{PATH}/log-0"
 RECORDS = 30
@@ -21,7 +23,7 @@ def opened(fs: SimulatedFileSystem) -> LocalLog:
     return open_simulated(fs, segment_bytes=1024, max_batch_bytes=512)
 
 
-def killed(start_offset: int = 0) -> tuple[SimulatedFileSystem, list[int]]:
+def killed(start_offset: int = 0, *, is_checkpointed: bool = True) -> tuple[SimulatedFileSystem, list[int]]:
     """A log in several segments after kill -9, and their base offsets."""
     fs = SimulatedFileSystem()
     log = opened(fs)
@@ -30,9 +32,17 @@ def killed(start_offset: int = 0) -> tuple[SimulatedFileSystem, list[int]]:
     if start_offset:
         log.truncate_before(start_offset)
     bases = list(log._log.segment_base_offsets)
+    if is_checkpointed:
+        log._folder.write_recovery_point()
     fs.kill()
-    abandon(log)
+    log._is_closed = True  # a process that is gone writes no checkpoint
     return fs, bases
+
+
+def write_file(fs: FileSystem, path: str, data: bytes) -> None:
+    file = fs.open(path, OpenMode.REPLACE)
+    file.pwrite([data], 0)
+    file.close()
 
 
 def repaired(fs: SimulatedFileSystem) -> LocalLog:
@@ -40,8 +50,9 @@ def repaired(fs: SimulatedFileSystem) -> LocalLog:
     return opened(fs)
 
 
-def test_a_log_file_that_is_gone_from_the_middle_is_given_up_alone() -> None:
-    fs, bases = killed()
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_a_log_file_that_is_gone_from_the_middle_is_given_up_alone(*, is_checkpointed: bool) -> None:
+    fs, bases = killed(is_checkpointed=is_checkpointed)
     fs.remove(file_path(FOLDER, bases[3], LOG_SUFFIX))
     with pytest.raises(CorruptRecordError, match="--accept-loss"):
         opened(fs)
@@ -72,3 +83,70 @@ def test_a_log_of_an_older_version_claims_nothing_of_what_it_found() -> None:
         assert log.append(b"new") == RECORDS
     with opened(fs) as log:
         assert [record.value for record in log.iterate(RECORDS)] == [b"new"]
+
+
+def test_a_copy_of_a_live_folder_says_what_it_may_be_and_opens_without_what_it_lacks() -> None:
+    """`cp -r` beside a writer copies the end of the log before the file that says how far it was flushed."""
+    fs, bases = killed(is_checkpointed=False)
+    path = file_path(FOLDER, bases[-1], LOG_SUFFIX)
+    size = fs.size(path)
+    file = fs.open(path, OpenMode.WRITE)
+    file.truncate(size // 2)
+    file.close()
+    with pytest.raises(CorruptRecordError, match=r"copy of a folder that was being written to: offsets \d+ to 29 are"):
+        opened(fs)
+    with repaired(fs) as log:
+        kept = [record.value for record in log]
+    assert bases[-1] < len(kept) < RECORDS
+    assert kept == [b"%03d" % number * 66 for number in range(len(kept))]
+
+
+def test_a_flushed_offset_that_kafka_left_behind_can_be_forgotten_without_a_loss() -> None:
+    """Kafka has cut the log, appended a batch over the old border, and was killed."""
+    fs, _ = killed(is_checkpointed=False)
+    note = fs.image()[f"{FOLDER}/flushed-offset"]
+    log = opened(fs)
+    log._log.truncate_to(RECORDS - 3)
+    log.append_many([b"after"] * 5)
+    fs.kill()
+    log._is_closed = True  # a process that is gone writes no checkpoint
+    write_file(fs, f"{FOLDER}/flushed-offset", note)
+    with pytest.raises(CorruptRecordError, match="--forget-flushed-offset"):
+        opened(fs)
+    repair_log(fs, FOLDER, accept_loss=False, now_ms=1, forget_flushed_offset=True)
+    with opened(fs) as log:
+        assert [record.value for record in log.iterate(RECORDS - 3)] == [b"after"] * 5
+
+
+@pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "closed"])
+@pytest.mark.parametrize("is_checkpointed", [False, True], ids=["no checkpoint", "checkpoint"])
+@pytest.mark.parametrize("gone", [(), ("complete-from",), ("flushed-offset",), ("complete-from", "flushed-offset")])
+def test_a_repair_ends_in_a_log_that_opens_and_verifies_whichever_file_is_gone(
+    gone: tuple[str, ...], *, is_checkpointed: bool, is_clean: bool
+) -> None:
+    _, bases = killed()
+    for number, base in enumerate(bases):
+        fs, _ = killed(is_checkpointed=is_checkpointed)
+        if is_clean:
+            opened(fs).close()
+        for name in (*gone, f"{base:020d}{LOG_SUFFIX}"):
+            fs.remove(f"{FOLDER}/{name}")
+        repair_log(fs, FOLDER, accept_loss=True, now_ms=1)
+        with opened(fs) as log:
+            found = {record.offset: record.value for record in log.iterate(max(log.log_start_offset, base))}
+        end = (*bases, RECORDS)[number + 1]
+        kept = {offset: b"%03d" % offset * 66 for offset in range(end, RECORDS)}
+        may_be_torn = not is_clean and not is_checkpointed and "flushed-offset" in gone
+        assert found in ([kept, {}] if may_be_torn else [kept]), base
+        assert list(LogVerifier(fs, FOLDER, RECORDS if kept and found else 0, is_closed=True).run()) == [], base
+
+
+def test_a_damaged_topic_id_is_made_anew_by_a_repair_of_a_local_log() -> None:
+    fs, _ = killed()
+    write_file(fs, f"{FOLDER}/partition.metadata", b"version: x\n")
+    with pytest.raises(CorruptCheckpointError, match=r"`replog log repair /logs/orders/log-0` makes it anew"):
+        opened(fs)
+    report = repair_log(fs, FOLDER, accept_loss=False, now_ms=1)
+    assert report.left == ()
+    with opened(fs) as log:
+        assert len(list(log)) == RECORDS
