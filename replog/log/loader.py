@@ -45,6 +45,7 @@ from replog.log.cut_bytes import CutPiece, keep_cut, tell_cut
 from replog.log.disk_space import is_disk_full
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.epoch_file import epoch_path, write_epochs
+from replog.log.epoch_witness import UNKNOWN_EPOCH, first_contradiction
 from replog.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -131,6 +132,8 @@ class LogLoader:
     _producers: ProducerStateManager = field(init=False, default_factory=ProducerStateManager)
     _producers_at: int | None = field(init=False, default=None)  # offset up to which they are known
     _complete: Completeness = field(init=False)
+    _last_epoch: int = field(init=False, default=UNKNOWN_EPOCH)  # of the batches looked at so far, as they say
+    _believes_epochs: bool = field(init=False, default=False)  # the checkpoint fits what is not looked at
     _lost_start: int | None = field(init=False, default=None)  # the log start, where the files with it are gone
 
     def load(self) -> LoadedLog:
@@ -325,6 +328,7 @@ class LogLoader:
         self._epochs = LeaderEpochCache(self._epochs_on_disk or [], lambda _: None)
 
     def _note_epoch(self, epoch: int, base_offset: int) -> None:
+        self._last_epoch = max(self._last_epoch, epoch)
         latest = self._epochs.latest_epoch
         if epoch >= 0 and (latest is None or epoch > latest):
             self._epochs.assign(epoch, base_offset)
@@ -344,6 +348,7 @@ class LogLoader:
             self._epochs.truncate_from_end(segments[first_scanned].base_offset)
         self._bytes_total = sum(segment.size_bytes for segment in segments[first_scanned:])
         self._doubt_epochs(segments, first_scanned)
+        self._believes_epochs = first_scanned > 0 and not self.report.epochs_rebuilt
         end_offset, number = segments[0].base_offset, 0
         while number < len(segments):
             segment, is_last = segments[number], number == len(segments) - 1
@@ -426,8 +431,12 @@ class LogLoader:
         else:
             return None
         if self.report.epochs_rebuilt:
-            for _, header in scan_headers(segment.file, 0, segment.size_bytes):
-                self._note_epoch(header.partition_leader_epoch, header.base_offset)
+            for position, header in scan_headers(segment.file, 0, segment.size_bytes):
+                epoch = header.partition_leader_epoch
+                if 0 <= epoch < self._last_epoch and self._is_flushed(header.base_offset):
+                    reason = f"leader epoch {epoch} after epoch {self._last_epoch}: one of the two is wrong"
+                    raise self._lost(segment.path, position, header.base_offset, reason)
+                self._note_epoch(epoch, header.base_offset)
             segment.release(self._closer)
         return end_offset
 
@@ -452,13 +461,13 @@ class LogLoader:
                 raise self._lost(segment.path, position, offset, damage)
         if self._is_flushed(segment.base_offset) and (segment is segments[-1] or not self.config.compacts):
             self._refuse_flush_inside_batch(segment)
-        jump = self._jump_at_end(segment, found.scan.next_offset)
-        if jump is not None:
-            damage = f"offsets {jump.previous_end} to {jump.base_offset - 1} are missing"
-            if self._is_flushed(jump.previous_end):
-                raise self._lost(segment.path, jump.position, jump.previous_end, damage)
+        doubt = self._doubtful_batch(segment, found.scan, self._epoch_before(segments, number))
+        if doubt is not None:
+            batch, damage = doubt
+            if self._is_flushed(batch.previous_end):
+                raise self._lost(segment.path, batch.position, batch.previous_end, damage)
             self._producers_at = None  # they have seen the batch
-            found = self._scan_bytes(segments, number, expected_offset, jump.position)
+            found = self._scan_bytes(segments, number, expected_offset, batch.position)
         if damage is not None:
             self.report.bytes_cut += size_bytes - found.scan.size_bytes
             self._damage = damage
@@ -477,13 +486,36 @@ class LogLoader:
         limit = RELATIVE_OFFSET_MAX + 1
         if number + 1 < len(segments):
             limit = min(limit, segments[number + 1].base_offset - segment.base_offset)
-        new_scan = self._new_scan(segment, expected_offset, segment.base_offset + limit - 1)
+        epoch = self._epoch_before(segments, number)
+        new_scan = self._new_scan(segment, expected_offset, epoch, segment.base_offset + limit - 1)
         found = self._scanner.scan(segment.file, size_bytes, new_scan, producers, self._count_bytes)
         if found.is_overflow and limit > RELATIVE_OFFSET_MAX:  # else it holds what belongs into a later segment
             raise _too_wide(segment, found.scan)
         segment.take_scan(found.scan, self.config)
         self._producers_at = found.scan.next_offset
         return found
+
+    def _epoch_before(self, segments: list[LogSegment], number: int) -> int:
+        """The epoch of the last batch before a segment; -1: unknown."""
+        if not self._believes_epochs or number == 0:
+            return self._last_epoch
+        epoch = self._epochs.epoch_for_offset(segments[number].base_offset - 1)
+        return UNKNOWN_EPOCH if epoch is None else epoch
+
+    def _doubtful_batch(self, segment: LogSegment, scan: SegmentScan, epoch_before: int) -> tuple[Found, str] | None:
+        """Returns a batch with a right checksum whose offset or epoch is wrong all the same, and why."""
+        entries = None if self.report.epochs_rebuilt else self._epochs_on_disk
+        wrong = first_contradiction(entries, epoch_before, scan.epoch_starts)
+        found = None if wrong is None else segment.find(wrong[1])
+        if wrong is not None and found is not None:
+            return (
+                found,
+                f"leader epoch {wrong[0]}, which the leader-epoch checkpoint gives to later offsets or to none",
+            )
+        jump = self._jump_at_end(segment, scan.next_offset)
+        if jump is None:
+            return None
+        return jump, f"offsets {jump.previous_end} to {jump.base_offset - 1} are missing"
 
     def _jump_at_end(self, segment: LogSegment, end_offset: int) -> Found | None:
         """Returns the last good batch of a segment if offsets are missing before it that nobody left out.
@@ -509,11 +541,11 @@ class LogLoader:
             reason = f"no batch ends at offset {self._flushed_offset}, where a flush did"
             raise self._lost(segment.path, found.position, found.previous_end, reason)
 
-    def _new_scan(self, segment: LogSegment, expected_offset: int, offset_max: int) -> SegmentScan:
+    def _new_scan(self, segment: LogSegment, expected_offset: int, epoch: int, offset_max: int) -> SegmentScan:
         return SegmentScan(
             segment.base_offset,
             expected_offset,
-            -1,
+            epoch,
             min(offset_max, OFFSET_MAX - 1),
             self.config.index_interval_bytes,
             self.config.segment_index_bytes // OFFSET_ENTRY_BYTES,

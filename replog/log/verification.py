@@ -17,15 +17,17 @@ Findings come in the order of the files; the first one of kind `DAMAGED` or `TOR
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, ReplogError, UnsupportedCompressionError
 from replog.log.completeness import Completeness, is_first_lost, read_complete_from
 from replog.log.epoch_cache import LeaderEpochCache
+from replog.log.epoch_file import epoch_path
+from replog.log.epoch_witness import UNKNOWN_EPOCH, contradicts
 from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
 from replog.log.index_verification import IndexVerifier
 from replog.log.plausibility import lost_segments
@@ -34,8 +36,6 @@ from replog.log.segment_scan import PlacedBatch, scan_batches
 from replog.log.transaction_verification import TransactionVerifier
 from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, check_records
 from replog_checkpoints import File, FileSystem, OpenMode
-
-_UNKNOWN_EPOCH: Final = -1
 
 
 class FindingKind(Enum):
@@ -108,7 +108,8 @@ class LogVerifier:
     _expected_offset: int = field(init=False, default=0)
     _is_damaged: bool = field(init=False, default=False)
     _is_behind_damage: bool = field(init=False, default=False)
-    _epoch: int = field(init=False, default=_UNKNOWN_EPOCH)
+    _epoch: int = field(init=False, default=UNKNOWN_EPOCH)
+    _checkpointed_epochs: list[tuple[int, int]] | None = field(init=False, default=None)
     _epoch_starts: list[tuple[int, int]] = field(init=False, default_factory=list)
     _transactions: TransactionVerifier = field(init=False)
     _complete: Completeness = field(init=False)
@@ -125,6 +126,8 @@ class LogVerifier:
         names = self.fs.list_dir(self.directory)
         claim = None if self.is_compacted else read_complete_from(self.fs, self.directory)
         self._complete = Completeness(self.fs, self.directory, claim)
+        with contextlib.suppress(checkpoints.CorruptCheckpointError):  # `_verify_epochs` says so
+            self._checkpointed_epochs = checkpoints.read_leader_epochs(self.fs, epoch_path(self.directory))
         bases = _offsets_with(names, LOG_SUFFIX)
         yield from self._verify_orphans(names, bases)
         for number, base_offset in enumerate(bases):
@@ -210,9 +213,7 @@ class LogVerifier:
     def _verify_batch(self, path: str, batch: PlacedBatch) -> str | None:
         """Returns why its records cannot be read here although they are whole; None: they can."""
         header = batch.header
-        if header.partition_leader_epoch < self._epoch:
-            reason = f"leader epoch {header.partition_leader_epoch} after epoch {self._epoch}"
-            raise CorruptRecordError(path, batch.position, reason)
+        self._verify_epoch(path, batch)
         unreadable = None
         try:
             if self.deep:
@@ -229,11 +230,18 @@ class LogVerifier:
         self.totals.bytes += header.size_bytes
         return unreadable
 
+    def _verify_epoch(self, path: str, batch: PlacedBatch) -> None:
+        """Whether the epoch of a batch can be, for no checksum covers it."""
+        epoch, offset = batch.header.partition_leader_epoch, batch.header.base_offset
+        if epoch < self._epoch:
+            reason = f"leader epoch {epoch} after epoch {self._epoch}: one of the two is wrong"
+            raise CorruptRecordError(path, batch.position, reason)
+        if contradicts(self._checkpointed_epochs, self._epoch, epoch, offset):
+            reason = f"leader epoch {epoch}, but offset {offset} is of epoch {self._epoch}, as the leader-epoch checkpoint says"
+            raise CorruptRecordError(path, batch.position, reason)
+
     def _verify_start(self, base_offset: int) -> Iterator[Finding]:
-        try:
-            epochs = checkpoints.read_leader_epochs(self.fs, f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}")
-        except checkpoints.CorruptCheckpointError:
-            return
+        epochs = self._checkpointed_epochs
         claim = self._complete.offset
         if claim is not None and is_first_lost(claim, base_offset, epochs, self.fs.list_dir(self.directory)):
             self._expected_offset = min(base_offset, max(claim, self.log_start_offset))
@@ -278,7 +286,7 @@ class LogVerifier:
 
         Below its first entry it knows nothing: the log start has moved past those records.
         """
-        path = f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
+        path = epoch_path(self.directory)
         try:
             entries = checkpoints.read_leader_epochs(self.fs, path)
         except checkpoints.CorruptCheckpointError as error:
@@ -291,7 +299,7 @@ class LogVerifier:
                 )
             return
         cache = LeaderEpochCache(entries, lambda _: None)
-        first_epoch = entries[0][0] if entries else _UNKNOWN_EPOCH
+        first_epoch = entries[0][0] if entries else UNKNOWN_EPOCH
         for epoch, offset in self._epoch_starts:
             found = cache.epoch_for_offset(offset)
             if found != epoch and not (found is None and epoch <= first_epoch):
