@@ -75,7 +75,7 @@ class LogFolder:
                 with contextlib.suppress(DiskFullError):  # a lower recovery point costs the next start time, not data
                     directory.checkpoint_recovery_points()
         except BaseException:
-            directory.close(now_ms=now_ms, broker_epoch=None)
+            directory.release()
             raise
         return cls(directory, log)
 

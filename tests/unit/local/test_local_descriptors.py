@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from descriptor_kit import FewDescriptors
@@ -15,6 +18,7 @@ from replog.errors import StorageError, TooManyOpenFilesError
 from replog.local import open_log
 from replog.testing import Operation, SimulatedFileSystem
 
+T = TypeVar("T")
 LIMIT = 64
 PRELUDE = f"""
 import resource, sys
@@ -126,3 +130,43 @@ def test_a_log_that_cannot_be_opened_for_want_of_descriptors_says_so() -> None:
         disk.allow()
         with open_simulated(disk) as log:
             assert values(log) == [b"a"]
+
+
+@pytest.mark.parametrize("flush", ["always", "os"])
+@pytest.mark.parametrize("count", [1, 3, None], ids=["once", "three times", "until there are some"])
+def test_whatever_a_user_does_without_a_descriptor_can_be_done_again(flush: str, count: int | None) -> None:
+    """Opening, appending, reading, deleting, maintenance: a typed error, no acknowledged record less, and it goes on."""
+    for moment in range(1000):
+        disk = FewDescriptors(SimulatedFileSystem())
+        disk.refuse(moment, count)
+        use(disk, flush)
+        if disk.taken_count <= moment:
+            break
+    assert 50 < moment < 999
+
+
+def use(disk: FewDescriptors, flush: str) -> None:
+    settings = {"flush": flush, "segment_bytes": 1024, "max_batch_bytes": 512, "retention_bytes": 4096}
+    log = retried(disk, lambda: open_simulated(disk, **settings))
+    acknowledged = [retried(disk, lambda: log.append(b"x" * 300)) for _ in range(12)]
+    retried(disk, lambda: log.read(0))
+    retried(disk, lambda: log.offset_for_timestamp(1))
+    retried(disk, lambda: log.truncate_before(3))
+    acknowledged.append(retried(disk, lambda: log.append(b"x" * 300)))
+    retried(disk, log.maintain)
+    assert not log.failed
+    with contextlib.suppress(StorageError):
+        log.close()
+    disk.allow()
+    with open_simulated(disk, **settings) as log:
+        start = log.log_start_offset
+        assert start <= 3
+        assert {offset for offset in acknowledged if offset >= start} <= {record.offset for record in log}
+
+
+def retried(disk: FewDescriptors, call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except TooManyOpenFilesError:
+        disk.allow()
+        return call()
