@@ -10,7 +10,7 @@ Nothing that was flushed is given up unless the caller says so: whoever runs a r
 |   indexes without a `.log` deleted                        | the next start goes on behind what is missing                 |
 | 2 wrong indexes, snapshots, epoch file deleted; beside a  | the next start makes them again: a segment without `.index`   |
 |   wrong `.txnindex` the `.index`                          | is scanned                                                    |
-| 3 opened as after a crash: scanned, cut, rebuilt, flushed | see `loader`                                                  |
+| 3 opened as after a crash: scanned, cut, rebuilt, flushed | see `loader_recovery`                                         |
 | 4 recovery point raised to the log end                   | done                                                          |
 """
 

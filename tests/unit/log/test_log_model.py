@@ -146,8 +146,8 @@ def believe_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
         ends = [placed.header.next_offset for placed in scan_headers(segment.file, 0, good_bytes)]
         return good_bytes, max(ends, default=max(segment.base_offset, expected_offset))
 
-    monkeypatch.setattr("replog.log.loader.certain_end", plain_end)
-    monkeypatch.setattr("replog.log.loader.batch_over", lambda segment, offset: None)
+    monkeypatch.setattr("replog.log.loader_scan.certain_end", plain_end)
+    monkeypatch.setattr("replog.log.loader_scan.batch_over", lambda segment, offset: None)
     monkeypatch.setattr(LogLoader, "_jump_at_end", lambda *_: None)
 
 
