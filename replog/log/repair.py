@@ -226,7 +226,8 @@ def _refusal(found: tuple[Finding, ...], flushed_offset: int | None) -> CorruptR
         first.path,
         first.position or 0,
         f"{first.reason} (offset {first.offset}), and {promised}. Nothing was changed: restore the file, copy the replica "
-        f"from another broker, or give up the records from offset {first.offset} on with --accept-loss",
+        f"from another broker, or give up the records from offset {first.offset} on with --accept-loss; where Apache Kafka or "
+        "an older replog has cut the log since the last run, --forget-flushed-offset",
     )
 
 
