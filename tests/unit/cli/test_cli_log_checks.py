@@ -12,6 +12,7 @@ import pytest
 from cli_kit import Replog
 
 from replog.log import LogConfig, LogDirectory
+from replog.log.flushed_offset import encode_flushed_offset
 from replog.records import encode_batch
 from replog_checkpoints import OsFileSystem
 from tests import kafka_fixtures
@@ -128,3 +129,15 @@ def test_kafkas_transaction_index(replog: Replog, tmp_path: Path, loss: str) -> 
     assert (row["kind"], row["offsets_given_up"]) == ("repaired", 0)
     assert index.read_bytes() == before
     assert rows(replog, "verify", tmp_path / "kafka" / "txn-0")[-1]["findings"] == 0
+
+
+def test_a_flushed_offset_that_another_program_left_behind_is_forgotten_when_asked(replog: Replog, data: Path) -> None:
+    (data / ".kafka_cleanshutdown").unlink()
+    note = data / "flights-0" / "flushed-offset"
+    note.write_bytes(encode_flushed_offset(RECORDS + 5))
+    done = replog("log", "repair", data / "flights-0")
+    assert done.status == 1
+    assert "--forget-flushed-offset" in done.err
+    *_, row = rows(replog, "repair", data / "flights-0", "--forget-flushed-offset")
+    assert (row["kind"], row["end_offset"], row["offsets_given_up"]) == ("intact", RECORDS, 0)
+    assert not note.exists()
