@@ -63,10 +63,11 @@ class RemoteReplicas:
     def leader_appends(self, leader_end_offset: int, now_ms: int) -> None:
         """Until now `leader_end_offset` was all there is; who has that was caught up until now.
 
-        A follower that has everything asks once, and waits for the answer as long as nothing happens.
+        A follower that has everything asks once, and waits for the answer as long as nothing happens.  One that was away, and has
+        not asked since, does not wait.
         """
         for replica in self:
-            if replica.log_end_offset == leader_end_offset:
+            if replica.log_end_offset == leader_end_offset and replica.last_fetch_time_ms is not None:
                 replica.caught_up_at(now_ms)
 
     def is_stale(self, replica_id: int, broker_epoch: int) -> bool:
