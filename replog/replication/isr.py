@@ -11,6 +11,9 @@ elected) and a member being removed (the controller may refuse).
         ^                        |
         |  success, refused,     |  other errors: the same proposal again after 50 ms
         +--or newer metadata ----+  out-of-date errors: wait for the metadata that explains them
+
+After a refusal, or a success that changed nothing, there is no other proposal for 50 ms, unless newer metadata comes before:
+the same facts would lead to the same proposal, and to the same answer.
 """
 
 from __future__ import annotations
@@ -107,6 +110,7 @@ class InSyncReplicas:
 
     Invariants:
         - at most one proposal waits for an answer, and only its own answer is listened to;
+        - without newer metadata, proposals follow an answer that changed nothing only after a pause;
         - the partition epoch never falls within one leader epoch.
     """
 
@@ -116,7 +120,7 @@ class InSyncReplicas:
         self._partition_epoch = state.partition_epoch
         self._proposal_ids = proposal_ids
         self._proposal: ProposeIsr | None = None
-        self._retry_at_ms: int | None = None
+        self._wait_until_ms: int | None = None  # with the same proposal; without one, with any
         self._change: IsrChanged | None = None
 
     @property
@@ -147,9 +151,14 @@ class InSyncReplicas:
         """Whether a proposal is in flight, waits for its retry, or waits for metadata."""
         return not isinstance(self._state, Committed)
 
+    @property
+    def may_propose(self) -> bool:
+        """Whether a change may be proposed now: none is pending, and the last one was not refused a moment ago."""
+        return not self.change_pending and self._wait_until_ms is None
+
     def next_deadline_ms(self) -> int | None:
-        """When the proposal is due again; None when none waits for a retry."""
-        return self._retry_at_ms
+        """When the proposal is due again, or another may follow one that was refused; None when nothing waits."""
+        return self._wait_until_ms
 
     def propose(self, pending: PendingIsr, broker_epochs: tuple[int, ...], reason: str) -> ProposeIsr:
         """Starts a change.
@@ -160,10 +169,10 @@ class InSyncReplicas:
             reason: one line for people.
 
         Raises:
-            InvariantViolationError: a change is pending already.
+            InvariantViolationError: `may_propose` does not hold.
         """
-        if self.change_pending:
-            raise InvariantViolationError(f"proposed {pending} while {self._state} is pending")
+        if not self.may_propose:
+            raise InvariantViolationError(f"proposed {pending} while {self._state} is pending, or just refused")
         self._state = pending
         return self._send(
             ProposeIsr(
@@ -176,10 +185,11 @@ class InSyncReplicas:
         )
 
     def retry_if_due(self, now_ms: int) -> ProposeIsr | None:
-        """The pending proposal again, when its retry time has come."""
-        if self._proposal is None or self._retry_at_ms is None or now_ms < self._retry_at_ms:
+        """The pending proposal again, when its retry time has come; ends the pause after one that was refused."""
+        if self._wait_until_ms is None or now_ms < self._wait_until_ms:
             return None
-        return self._send(self._proposal)
+        self._wait_until_ms = None
+        return None if self._proposal is None else self._send(self._proposal)
 
     def handle_answer(self, answer: AlterPartitionAnswered, now_ms: int) -> bool:
         """Takes in the controller's answer; drops it unless it answers the proposal in flight.
@@ -187,14 +197,18 @@ class InSyncReplicas:
         Returns:
             Whether the change was committed.
         """
-        if self._proposal is None or self._retry_at_ms is not None or answer.proposal_id != self._proposal.proposal_id:
+        if (
+            self._proposal is None
+            or self._wait_until_ms is not None
+            or answer.proposal_id != self._proposal.proposal_id
+        ):
             return False
         if answer.error is ErrorCode.NONE:
-            return self._accept(answer)
+            return self._accept(answer, now_ms)
         if answer.error in _REFUSED:
             self._commit(self._state.isr, self._partition_epoch)
-        elif answer.error not in _OUT_OF_DATE:
-            self._retry_at_ms = now_ms + ALTER_PARTITION_RETRY_MS
+        if answer.error not in _OUT_OF_DATE:
+            self._wait_until_ms = now_ms + ALTER_PARTITION_RETRY_MS
         return False
 
     def handle_metadata(self, state: PartitionState) -> None:
@@ -212,7 +226,7 @@ class InSyncReplicas:
         change, self._change = self._change, None
         return () if change is None or set(change.before) == set(change.isr) else (change,)
 
-    def _accept(self, answer: AlterPartitionAnswered) -> bool:
+    def _accept(self, answer: AlterPartitionAnswered, now_ms: int) -> bool:
         """Facts of another leader epoch or from before what is known are not taken: metadata will settle it.
 
         Nor is an ISR without somebody who was in it: the controller may hold him for eligible to lead by a
@@ -223,7 +237,10 @@ class InSyncReplicas:
             return False
         if not set(self._state.isr) <= set(answer.isr):
             return False
+        has_changed = answer.partition_epoch > self._partition_epoch
         self._commit(answer.isr, answer.partition_epoch)
+        if not has_changed:
+            self._wait_until_ms = now_ms + ALTER_PARTITION_RETRY_MS
         return True
 
     def _commit(self, isr: tuple[int, ...], partition_epoch: int) -> None:
@@ -232,7 +249,7 @@ class InSyncReplicas:
         self._state = Committed(isr)
         self._partition_epoch = partition_epoch
         self._proposal = None
-        self._retry_at_ms = None
+        self._wait_until_ms = None
 
     def _reason_of(self, isr: tuple[int, ...]) -> str:
         proposal = self._proposal
@@ -243,5 +260,5 @@ class InSyncReplicas:
     def _send(self, proposal: ProposeIsr) -> ProposeIsr:
         """Every attempt has an id of its own: a late answer to an earlier attempt says nothing about this one."""
         self._proposal = replace(proposal, proposal_id=next(self._proposal_ids))
-        self._retry_at_ms = None
+        self._wait_until_ms = None
         return self._proposal

@@ -289,12 +289,12 @@ class Leader:
     # ---- ISR --------------------------------------------------------------------------------------------------------
 
     def _maybe_propose_recovery(self) -> tuple[ProposeIsr, ...]:
-        if not self._recovering or self._isr.change_pending:
+        if not self._recovering or not self._isr.may_propose:
             return ()
         return self._propose(PendingRecovery(self._isr.committed_isr), "recovered after an unclean election")
 
     def _maybe_shrink(self, now_ms: int) -> tuple[ProposeIsr, ...]:
-        if self._isr.change_pending:
+        if not self._isr.may_propose:
             return ()
         isr = self._isr.committed_isr
         behind = self._replicas.fallen_behind(isr, self._log_end_offset, now_ms)
@@ -304,7 +304,7 @@ class Leader:
 
     def _maybe_expand(self, replica: ReplicaState) -> tuple[ProposeIsr, ...]:
         """A replica that holds everything acknowledged, of this epoch too, may join (kafka-reference 4.2)."""
-        if self._isr.change_pending or replica.replica_id in self._isr.committed_isr:
+        if not self._isr.may_propose or replica.replica_id in self._isr.committed_isr:
             return ()
         end_offset = self._counted_end(replica)
         if end_offset < max(self._high_watermark, self._epoch_start_offset) or not self._replicas.is_eligible(replica):

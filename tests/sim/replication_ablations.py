@@ -168,7 +168,7 @@ async def send_late(self: AlterPartitionSender, batch: Any) -> Any:
     return await _SEND(self, batch)
 
 
-def accepts_at_once(self: InSyncReplicas, answer: Any) -> bool:
+def accepts_at_once(self: InSyncReplicas, answer: Any, _now_ms: int) -> bool:
     """A smaller ISR too, by the min.insync.replicas that is known here."""
     if answer.leader_epoch != self._leader_epoch or answer.partition_epoch < self._partition_epoch:
         return False

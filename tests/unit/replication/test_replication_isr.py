@@ -7,7 +7,14 @@ import itertools
 import pytest
 
 from replog.errors import ErrorCode, InvariantViolationError
-from replog.replication.isr import Committed, InSyncReplicas, PendingExpand, PendingShrink
+from replog.replication.isr import (
+    Committed,
+    InSyncReplicas,
+    PendingExpand,
+    PendingIsr,
+    PendingRecovery,
+    PendingShrink,
+)
 from replog.replication.messages import AlterPartitionAnswered, IsrChanged, PartitionState, ProposeIsr
 
 
@@ -63,7 +70,40 @@ def test_refusal_returns_to_the_committed_isr(error: ErrorCode) -> None:
     isr, proposal = expanding()
     isr.handle_answer(answer(proposal, error), 0)
     assert isr.state == Committed((1, 2))
+
+
+CHANGES = (
+    PendingExpand((1, 2), 3),
+    PendingShrink((1, 2), (2,)),
+    PendingRecovery((1, 2)),
+)
+
+
+@pytest.mark.parametrize("pending", CHANGES)
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.NONE])
+def test_an_answer_that_changes_nothing_is_followed_by_a_pause(pending: PendingIsr, error: ErrorCode) -> None:
+    """The same facts would make the same proposal, and the two sides would go on as fast as they can."""
+    isr = InSyncReplicas(state(), itertools.count(1))
+    proposal = isr.propose(pending, (-1,) * len(pending.proposed_isr), "")
+    isr.handle_answer(AlterPartitionAnswered(proposal.proposal_id, error, 5, 7, (1, 2)), 1_000)
+    assert isr.state == Committed((1, 2))
+    assert isr.retry_if_due(1_049) is None
+    assert not isr.may_propose
+    with pytest.raises(InvariantViolationError):
+        isr.propose(pending, (-1,) * len(pending.proposed_isr), "")
+    assert isr.next_deadline_ms() == 1_050
+    assert isr.retry_if_due(1_050) is None
+    assert isr.may_propose
     assert isr.next_deadline_ms() is None
+
+
+def test_newer_metadata_ends_the_pause() -> None:
+    isr, proposal = expanding()
+    isr.handle_answer(answer(proposal, ErrorCode.INELIGIBLE_REPLICA), 1_000)
+    isr.handle_metadata(state())
+    assert not isr.may_propose
+    isr.handle_metadata(state(partition_epoch=8))
+    assert isr.may_propose
 
 
 @pytest.mark.parametrize(
