@@ -124,14 +124,26 @@ class ReassignmentControl:
         replicas = _without(partition.replicas, partition.adding_replicas)
         isr = _without(partition.isr, partition.adding_replicas)
         rules = self._replication.rules(key)
-        if partition.isr and not isr and not rules.unclean_allowed:
+        if not rules.unclean_allowed and (needed := _needed(partition, replicas)):
             raise InvalidReplicaAssignmentError(
-                f"only the added replicas {list(partition.isr)} are in sync; without them acknowledged records would be "
+                f"the added replicas {list(needed)} may hold acknowledged records that no other has; without them these would be "
                 "lost. Wait until another one has caught up"
             )
         if not replicas:
             raise InvalidReplicaAssignmentError("nothing of the partition would be left")
         return partition_change(*key, partition, rules, target_isr=isr, placement=Placement(replicas))
+
+
+def _needed(partition: PartitionRegistration, replicas: tuple[int, ...]) -> tuple[int, ...]:
+    """Those besides `replicas` that may alone hold something acknowledged; empty: there are none.
+
+    One of the ISR has everything, and so has one of the ELR if nobody is in sync.  Where both are empty, those that have
+    restarted uncleanly hold everything together, and any of them may hold the most.
+    """
+    for members in (partition.isr, partition.elr):
+        if members:
+            return () if set(members) & set(replicas) else members
+    return _without(partition.last_known_elr, replicas)
 
 
 def _without(members: tuple[int, ...], gone: Iterable[int]) -> tuple[int, ...]:

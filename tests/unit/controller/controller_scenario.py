@@ -46,6 +46,8 @@ class Scenario:
         """`controllers 1 2 min_insync_replicas=2`: a new quorum, the first one active."""
         numbers = {key: int(value) for key, value in config.items()}
         self.quorum = Quorum(*map(int, node_ids), config=ControllerConfig(**numbers))
+        self._heard.clear()
+        self._incarnations.clear()
         self.quorum.claim(int(node_ids[0]))
         self.quorum.commit()
 
