@@ -147,10 +147,10 @@ class ClusterControl:
                 unfence = BrokerRegistrationChangeRecord(broker_id, broker_epoch, fenced=False)
                 return (unfence, *self._replication.changes_with(broker_id))
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
-                return self._fence(registration)
+                return self._fence(registration, leaves_in_order=target is BrokerState.SHUTDOWN_NOW)
             case BrokerState.CONTROLLED_SHUTDOWN:
                 flag = BrokerRegistrationChangeRecord(broker_id, broker_epoch, in_controlled_shutdown=True)
-                return (flag, *self._replication.changes_without(broker_id))
+                return (flag, *self._replication.changes_without(broker_id, leaves_in_order=True))
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -202,14 +202,15 @@ class ClusterControl:
     def _unfenced(self) -> list[int]:
         return [registration.broker_id for registration in self._brokers.all() if not registration.fenced]
 
-    def _fence(self, registration: BrokerRegistration) -> tuple[MetadataRecord, ...]:
+    def _fence(self, registration: BrokerRegistration, *, leaves_in_order: bool = False) -> tuple[MetadataRecord, ...]:
         fence = BrokerRegistrationChangeRecord(
             registration.broker_id,
             registration.broker_epoch,
             fenced=True,
             in_controlled_shutdown=False if registration.in_controlled_shutdown else None,
         )
-        return (*self._replication.changes_without(registration.broker_id), fence)
+        changes = self._replication.changes_without(registration.broker_id, leaves_in_order=leaves_in_order)
+        return (*changes, fence)
 
     # ---- reports ----------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,19 @@
 """How a partition changes: new ISR, ELR, replicas and leader, as one record (KIP-966; kafka-reference 4.10, 4.11).
 
-Eligible leader replicas are always on: a replica that leaves the ISR while that is below the effective minimum stays
-eligible, because nothing has been committed without it since.
+Eligible leader replicas are always on.  A replica that leaves the ISR stays eligible (ELR) if its leaving takes the ISR below
+the effective minimum, or if it stops in order and one active member alone would be left: so all brokers may be stopped one
+after another, and nothing depends on one copy alone.  A leader commits nothing that a member of the ELR may lack (see
+`replog.replication.leader`), so each of them has everything that is committed.  When records wait, it proposes an ISR, its
+old one if need be; that empties the ELR where the ISR is large enough, and nothing else does: members leave one by one, when
+they join the ISR, restart uncleanly, lose their disk or their place among the replicas, or all when an unclean election has
+given up what they hold.
 
 ====================================  =========================================================================
 ISR after the change                  who may lead
 ====================================  =========================================================================
 has an active member                  the current leader if it is one, else the first replica that is one
-empty, ELR has an active member       the first replica that is one, alone in the ISR (still a clean election)
+empty, ELR has an active member       the first replica that is one, alone in the ISR (still a clean election); the others stay
+                                      in the ELR
 neither, unclean election allowed     the first active replica of any kind, alone in the ISR, state RECOVERING
 neither                               nobody (-1)
 ====================================  =========================================================================
@@ -112,6 +118,7 @@ def partition_change(
     placement: Placement | None = None,
     restarted_uncleanly: Collection[int] = (),
     lost_disks: Collection[int] = (),
+    leaves_in_order: bool = False,
     isr_is_proven: bool = False,
     leader_recovery_state: LeaderRecoveryState | None = None,
     election: Election = Election.KEEP,
@@ -127,6 +134,7 @@ def partition_change(
         placement: where the partition shall live; None keeps it, or completes what is under way.
         restarted_uncleanly: brokers that cannot prove what they hold; they leave the ELR and go to `last_known_elr`.
         lost_disks: those of them that have another disk: they hold nothing, and are not waited for.
+        leaves_in_order: who leaves the ISR has stopped, or stops, with all that it has acknowledged.
         isr_is_proven: the leader itself proposed the ISR (AlterPartition).
         leader_recovery_state: what the leader says about it; None keeps it.
         election: what is wanted of the leader.
@@ -140,14 +148,16 @@ def partition_change(
     if placed.replicas != partition.replicas:
         isr = tuple(member for member in isr if member in placed)
     min_isr = min(rules.min_isr, len(placed.replicas))
-    elr = _eligible(partition, isr, placed, min_isr, restarted_uncleanly)
+    may_commit = isr_is_proven and len(isr) >= min_isr  # from now on the leader does without all others
+    leavers_stay = len(isr) < min_isr or (leaves_in_order and sum(map(rules.is_acceptable, isr)) == 1)
+    candidates = (*partition.elr, *partition.isr) if leavers_stay else partition.elr
+    gone = {*isr, *restarted_uncleanly}
+    elr = () if may_commit else tuple(member for member in candidates if member in placed and member not in gone)
     outcome = _elect(partition.leader, placed.replicas, isr, elr, rules, election)
-    if len(outcome.isr) >= min_isr:
-        outcome = _Outcome(outcome.leader, outcome.isr, (), outcome.election_type)
     if outcome.election_type is ElectionType.UNCLEAN:
         leader_recovery_state = LeaderRecoveryState.RECOVERING
     last_known_elr = _last_known(partition, placed, outcome, min_isr, restarted_uncleanly, lost_disks)
-    if isr_is_proven and len(outcome.isr) >= min_isr:
+    if may_commit:
         last_known_elr = ()
     return _difference(topic_id, partition_id, partition, placed, outcome, last_known_elr, leader_recovery_state)
 
@@ -176,20 +186,6 @@ def recovered_change(
         last_known_elr=_without(partition.last_known_elr, (leader,)),
         election_type=ElectionType.RECOVERED,
     )
-
-
-def _eligible(
-    partition: PartitionRegistration,
-    isr: tuple[int, ...],
-    placed: Placement,
-    min_isr: int,
-    restarted_uncleanly: Collection[int],
-) -> tuple[int, ...]:
-    if len(isr) >= min_isr:
-        return ()
-    gone = {*isr, *restarted_uncleanly}
-    candidates = dict.fromkeys((*partition.elr, *partition.isr))
-    return tuple(replica for replica in candidates if replica not in gone and replica in placed)
 
 
 def _elect(

@@ -85,9 +85,11 @@ class RegistrationControl:
         if stored is not None:
             self._check_not_alive(request, stored, now_ms)
             keeps_log_dirs = set(stored.log_dirs) <= set(_known_log_dirs(request, stored))
+            stopped_in_order = keeps_log_dirs and request.previous_broker_epoch == stored.broker_epoch
             records += self._replication.changes_without(
                 request.broker_id,
-                restarted_uncleanly=not keeps_log_dirs or request.previous_broker_epoch != stored.broker_epoch,
+                leaves_in_order=stopped_in_order,
+                restarted_uncleanly=not stopped_in_order,
                 keeps_log_dirs=keeps_log_dirs,
             )
         broker_epoch = self._offsets.next_write_offset_or_raise()

@@ -20,11 +20,9 @@ from replog.controller.partition_change import (
 )
 from replog.controller.replication_state import PartitionKey, ReplicationState, in_order
 from replog.controller.requests import OfflineReplica, ReplicaEnd
-from replog.metadata.config_keys import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
+from replog.metadata.config_keys import UNCLEAN_LEADER_ELECTION_ENABLE
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration
-
-_ELECTION_KEYS = {MIN_INSYNC_REPLICAS.name, UNCLEAN_LEADER_ELECTION_ENABLE.name}
 
 
 class ReplicationControl:
@@ -97,12 +95,18 @@ class ReplicationControl:
         return True
 
     def changes_without(
-        self, broker_id: int, *, restarted_uncleanly: bool = False, keeps_log_dirs: bool = True
+        self,
+        broker_id: int,
+        *,
+        leaves_in_order: bool = False,
+        restarted_uncleanly: bool = False,
+        keeps_log_dirs: bool = True,
     ) -> Iterator[PartitionChangeRecord]:
         """The broker is fenced, shutting down, or a new incarnation of it registers: it leaves ISRs and leaderships.
 
         Args:
             broker_id: who leaves.
+            leaves_in_order: it stops, or starts again after a stop, with all that it has acknowledged.
             restarted_uncleanly: it cannot prove what it holds, so it leaves the ELRs too, except where its acknowledgements
                 were on its disk (`flush.policy=always`).
             keeps_log_dirs: it still has every disk that made those acknowledgements; if not, nobody waits for it either.
@@ -122,6 +126,7 @@ class ReplicationControl:
                 target_isr=_without(partition.isr, broker_id),
                 restarted_uncleanly=(broker_id,) if restarted_uncleanly and not keeps_membership else (),
                 lost_disks=() if keeps_log_dirs else (broker_id,),
+                leaves_in_order=leaves_in_order,
             )
             if change is not None:
                 yield change
@@ -171,12 +176,12 @@ class ReplicationControl:
         return self._elections(keys, (self._brokers.active() | {broker_id}).__contains__)
 
     def changes_under(self, records: Sequence[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
-        """The configuration changes by `records`.
+        """The configuration changes by `records`: allowing unclean elections elects where nobody leads.
 
-        A lower min.insync.replicas empties the ELR where the ISR is large enough now (its leader will commit without the
-        members of the ELR); allowing unclean elections elects where nobody leads.
+        Another min.insync.replicas changes nothing here.  Where it is lower, a leader that wants to commit without the members
+        of the ELR says so.
         """
-        records = [record for record in records if record.name in _ELECTION_KEYS]
+        records = [record for record in records if record.name == UNCLEAN_LEADER_ELECTION_ENABLE.name]
         for key in self._keys_under({record.resource_name for record in records}):
             change = partition_change(*key, self._state.partitions[key], self.rules(key, pending=records))
             if change is not None:

@@ -7,7 +7,7 @@ elected) and a member being removed (the controller may refuse).
 
 ::
 
-    Committed --propose--> PendingExpand | PendingShrink | PendingRecovery
+    Committed --propose--> PendingExpand | PendingShrink | PendingRecovery | PendingRelease
         ^                        |
         |  success, refused,     |  other errors: the same proposal again after 50 ms
         +--or newer metadata ----+  out-of-date errors: wait for the metadata that explains them
@@ -101,7 +101,26 @@ class PendingRecovery:
         return self.isr
 
 
-PendingIsr: TypeAlias = PendingExpand | PendingShrink | PendingRecovery
+@dataclass(frozen=True, slots=True)
+class PendingRelease:
+    """The ISR stays; its leader wants to commit without the members of the ELR, so that they are to be eligible no more.
+
+    That they are not is told by the metadata alone: the controller may know of a higher min.insync.replicas, by which the
+    ISR is too small and the ELR stays, and its answer says nothing of the ELR.
+    """
+
+    isr: tuple[int, ...]
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return self.isr
+
+    @property
+    def proposed_isr(self) -> tuple[int, ...]:
+        return self.isr
+
+
+PendingIsr: TypeAlias = PendingExpand | PendingShrink | PendingRecovery | PendingRelease
 IsrState: TypeAlias = Committed | PendingIsr
 
 

@@ -11,6 +11,11 @@ Duties of the driver:
 5. Answer every `ProposeIsr` with one `AlterPartitionAnswered`; step `Resigned` when the metadata names another leader.
 
 Rules: kafka-reference 4.2 to 4.6, KIP-966 (min ISR, eligibility), KIP-207 (latest offset); architecture 5 (flush).
+
+Who is in the ELR may be elected while the leader is gone, so the high watermark passes nothing that a member of the ELR is not
+known to have.  When records wait for one, the leader proposes its ISR as it is (`PendingRelease`), and the controller empties
+the ELR; from the metadata that says so on, the ISR alone counts.  After all brokers but one have stopped in order, that costs
+the first record one AlterPartition.
 """
 
 from __future__ import annotations
@@ -22,7 +27,14 @@ from typing import assert_never
 from replog.errors import ErrorCode, InvariantViolationError
 from replog.metadata.config_keys import FlushPolicy
 from replog.replication import high_watermark as arithmetic
-from replog.replication.isr import InSyncReplicas, PendingExpand, PendingIsr, PendingRecovery, PendingShrink
+from replog.replication.isr import (
+    InSyncReplicas,
+    PendingExpand,
+    PendingIsr,
+    PendingRecovery,
+    PendingRelease,
+    PendingShrink,
+)
 from replog.replication.leader_status import LeaderStatus, ReplicaStatus
 from replog.replication.messages import (
     AlterPartitionAnswered,
@@ -48,13 +60,17 @@ from replog.replication.waiting_produces import WaitingProduces
 
 _ACKS_ALL = -1
 
+ELR_GRACE_MS = 500
+"""How long a new leader that has appended nothing waits for members of the ELR: the leader before it, which is stopping in
+order, still tells how far it reaches, and then no record may wait for it and it stays eligible."""
+
 
 class Leader:
     """Decides for one partition this broker leads.  Driven by one task; owns no clock and no log.
 
     Invariants:
         - the high watermark never falls within one leader epoch and never passes the log end;
-        - it waits for every member of the maximal ISR, and does not move below min ISR;
+        - it waits for every member of the maximal ISR and of the ELR, and does not move below min ISR;
         - at most one ISR proposal in flight;
         - every `AwaitProduce` is answered by exactly one `ProduceCompleted`.
     """
@@ -104,6 +120,7 @@ class Leader:
         self._produces = WaitingProduces()
         self._check_interval_ms = max(1, replica_lag_time_max_ms // 2)
         self._next_check_ms = now_ms
+        self._grace_until_ms = now_ms + ELR_GRACE_MS if state.elr else None
         self._recovering = state.recovering
         self._resigned = False
 
@@ -187,8 +204,8 @@ class Leader:
         """When the next `Tick` is due; None after `Resigned`."""
         if self._resigned:
             return None
-        deadlines = (self._next_check_ms, self._isr.next_deadline_ms(), self._produces.next_deadline_ms())
-        return min(deadline for deadline in deadlines if deadline is not None)
+        waits = (self._grace_until_ms, self._isr.next_deadline_ms(), self._produces.next_deadline_ms())
+        return min(deadline for deadline in (self._next_check_ms, *waits) if deadline is not None)
 
     def status(self) -> LeaderStatus:
         """The leader at this moment."""
@@ -243,6 +260,8 @@ class Leader:
         return (*proposals, *self._advance(now_ms))
 
     def _handle_tick(self, now_ms: int) -> tuple[ProposeIsr, ...]:
+        if self._grace_until_ms is not None and now_ms >= self._grace_until_ms:
+            self._grace_until_ms = None
         retry = self._isr.retry_if_due(now_ms)
         if retry is not None:
             return (retry,)
@@ -312,6 +331,22 @@ class Leader:
         pending = PendingExpand(self._isr.committed_isr, replica.replica_id)
         return self._propose(pending, f"replica {replica.replica_id} caught up at offset {end_offset}")
 
+    def _maybe_release(self) -> tuple[ProposeIsr, ...]:
+        """Asks for an empty ELR when records wait that a member of it is not known to have."""
+        is_known = self._isr.partition_epoch == self._metadata.partition_epoch  # else news of the ELR is on its way
+        if not self._isr.may_propose or not is_known or self._high_watermark >= self._log_end_offset:
+            return ()
+        isr = self._isr.committed_isr
+        if len(isr) < self._min_isr():
+            return ()  # nothing can be committed without them either
+        if self._grace_until_ms is not None and self._log_end_offset == self._epoch_start_offset:
+            return ()
+        members = (replica for replica in self._replicas if replica.replica_id in self._metadata.elr)
+        lacking = [member.replica_id for member in members if self._counted_end(member) < self._log_end_offset]
+        if not lacking:
+            return ()
+        return self._propose(PendingRelease(isr), f"records wait that replicas {lacking} of the ELR may lack")
+
     def _propose(self, pending: PendingIsr, reason: str) -> tuple[ProposeIsr, ...]:
         epochs = self._replicas.broker_epochs(pending.proposed_isr)
         return (self._isr.propose(pending, epochs, reason),)
@@ -325,7 +360,8 @@ class Leader:
         advanced = (HighWatermarkAdvanced(self._high_watermark),) if self._high_watermark > before else ()
         reached = self._complete(self._produces.pop_reached(self._high_watermark), self._error_when_reached())
         expired = self._complete(self._produces.pop_expired(now_ms), ErrorCode.REQUEST_TIMED_OUT)
-        return (*advanced, *reached, *expired, *self._maybe_request_flush())
+        release = self._maybe_release() if self._metadata.elr else ()
+        return (*advanced, *reached, *expired, *self._maybe_request_flush(), *release)
 
     def _compute_high_watermark(self, now_ms: int) -> int:
         isr_size = len(self._isr.committed_isr)
@@ -334,7 +370,9 @@ class Leader:
             flushed_offset=self._flushed_offset,
             waits_for_flush=arithmetic.leader_waits_for_flush(self._flush_policy, self._isr.least_size),
         )
-        counting = self._replicas.counting(self._isr.maximal_isr, self._log_end_offset, now_ms)
+        elr = self._metadata.elr
+        waited_for = (*self._isr.maximal_isr, *elr) if elr else self._isr.maximal_isr
+        counting = self._replicas.counting(waited_for, self._log_end_offset, now_ms)
         ends = [own_end, *(self._counted_end(replica) for replica in counting)]
         return arithmetic.high_watermark(
             self._high_watermark, ends, committed_isr_size=isr_size, min_isr=self._min_isr()

@@ -82,10 +82,10 @@ class RemoteReplicas:
         known_epoch = self._metadata.eligible.get(replica.replica_id)
         return known_epoch is not None and replica.broker_epoch in {-1, known_epoch}
 
-    def counting(self, maximal_isr: tuple[int, ...], leader_end_offset: int, now_ms: int) -> Iterator[ReplicaState]:
-        """The replicas the high watermark waits for: the maximal ISR, and who is about to ask to join it."""
+    def counting(self, waited_for: tuple[int, ...], leader_end_offset: int, now_ms: int) -> Iterator[ReplicaState]:
+        """The replicas that count for the high watermark: `waited_for`, and who is about to ask to join the ISR."""
         for replica in self:
-            if replica.replica_id in maximal_isr or (
+            if replica.replica_id in waited_for or (
                 replica.is_caught_up(leader_end_offset, now_ms, self._lag_time_max_ms) and self.is_eligible(replica)
             ):
                 yield replica

@@ -72,6 +72,27 @@ async def test_all_stopped_and_started(start_cluster: StartCluster) -> None:
     await check_healed(cluster, TOPIC, history)
 
 
+async def test_all_stopped_and_the_last_copy_damaged(start_cluster: StartCluster) -> None:
+    """With min.insync.replicas=1, too, the last but one that stopped has everything, and leads when the last one cannot."""
+    cluster, history = await start_cluster(3), History()
+    await cluster.admin.create_topic(TOPIC, 1, 3)
+    async with Load(cluster, TOPIC, history) as load:
+        await load.more_acknowledged(100)
+    await wait_until_whole(cluster, TOPIC)
+    for node_id in cluster.node_ids:
+        await cluster.local.stop(node_id)
+    *_, last_but_one, last = cluster.node_ids
+    segment = cluster.replica_directory(last, f"{TOPIC}-0") / f"{0:020d}.log"
+    segment.write_bytes(segment.read_bytes()[:1_000])
+
+    for node_id in cluster.node_ids:
+        cluster.local.start_node(node_id)
+    # until the last one registers, it is said to lead
+    assert await cluster.leader_other_than(last, TOPIC) == last_but_one
+    await check_healed(cluster, TOPIC, history)
+    assert "is offline" in cluster.log_text(last)
+
+
 async def test_one_replica_killed_again_and_again(start_cluster: StartCluster) -> None:
     """Replication factor 1, `flush.policy` auto: what is acknowledged is on disk, on the only one there is."""
     cluster, history = await start_cluster(1), History()

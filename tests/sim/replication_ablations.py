@@ -123,6 +123,7 @@ _RECOVERED_CHANGE = replication_control.recovered_change
 _EPOCH_ERROR = controller_alter_partition._epoch_error
 _CHANGES_WITHOUT = ReplicationControl.changes_without
 _RULES = ReplicationControl.rules
+_COUNTING = RemoteReplicas.counting
 _MAYBE_EXPAND = Leader._maybe_expand
 _SEND = AlterPartitionSender._send
 _LEADER_INIT = Leader.__init__
@@ -166,6 +167,12 @@ async def send_late(self: AlterPartitionSender, batch: Any) -> Any:
     """Not a safeguard: a slow way to the controller makes it likely that much has happened meanwhile."""
     await asyncio.sleep(PROPOSALS_LATE_S)
     return await _SEND(self, batch)
+
+
+def counts_isr(self: RemoteReplicas, waited_for: tuple[int, ...], end_offset: int, now_ms: int) -> Any:
+    """As if nobody outside of the ISR could be elected."""
+    isr = tuple(member for member in waited_for if member not in self._metadata.elr)
+    return _COUNTING(self, isr, end_offset, now_ms)
 
 
 def accepts_at_once(self: InSyncReplicas, answer: Any, _now_ms: int) -> bool:
@@ -394,6 +401,7 @@ LATE_BYTES = {
     "cut": 0.0,
     "pause": 0.0,
 }
+STOPS = {"stop": 0.8, "min_isr": 1, "crash": 0.0, "mains": 0.0, "alter_min_isr": 0.0}
 CRASHES = {"crash": 0.8, "power_cut": 1.0, "cut": 0.0, "slow_thread": 0.0}
 
 ABLATIONS = (
@@ -419,6 +427,12 @@ ABLATIONS = (
         "the high watermark waits for a member that is being added",
         "R[45]",
         ((InSyncReplicas, "maximal_isr", property(lambda self: self.committed_isr)),),
+    ),
+    Ablation(
+        "the high watermark waits for the ELR",
+        "R[34]",
+        ((RemoteReplicas, "counting", counts_isr), (Leader, "_maybe_release", lambda *_: ())),
+        swarm=STOPS,
     ),
     Ablation("min ISR for the high watermark", "R6", ((high_watermark, "effective_min_isr", lambda *_: 1),)),
     Ablation("joining the ISR at the high watermark only", "R[45]", ((Leader, "_maybe_expand", at_any_offset),)),

@@ -45,8 +45,29 @@ def test_a_shrink_below_the_minimum_keeps_who_left_eligible() -> None:
 
 
 def test_back_at_the_minimum_nobody_is_eligible_besides() -> None:
-    state = after(partition((1,), 1, elr=(2,)), rules(1, 2, 3), target_isr=(1, 3))
+    state = after(partition((1,), 1, elr=(2,)), rules(1, 2, 3), target_isr=(1, 3), isr_is_proven=True)
     assert (state.isr, state.elr) == ((1, 3), ())
+
+
+def test_the_elr_is_emptied_by_the_leader_alone() -> None:
+    """It may not have heard of anything else, nor may its predecessors."""
+    before = partition((1,), 1, elr=(2,))
+    assert change(before, rules(1, 2, 3, min_isr=1)) is None
+    assert change(before, rules(1, 2, 3, min_isr=2), target_isr=(1,), isr_is_proven=True) is None
+    assert after(before, rules(1, 2, 3, min_isr=1), target_isr=(1,), isr_is_proven=True).elr == ()
+
+
+def test_who_leaves_in_order_stays_eligible_beside_the_last() -> None:
+    under = rules(1, 2, 3, min_isr=1)
+    assert after(partition((1, 2), 1), under, target_isr=(1,), leaves_in_order=True).elr == (2,)
+    assert after(partition((1, 2), 1), under, target_isr=(1,)).elr == ()
+    assert after(partition((1, 2, 3), 1), under, target_isr=(1, 2), leaves_in_order=True).elr == ()
+
+
+def test_who_leaves_the_replicas_in_the_same_change_is_not_eligible() -> None:
+    moving = partition((1, 2), 1, removing_replicas=(2, 3))
+    state = after(moving, rules(1, 2, 3, min_isr=1), target_isr=(1,), leaves_in_order=True)
+    assert (state.replicas, state.isr, state.elr) == ((1,), (1,), ())
 
 
 def test_the_next_leader_is_the_first_replica_in_the_isr() -> None:
@@ -64,9 +85,9 @@ def test_an_eligible_replica_is_elected_cleanly_and_alone() -> None:
     assert record == PartitionChangeRecord(0, TOPIC, leader=1, isr=(1,), elr=(2,), election_type=ElectionType.CLEAN)
 
 
-def test_a_leader_that_may_commit_alone_leaves_nobody_eligible() -> None:
+def test_the_others_stay_eligible_beside_a_leader_that_may_commit_alone() -> None:
     state = after(partition((), -1, elr=(2, 1)), rules(1, 2, min_isr=1))
-    assert (state.leader, state.elr) == (1, ())
+    assert (state.leader, state.isr, state.elr) == (1, (1,), (2,))
 
 
 def test_who_restarted_uncleanly_is_remembered_not_eligible() -> None:

@@ -130,7 +130,7 @@ class LeaderDriver:
         return self.leader.step(message, self.now_ms)
 
     def do_leader(self, words: list[str]) -> tuple[LeaderEffect, ...]:
-        """leader 1 epoch 5 isr 1,2,3 [replicas ..] [min_isr n] [end n] [flushed n] [high_watermark n] [flush auto]"""
+        """leader 1 epoch 5 isr 1,2,3 [elr ..] [replicas ..] [min_isr n] [end n] [flushed n] [high_watermark n] [flush auto]"""
         given = options(words[1:])
         isr = ids(given["isr"])
         replicas = ids(given.get("replicas", "1,2,3"))
@@ -141,7 +141,7 @@ class LeaderDriver:
             partition_epoch=0,
             replicas=replicas,
             isr=isr,
-            elr=(),
+            elr=ids(given.get("elr", "")),
             min_insync_replicas=int(given.get("min_isr", "1")),
             eligible={replica_id: 100 + replica_id for replica_id in replicas},
             recovering="recovering" in given,
@@ -209,7 +209,7 @@ class LeaderDriver:
         return self.step(AlterPartitionAnswered(proposal_id, ErrorCode.NONE, leader_epoch, partition_epoch, isr))
 
     def do_metadata(self, words: list[str]) -> tuple[LeaderEffect, ...]:
-        """metadata [epoch 6] [partition_epoch 3] [isr 1,2] [min_isr 2] [eligible 1,2] [replicas 1,2,4]"""
+        """metadata [epoch 6] [partition_epoch 3] [isr 1,2] [elr 3|none] [min_isr 2] [eligible 1,2] [replicas 1,2,4]"""
         given = options(words)
         eligible: Mapping[int, int] = self.state.eligible
         if "eligible" in given:
@@ -219,6 +219,7 @@ class LeaderDriver:
             leader_epoch=int(given.get("epoch", self.state.leader_epoch)),
             partition_epoch=int(given.get("partition_epoch", self.state.partition_epoch)),
             isr=ids(given["isr"]) if "isr" in given else self.state.isr,
+            elr=ids(given["elr"].replace("none", "")) if "elr" in given else self.state.elr,
             replicas=ids(given["replicas"]) if "replicas" in given else self.state.replicas,
             min_insync_replicas=int(given.get("min_isr", self.state.min_insync_replicas)),
             eligible=eligible,

@@ -13,6 +13,7 @@ from replog.replication.isr import (
     PendingExpand,
     PendingIsr,
     PendingRecovery,
+    PendingRelease,
     PendingShrink,
 )
 from replog.replication.messages import AlterPartitionAnswered, IsrChanged, PartitionState, ProposeIsr
@@ -76,6 +77,7 @@ CHANGES = (
     PendingExpand((1, 2), 3),
     PendingShrink((1, 2), (2,)),
     PendingRecovery((1, 2)),
+    PendingRelease((1, 2)),
 )
 
 

@@ -2,7 +2,7 @@
 
 A small model of a controller and two followers surrounds a real `Leader`.  Checked after every step:
 
-- the high watermark never passes what a member of the controller's ISR really has (R4, R5);
+- the high watermark never passes what a member of the controller's ISR or ELR really has (R4, R5);
 - nor, when it moves, what the leader knows of its own maximal ISR, and it moves only at min ISR or above (R6);
 - it never falls within one leader epoch (R6);
 - at most one proposal is unanswered per partition epoch, and every produce is answered exactly once.
@@ -128,7 +128,7 @@ class World:
             assert status.high_watermark <= status.flushed_offset
 
     def check_truth(self) -> None:
-        for replica_id in self.truth.isr:
+        for replica_id in (*self.truth.isr, *self.truth.elr):
             if replica_id != LEADER_ID:
                 assert self.high_watermark <= self.followers[replica_id].log_end_offset
 
@@ -195,14 +195,19 @@ class World:
         for replica_id, broker_epoch in proposal.isr:
             if self.truth.eligible.get(replica_id) is None or broker_epoch not in {-1, self.truth.eligible[replica_id]}:
                 return ErrorCode.INELIGIBLE_REPLICA
+        isr = tuple(replica_id for replica_id, _ in proposal.isr)
+        elr = () if len(isr) >= self.min_isr else self.truth.elr + self.truth.isr
+        elr = tuple(replica_id for replica_id in dict.fromkeys(elr) if replica_id not in isr)
         self.commits += 1
-        self.change(isr=tuple(replica_id for replica_id, _ in proposal.isr))
+        if (isr, elr) != (self.truth.isr, self.truth.elr):  # else the answer says what is so already
+            self.change(isr=isr, elr=elr)
         return ErrorCode.NONE
 
-    def change(self, *, isr: tuple[int, ...], leader_epoch: int | None = None) -> None:
+    def change(self, *, isr: tuple[int, ...], elr: tuple[int, ...], leader_epoch: int | None = None) -> None:
         self.truth = replace(
             self.truth,
             isr=isr,
+            elr=elr,
             leader_epoch=leader_epoch or self.truth.leader_epoch,
             partition_epoch=self.truth.partition_epoch + 1,
         )
@@ -222,12 +227,27 @@ class World:
         follower = self.followers[replica_id]
         eligible = {known: epoch for known, epoch in self.truth.eligible.items() if known != replica_id}
         self.truth = replace(self.truth, eligible=eligible)
-        self.change(isr=tuple(known for known in self.truth.isr if known != replica_id))
+        self.change(
+            isr=tuple(known for known in self.truth.isr if known != replica_id),
+            elr=tuple(known for known in self.truth.elr if known != replica_id),
+        )
         follower.broker_epoch += 100
         follower.log_end_offset = chance.randint(
             min(follower.flushed_offset, follower.log_end_offset), follower.log_end_offset
         )
         follower.flushed_offset = min(follower.flushed_offset, follower.log_end_offset)
+
+    def follower_stops(self, chance: random.Random) -> None:
+        """In order: it stays eligible as the last but one, or where the ISR is below the minimum; what it has is on its disk."""
+        replica_id = chance.choice([2, 3])
+        isr = tuple(known for known in self.truth.isr if known != replica_id)
+        stays = replica_id in self.truth.isr and (len(isr) == 1 or len(isr) < self.min_isr)
+        eligible = {known: epoch for known, epoch in self.truth.eligible.items() if known != replica_id}
+        self.truth = replace(self.truth, eligible=eligible)
+        self.change(isr=isr, elr=(*self.truth.elr, replica_id) if stays else self.truth.elr)
+        follower = self.followers[replica_id]
+        follower.broker_epoch += 100
+        follower.flushed_offset = follower.log_end_offset
 
     def follower_unfences(self, chance: random.Random) -> None:
         eligible = {1: 101} | {replica_id: follower.broker_epoch for replica_id, follower in self.followers.items()}
@@ -235,7 +255,7 @@ class World:
         self.metadata.append(self.truth)
 
     def elected_again(self, chance: random.Random) -> None:
-        self.change(isr=self.truth.isr, leader_epoch=self.truth.leader_epoch + 1)
+        self.change(isr=self.truth.isr, elr=self.truth.elr, leader_epoch=self.truth.leader_epoch + 1)
 
 
 ACTIONS = (
@@ -255,11 +275,12 @@ ACTIONS = (
     World.metadata_arrives,
     World.metadata_arrives,
     World.follower_restarts,
+    World.follower_stops,
     World.follower_unfences,
     World.elected_again,
 )
 
-FAULTS = {World.follower_restarts, World.elected_again}
+FAULTS = {World.follower_restarts, World.follower_stops, World.elected_again}
 WEIGHTS = tuple(1 if action in FAULTS else 10 for action in ACTIONS)
 
 

@@ -1,0 +1,159 @@
+"""Deterministic simulation of clusters that are stopped in order, all of their nodes, one after another.
+
+Two stories, drawn from the seed like the cluster's shape, min.insync.replicas, the flush policy and every order:
+
+======== =============================================================================================================
+quiet    the clients end, then all nodes stop; the copy of the last leader is damaged; all start, and every record that was
+         acknowledged is read, without an unclean election
+busy     the clients go on while all nodes stop; the first one to stop runs alone for a while, then all start; no record that
+         was acknowledged is missing, and the partition takes more
+======== =============================================================================================================
+
+Repeat one (from the root of the repository)::
+
+    PYTHONPATH=timeline:quorum:checkpoints python -m tests.sim.orderly_stops_simulation 4711
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from typing import Any
+
+from replog.controller.messages import ConfigEntry, CreateTopics, NewTopic
+from replog.errors import ReplogError
+from replog.log.index_cache import INDEX_CACHE
+from replog.metadata.records import ElectionType
+from replog.testing.history import History
+from replog.testing.simulated_cluster import SimulatedCluster
+from replog.testing.virtual_loop import VirtualLoop
+from tests.sim.data_topics import Load, newest_image
+
+TOPIC = "flights"
+SHAPES = (((1, 2, 3), (1, 2, 3)), ((1, 2, 3), (1, 2)), ((1, 2, 3), (4, 5)), ((1, 2, 3), (4, 5, 6)), ((1,), (2, 3)))
+"""(controllers, brokers): together, where the last ones stop without a quorum, and apart."""
+
+SETTINGS = {
+    "controller.quorum.election.timeout.ms": 300,
+    "controller.quorum.fetch.timeout.ms": 800,
+    "controller.quorum.request.timeout.ms": 800,
+    "broker.heartbeat.interval.ms": 200,
+    "broker.session.timeout.ms": 1_000,
+    "replica.lag.time.max.ms": 1_500,
+    "log.dir.reserve.bytes": 0,
+}
+READ_WITHIN_S = 60.0
+
+
+class OrderlyStops:
+    """One run.
+
+    Attributes:
+        damaged: the broker whose copy is damaged; None in a busy run.
+    """
+
+    def __init__(self, seed: int) -> None:
+        rng = self._rng = random.Random(seed)
+        controllers, self._brokers = rng.choice(SHAPES)
+        self._policy, self._min_isr = rng.choice(("auto", "always")), rng.choice((1, 1, 2))
+        self._is_quiet = rng.random() < 0.6
+        self._loop = VirtualLoop(random.Random(seed + 1), steps_max=20_000_000)
+        settings: dict[str, Any] = {**SETTINGS, "min.insync.replicas": self._min_isr, "flush.policy": self._policy}
+        self.cluster = SimulatedCluster(
+            self._loop, random.Random(seed + 2), controllers=controllers, brokers=self._brokers, settings=settings
+        )
+        self.history = History()
+        self.damaged: int | None = None
+
+    def run(self) -> None:
+        """Raises if a record is missing, or none can be read.
+
+        Raises:
+            TimeoutError: the partition has no leader, or takes no records.
+            AnomaliesFoundError: a record is missing, or read twice.
+        """
+        try:
+            self._loop.run(self._main())
+        finally:
+            INDEX_CACHE._copies.clear()
+            INDEX_CACHE._maps.clear()
+        self.history.check_or_raise()
+
+    async def _main(self) -> None:
+        cluster = self.cluster
+        for node_id in cluster.nodes:
+            cluster.start(node_id)
+        await cluster.wait_until(cluster.is_settled)
+        topic = NewTopic(TOPIC, 1, len(self._brokers), configs=(ConfigEntry("flush.policy", self._policy),))
+        await cluster.client("admin").ask(1, CreateTopics((topic,)))
+        load = Load(cluster, self.history)
+        tasks = [asyncio.create_task(load.produce()), asyncio.create_task(load.consume())]
+        await asyncio.sleep(self._rng.uniform(0.5, 3))
+        if self._is_quiet:
+            await self._end(load, tasks)
+        stopped = await self._stop_all()
+        if self._is_quiet:
+            self._damage(stopped)
+        else:
+            cluster.start(stopped[0])
+            await asyncio.sleep(self._rng.uniform(0.1, 4))
+        for node_id in self._rng.sample(sorted(cluster.nodes), len(cluster.nodes)):
+            if cluster.nodes[node_id].node is None:
+                cluster.start(node_id)
+            await asyncio.sleep(self._rng.choice((0.0, 0.3, 2.0)))
+        await cluster.wait_until(cluster.is_settled)
+        if not self._is_quiet:
+            before = self.history.acknowledged_count
+            await cluster.wait_until(lambda: self.history.acknowledged_count > before + 10)
+            await self._end(load, tasks)
+        await self._read_all(load)
+        assert not newest_elections(cluster)[ElectionType.UNCLEAN]
+
+    async def _end(self, load: Load, tasks: list[asyncio.Task[None]]) -> None:
+        load.stop()
+        await asyncio.gather(*tasks)
+
+    async def _stop_all(self) -> list[int]:
+        """Brokers, then controllers; returns the order of the brokers."""
+        await asyncio.sleep(self._rng.choice((0.0, 0.05, 1.0)))
+        order = self._rng.sample(self._brokers, len(self._brokers))
+        others = [node_id for node_id in self.cluster.nodes if node_id not in order]
+        for node_id in (*order, *others):
+            await self.cluster.stop(node_id)
+            await asyncio.sleep(self._rng.choice((0.0, 0.5, 3.0)))
+        return order
+
+    def _damage(self, stopped: list[int]) -> None:
+        """One bit of a value in the last one's copy: what a checksum covers, unlike the offset of a batch."""
+        node_id = self.damaged = stopped[-1]
+        fs = self.cluster.nodes[node_id].fs
+        ((path, content),) = [
+            (path, content) for path, content in fs.image().items() if f"/{TOPIC}-0/" in path and path.endswith(".log")
+        ]
+        number = self._rng.randrange(self.history.acknowledged_count)
+        fs.flip_bit(path, content.index(b"v%d" % number), self._rng.randrange(8))
+
+    async def _read_all(self, load: Load) -> None:
+        """Damage is told to who reads it first; another replica has it whole."""
+        async with asyncio.timeout(READ_WITHIN_S):
+            while True:
+                try:
+                    await load.read_all()
+                except ReplogError:
+                    await asyncio.sleep(0.2)
+                else:
+                    return
+
+
+def newest_elections(cluster: SimulatedCluster) -> dict[ElectionType, int]:
+    """How often somebody was elected in which way, as the active controller has counted."""
+    leader = cluster.leader()
+    assert leader is not None
+    assert leader._controller is not None
+    assert newest_image(cluster).topics_by_name[TOPIC].partitions[0].leader >= 0
+    return leader._controller.status().elections
+
+
+if __name__ == "__main__":
+    OrderlyStops(int(sys.argv[1])).run()
