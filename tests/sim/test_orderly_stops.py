@@ -19,7 +19,7 @@ from replog.replication.remote_replicas import RemoteReplicas
 from replog.testing.history import AnomaliesFoundError
 from tests.sim.orderly_stops_simulation import OrderlyStops
 
-SEEDS = int(os.environ.get("REPLOG_ORDERLY_STOPS_SEEDS", "8"))
+SEEDS = int(os.environ.get("REPLOG_ORDERLY_STOPS_SEEDS", "20"))
 ABLATION_SEEDS = 30
 
 
