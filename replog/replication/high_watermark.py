@@ -57,8 +57,9 @@ def high_watermark(current: int, counted_ends: Iterable[int], *, committed_isr_s
     Args:
         current: high watermark so far, exclusive.
         counted_ends: counted end offsets (exclusive; -1 where unknown) of the leader itself, of the maximal ISR (the
-            committed ISR plus an addition still being committed, which may already be electable), and of every
-            eligible, caught-up replica that waits to join, so that the watermark does not run away from it.
+            committed ISR plus an addition still being committed, which may already be electable), of the ELR, which is
+            electable when the ISR is gone, and of every eligible, caught-up replica that waits to join, so that the
+            watermark does not run away from it.
         committed_isr_size: members of the committed ISR.
         min_isr: effective min ISR; with fewer committed members nothing new becomes visible (KIP-966).
 

@@ -121,6 +121,7 @@ class Leader:
         self._check_interval_ms = max(1, replica_lag_time_max_ms // 2)
         self._next_check_ms = now_ms
         self._grace_until_ms = now_ms + ELR_GRACE_MS if state.elr else None
+        self._release_refused = False  # by facts that are not known here: until there is news, or the next check
         self._recovering = state.recovering
         self._resigned = False
 
@@ -268,6 +269,7 @@ class Leader:
         if now_ms < self._next_check_ms:
             return ()
         self._next_check_ms = now_ms + self._check_interval_ms
+        self._release_refused = False
         return self._maybe_propose_recovery() or self._maybe_shrink(now_ms)
 
     def _handle_fetch(self, fetch: FollowerFetched, now_ms: int) -> tuple[ProposeIsr, ...]:
@@ -286,14 +288,19 @@ class Leader:
         if state.leader_epoch > self.leader_epoch:  # elected again: this epoch starts at our log end
             self._epoch_start_offset = self._log_end_offset
         self._metadata = self._own_state_or_raise(state)
+        self._release_refused = False
         self._replicas.update(state, leader_end_offset=self._log_end_offset, now_ms=now_ms)
         self._isr.handle_metadata(state)
         self._recovering = state.recovering
         return (*self._isr.take_change(), *self._maybe_propose_recovery())
 
     def _handle_answer(self, answer: AlterPartitionAnswered, now_ms: int) -> tuple[LeaderEffect, ...]:
+        is_release = isinstance(self._isr.state, PendingRelease)
         if self._isr.handle_answer(answer, now_ms):
             self._recovering = False  # every proposal says that recovery is done
+        has_changed = self._isr.partition_epoch != self._metadata.partition_epoch
+        if is_release and not self._isr.change_pending and not has_changed:
+            self._release_refused = True
         return self._isr.take_change()
 
     def _resign(self) -> tuple[LeaderEffect, ...]:
@@ -334,7 +341,9 @@ class Leader:
     def _maybe_release(self) -> tuple[ProposeIsr, ...]:
         """Asks for an empty ELR when records wait that a member of it is not known to have."""
         is_known = self._isr.partition_epoch == self._metadata.partition_epoch  # else news of the ELR is on its way
-        if not self._isr.may_propose or not is_known or self._high_watermark >= self._log_end_offset:
+        if not self._isr.may_propose or not is_known or self._release_refused:
+            return ()
+        if self._high_watermark >= self._log_end_offset:
             return ()
         isr = self._isr.committed_isr
         if len(isr) < self._min_isr():

@@ -164,7 +164,7 @@ class HighWatermarkAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class ProposeIsr:
-    """Ask the controller for this ISR, recovery done.
+    """Ask the controller for this ISR, recovery done, and, where it is large enough, for an empty ELR.
 
     Members carry the broker epoch of their fetches (-1: the leader itself, or a member that has not fetched yet).
     """
