@@ -190,12 +190,18 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._ready.extend(handles)
 
     def bury(self, tasks: Iterable[VirtualTask[Any]]) -> None:
-        """Unwinds tasks that never run again.  What their `finally` blocks schedule is dropped with them."""
+        """Unwinds tasks that never run again.  What their `finally` blocks schedule is dropped with them.
+
+        So is what they give to threads, also where the process dies in the middle of a thread's work: done at once, it would
+        wait for a lock that this work holds.
+        """
+        depth, self._thread_depth = self._thread_depth, 0
         for task in sorted(tasks, key=lambda task: task.number):
             if task.done():
                 continue
             task.unwind()
             self._dead.append(task)  # freed when the loop ends, so that no finalizer runs in between
+        self._thread_depth = depth
 
     # ---- asyncio's side --------------------------------------------------------------------------------------------
 

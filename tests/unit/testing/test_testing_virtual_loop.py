@@ -259,6 +259,26 @@ def test_a_task_that_a_dead_process_begins_never_runs() -> None:
     run(main)
 
 
+def test_a_process_that_dies_in_a_thread_does_no_more_in_threads() -> None:
+    async def main(loop: VirtualLoop) -> list[str]:
+        process = loop.new_process("p")
+        done: list[str] = []
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await loop.run_in_executor(None, done.append, "closes its files")
+
+        process.create_task(work())
+        await asyncio.sleep(1)
+        await loop.run_in_executor(None, process.kill)
+        await asyncio.sleep(1)
+        return done
+
+    assert run(main) == []
+
+
 def test_a_paused_process_goes_on_where_it_was() -> None:
     async def main(loop: VirtualLoop) -> None:
         process = loop.new_process("p")
