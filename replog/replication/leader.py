@@ -120,7 +120,7 @@ class Leader:
         self._produces = WaitingProduces()
         self._check_interval_ms = max(1, replica_lag_time_max_ms // 2)
         self._next_check_ms = now_ms
-        self._grace_until_ms = now_ms + ELR_GRACE_MS if state.elr else None
+        self._grace_until_ms = now_ms + ELR_GRACE_MS if state.elr else now_ms
         self._release_refused = False  # by facts that are not known here: until there is news, or the next check
         self._recovering = state.recovering
         self._resigned = False
@@ -205,8 +205,8 @@ class Leader:
         """When the next `Tick` is due; None after `Resigned`."""
         if self._resigned:
             return None
-        waits = (self._grace_until_ms, self._isr.next_deadline_ms(), self._produces.next_deadline_ms())
-        return min(deadline for deadline in (self._next_check_ms, *waits) if deadline is not None)
+        deadlines = (self._next_check_ms, self._isr.next_deadline_ms(), self._produces.next_deadline_ms())
+        return min(deadline for deadline in deadlines if deadline is not None)
 
     def status(self) -> LeaderStatus:
         """The leader at this moment."""
@@ -261,14 +261,14 @@ class Leader:
         return (*proposals, *self._advance(now_ms))
 
     def _handle_tick(self, now_ms: int) -> tuple[ProposeIsr, ...]:
-        if self._grace_until_ms is not None and now_ms >= self._grace_until_ms:
-            self._grace_until_ms = None
         retry = self._isr.retry_if_due(now_ms)
         if retry is not None:
             return (retry,)
         if now_ms < self._next_check_ms:
             return ()
         self._next_check_ms = now_ms + self._check_interval_ms
+        if now_ms < self._grace_until_ms:  # the check after it comes when it ends
+            self._next_check_ms = min(self._next_check_ms, self._grace_until_ms)
         self._release_refused = False
         return self._maybe_propose_recovery() or self._maybe_shrink(now_ms)
 
@@ -338,7 +338,7 @@ class Leader:
         pending = PendingExpand(self._isr.committed_isr, replica.replica_id)
         return self._propose(pending, f"replica {replica.replica_id} caught up at offset {end_offset}")
 
-    def _maybe_release(self) -> tuple[ProposeIsr, ...]:
+    def _maybe_release(self, now_ms: int) -> tuple[ProposeIsr, ...]:
         """Asks for an empty ELR when records wait that a member of it is not known to have."""
         is_known = self._isr.partition_epoch == self._metadata.partition_epoch  # else news of the ELR is on its way
         if not self._isr.may_propose or not is_known or self._release_refused:
@@ -348,7 +348,7 @@ class Leader:
         isr = self._isr.committed_isr
         if len(isr) < self._min_isr():
             return ()  # nothing can be committed without them either
-        if self._grace_until_ms is not None and self._log_end_offset == self._epoch_start_offset:
+        if now_ms < self._grace_until_ms and self._log_end_offset == self._epoch_start_offset:
             return ()
         members = (replica for replica in self._replicas if replica.replica_id in self._metadata.elr)
         lacking = [member.replica_id for member in members if self._counted_end(member) < self._log_end_offset]
@@ -369,8 +369,8 @@ class Leader:
         advanced = (HighWatermarkAdvanced(self._high_watermark),) if self._high_watermark > before else ()
         reached = self._complete(self._produces.pop_reached(self._high_watermark), self._error_when_reached())
         expired = self._complete(self._produces.pop_expired(now_ms), ErrorCode.REQUEST_TIMED_OUT)
-        release = self._maybe_release() if self._metadata.elr else ()
-        return (*advanced, *reached, *expired, *self._maybe_request_flush(), *release)
+        effects = (*advanced, *reached, *expired, *self._maybe_request_flush())
+        return (*effects, *self._maybe_release(now_ms)) if self._metadata.elr else effects
 
     def _compute_high_watermark(self, now_ms: int) -> int:
         isr_size = len(self._isr.committed_isr)
