@@ -20,9 +20,11 @@ from replog.controller.partition_change import (
 )
 from replog.controller.replication_state import PartitionKey, ReplicationState, in_order
 from replog.controller.requests import OfflineReplica, ReplicaEnd
-from replog.metadata.config_keys import UNCLEAN_LEADER_ELECTION_ENABLE
+from replog.metadata.config_keys import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration
+
+_ELECTION_KEYS = {MIN_INSYNC_REPLICAS.name, UNCLEAN_LEADER_ELECTION_ENABLE.name}
 
 
 class ReplicationControl:
@@ -176,16 +178,30 @@ class ReplicationControl:
         return self._elections(keys, (self._brokers.active() | {broker_id}).__contains__)
 
     def changes_under(self, records: Sequence[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
-        """The configuration changes by `records`: allowing unclean elections elects where nobody leads.
+        """The configuration changes by `records`.
 
-        Another min.insync.replicas changes nothing here.  Where it is lower, a leader that wants to commit without the members
-        of the ELR says so.
+        Allowing unclean elections elects where nobody leads.  A lower min.insync.replicas changes nothing here: a leader that
+        wants to commit without the members of the ELR says so.  A higher one, above an ISR that could commit alone until now,
+        ends the waiting for those who restarted uncleanly before: they may lack what it has committed, and by the new minimum
+        nobody could tell.
         """
-        records = [record for record in records if record.name == UNCLEAN_LEADER_ELECTION_ENABLE.name]
+        records = [record for record in records if record.name in _ELECTION_KEYS]
         for key in self._keys_under({record.resource_name for record in records}):
-            change = partition_change(*key, self._state.partitions[key], self.rules(key, pending=records))
+            partition = self._state.partitions[key]
+            rules = self.rules(key, pending=records)
+            change = partition_change(*key, partition, rules)
+            if change is None and self._may_know_too_little(key, partition, rules):
+                change = PartitionChangeRecord(key[1], key[0], last_known_elr=())
             if change is not None:
                 yield change
+
+    def _may_know_too_little(self, key: PartitionKey, partition: PartitionRegistration, rules: ElectionRules) -> bool:
+        """Whether the ISR could commit without `last_known_elr` by the minimum that ends, and cannot by that of `rules`."""
+        if not partition.last_known_elr:
+            return False
+        replicas_count = len(partition.replicas)
+        before = min(self.rules(key).min_isr, replicas_count)
+        return before <= len(partition.isr) < min(rules.min_isr, replicas_count)
 
     def _keys_under(self, names: set[str]) -> Iterable[PartitionKey]:
         state = self._state
