@@ -9,6 +9,8 @@ are far away, it spares the wheels (`python -m bench run deadlines`).
 from __future__ import annotations
 
 import heapq
+import itertools
+import sys
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
@@ -62,11 +64,19 @@ class Deadlines(Generic[Id]):
         self._due.clear()
         self._deadlines.clear()
 
-    def pop_expired(self, now_ms: int) -> list[Id]:
-        """Removes and returns the ids whose deadline is at or before `now_ms`, earliest first."""
+    def pop_expired(self, now_ms: int, count_max: int = sys.maxsize) -> list[Id]:
+        """Removes and returns the ids whose deadline is at or before `now_ms`, earliest first, at most so many."""
         expired: list[Id] = []
-        while self._due and self._due[0] <= now_ms:
-            expired.extend(self._buckets.pop(heapq.heappop(self._due)))
+        while self._due and self._due[0] <= now_ms and len(expired) < count_max:
+            bucket = self._buckets[self._due[0]]
+            if len(bucket) > count_max - len(expired):
+                some = list(itertools.islice(bucket, count_max - len(expired)))
+                for one in some:
+                    del bucket[one]
+                expired += some
+                break
+            expired += bucket
+            del self._buckets[heapq.heappop(self._due)]
         for one in expired:
             del self._deadlines[one]
         self._drop_empty()

@@ -1,8 +1,14 @@
-"""Sends ISR proposals to the controller: all that wait in one request, one request at a time (kafka-reference 4.4)."""
+"""Sends ISR proposals to the controller: what waits in one request, one request at a time (kafka-reference 4.4).
+
+A leader whose proposal is refused may propose again at once, and so may the leaders of all other partitions.  So that a
+controller which refuses everything is not kept busy with it, the pause before the next request doubles with every request
+of which nothing was accepted; what is proposed in the pause shares that request.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 
 from replog.broker.controller_channel import ControllerChannel
@@ -21,6 +27,13 @@ from replog.rpc.error_codes import error_code_of
 from replog.rpc.task_ends import end_tasks
 
 REQUEST_TIMEOUT_MS = 10_000
+
+PROPOSALS_TOGETHER = 1_000
+"""In one request: one step of the controller, which has other brokers to answer."""
+
+FIRST_PAUSE_MS = 10
+LONGEST_PAUSE_MS = 1_000
+"""After requests of which nothing was accepted; the next proposal that would be accepted is late by so much at most."""
 
 
 class AlterPartitionSender:
@@ -47,6 +60,7 @@ class AlterPartitionSender:
         self._on_answer = on_answer
         self._on_failure = on_failure
         self._waiting: dict[ReplicaKey, ProposeIsr] = {}
+        self._pause_ms = 0
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -65,10 +79,23 @@ class AlterPartitionSender:
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
-            batch, self._waiting = self._waiting, {}
-            for result in await self._send(batch):
+            batch = self._take()
+            results = await self._send(batch)
+            for result in results:
                 key = (result.topic_id, result.partition_id)
                 self._on_answer(key, batch[key].proposal_id, result)
+            if any(result.error is ErrorCode.NONE for result in results):
+                self._pause_ms = 0
+            else:
+                self._pause_ms = min(max(FIRST_PAUSE_MS, 2 * self._pause_ms), LONGEST_PAUSE_MS)
+                await asyncio.sleep(self._pause_ms / 1000)
+
+    def _take(self) -> dict[ReplicaKey, ProposeIsr]:
+        """As many proposals as one request may carry, the oldest first."""
+        keys = list(itertools.islice(self._waiting, PROPOSALS_TOGETHER))
+        if len(keys) < len(self._waiting):
+            self._wakeup.set()
+        return {key: self._waiting.pop(key) for key in keys}
 
     async def _send(self, batch: dict[ReplicaKey, ProposeIsr]) -> list[PartitionIsrResult]:
         request = AlterPartition(

@@ -20,6 +20,7 @@ from replog.broker.quorum_driver import QuorumDriver
 from replog.controller.controller import Controller, ControllerStatus
 from replog.controller.messages import (
     AppendRecords,
+    AppendRefused,
     BrokerGone,
     Claim,
     CommittedRecords,
@@ -38,9 +39,18 @@ from replog.controller.messages import (
     Tick,
     WatchBrokers,
 )
-from replog.errors import BrokerClosedError, InvariantViolationError, NotControllerError, ThrottledError
+from replog.errors import (
+    BrokerClosedError,
+    InvariantViolationError,
+    NotControllerError,
+    PolicyViolationError,
+    ReplogError,
+    ThrottledError,
+)
+from replog.metadata.records import AbortTransactionRecord
 from replog.rpc.messages import Hello
 from replog.rpc.transport import Transport
+from replog_quorum import AccumulatorFullError, AppendTooLargeError
 
 MAX_OPEN_REQUESTS = 20_000
 
@@ -161,10 +171,11 @@ class ControllerDriver:
         self._driver.wake()
 
     def _perform(self, effects: Sequence[Effect]) -> None:
+        refused: AppendRefused | None = None
         for effect in effects:
             match effect:
                 case AppendRecords():
-                    self._leading().append(effect.records, epoch=effect.epoch, base_offset=effect.base_offset)
+                    refused = refused or self._append(effect)  # what follows would not land where it must
                 case Reply():
                     self._answer(effect.request_id, effect.response)
                 case ReplyError():
@@ -176,6 +187,24 @@ class ControllerDriver:
                     self._watcher.watch(effect.brokers)
                 case _ as unreachable:
                     assert_never(unreachable)
+
+        if refused is not None:
+            self._step(refused)
+
+    def _append(self, effect: AppendRecords) -> AppendRefused | None:
+        """Appends; returns what the controller is told if the log does not take the records.
+
+        Raises:
+            InvariantViolationError: it does not even take the end of a transaction that has begun.
+        """
+        try:
+            self._leading().append(effect.records, epoch=effect.epoch, base_offset=effect.base_offset)
+        except (AppendTooLargeError, AccumulatorFullError) as error:
+            _log.error("the metadata log refuses %d records: %s", len(effect.records), error)
+            if isinstance(effect.records[0], AbortTransactionRecord):
+                raise InvariantViolationError(f"the metadata log takes nothing: {error}") from error
+            return AppendRefused(effect.base_offset, _refusal(error))
+        return None
 
     def _answer(self, request_id: int, outcome: ControllerResponse | Exception) -> None:
         future = self._futures.get(request_id)
@@ -190,3 +219,11 @@ class ControllerDriver:
         if self._quorum is None:
             raise InvariantViolationError("the controller acts before its quorum is there")
         return self._quorum
+
+
+def _refusal(error: AppendTooLargeError | AccumulatorFullError) -> ReplogError:
+    if isinstance(error, AppendTooLargeError):
+        return PolicyViolationError(
+            f"the change is too large for the metadata log: {error}; ask for less in one request"
+        )
+    return ThrottledError(f"the metadata log is busy: {error}")

@@ -283,23 +283,6 @@ class DiskTrouble:
             home.space.refuse()
             _log.error("%s", error)
 
-    # ---- deletion -----------------------------------------------------------------------------------------------------
-
-    def delete_logs(self, keys: Sequence[tuple[str, int]]) -> list[Callable[[], None]]:
-        """Deletes logs and their checkpoint lines; returns what removes the files, for a thread."""
-        by_directory: dict[str, list[tuple[str, int]]] = {}
-        for key in keys:
-            home = self._logs.home_of(*key)
-            if home is not None:
-                by_directory.setdefault(home.path, []).append(key)
-        found: list[Callable[[], None]] = []
-        for path, gone in by_directory.items():  # a disk fails alone
-            try:
-                found += [job.run for job in self._logs.delete_logs(gone)]
-            except StorageError as error:
-                self.directory_failed(path, error)
-        return found
-
 
 def _nobody_listens() -> None:
     return

@@ -7,8 +7,9 @@ is asked again as soon as its batches are appended.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -36,6 +37,9 @@ from replog.rpc.transport import ConnectionLostError, Stream, Transport
 RECONNECT_DELAY_S = 0.1
 THROTTLED_DELAY_S = 0.1
 """How long a replica that is being filled waits before it asks again whether the throttle has room."""
+
+PARTITIONS_TOGETHER = 1_000
+"""Positions that one request says: saying and reading them are one step on either side, tens of milliseconds."""
 
 ANSWER_GRACE_S = 5.0
 """How long beyond its own waiting time an answer may take before the leader counts as gone."""
@@ -178,11 +182,10 @@ class LeaderFetcher:
         """What has changed; also without that, while positions stand and no request waits at the leader."""
         now_ms = self._owner.clock.now_ms()
         self._repeat_outsiders(now_ms)
-        changed, self._changed = self._changed, {}
+        changed, forgotten = self._take_news()
         positions = [position for key in changed if (position := self._new_position(key, now_ms)) is not None]
-        if not positions and not self._forgotten and (not self._is_answered or not self._said):
+        if not positions and not forgotten and (not self._is_answered or not self._said):
             return None
-        forgotten, self._forgotten = self._forgotten, []
         self._asked_id += 1
         self._is_answered = False
         self._answer_due_s = asyncio.get_running_loop().time() + self._answer_time_s()
@@ -199,6 +202,16 @@ class LeaderFetcher:
             incremental=True,
             forgotten=tuple(ForgottenPartition(*key) for key in forgotten if key not in self._said),
         )
+
+    def _take_news(self) -> tuple[list[ReplicaKey], list[ReplicaKey]]:
+        """What the leader does not know, as much as one request says; the next one says more."""
+        changed = list(itertools.islice(self._changed, PARTITIONS_TOGETHER))
+        for key in changed:
+            del self._changed[key]
+        forgotten, self._forgotten = self._forgotten[:PARTITIONS_TOGETHER], self._forgotten[PARTITIONS_TOGETHER:]
+        if self._changed or self._forgotten:
+            self._wakeup.set()
+        return changed, forgotten
 
     def _repeat_outsiders(self, now_ms: int) -> None:
         """Who is not in the ISR says its position again and again: a leader takes a replica in when it fetches."""
@@ -268,8 +281,14 @@ class LeaderFetcher:
             self._owner.step(replica, _answer(said.position, result, batches), memoryview(batches))
 
     def _fail_all(self) -> None:
-        for replica in list(self.replicas.values()):
+        self._fail(list(self.replicas.values()))
+
+    def _fail(self, replicas: Sequence[Replica]) -> None:
+        """Some of them now, the rest when the driver has done what waits."""
+        for replica in replicas[:PARTITIONS_TOGETHER]:
             self._owner.step(replica, FetchFailed(), b"")
+        if len(replicas) > PARTITIONS_TOGETHER:
+            self._owner.driver.submit(lambda: self._fail(replicas[PARTITIONS_TOGETHER:]))
 
     def _note(self, error: Exception) -> None:
         text = str(error) or type(error).__name__

@@ -13,12 +13,14 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from typing import TypeVar
 from uuid import UUID
 
 from replog.broker.clock import Clock
 from replog.broker.config import ServerConfig
 from replog.broker.controller_channel import ControllerChannel
 from replog.controller.messages import (
+    REPLICAS_PER_REQUEST_MAX,
     Heartbeat,
     HeartbeatResponse,
     OfflineReplica,
@@ -42,6 +44,8 @@ from replog.rpc.task_ends import end_tasks
 CATCH_UP_HEARTBEAT_MS = 10
 SHUTDOWN_HEARTBEAT_MS = 50
 MAX_UNAPPLIED_ANSWERS = 64
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -214,20 +218,10 @@ class BrokerLifecycle:
     async def _heartbeat(self) -> int:
         """One heartbeat; returns the pause until the next, in ms."""
         is_stopping = self.state is BrokerState.SHUTTING_DOWN
-        asked_at_ms = self._clock.now_ms()
-        request = Heartbeat(
-            broker_id=self._config.node_id,
-            broker_epoch=self.broker_epoch,
-            metadata_offset=self._metadata_offset(),
-            want_shut_down=is_stopping,
-            offline_replicas=self._offline_replicas(),
-        )
-        timeout_ms = self._config.broker_session_timeout_ms
         try:
-            response = await self._channel.send(request, HeartbeatResponse, timeout_ms=timeout_ms)
-            self._take_in(response, asked_at_ms)
-            if request.offline_replicas:
-                self._on_reported(request.offline_replicas, response.metadata_offset)
+            offline = in_parts(self._offline_replicas())
+            for number, part in enumerate(offline, 1):
+                await self._tell_alive(part, more_offline=number < len(offline), is_stopping=is_stopping)
             await self._report_ends()
         except (StaleBrokerEpochError, BrokerIdNotRegisteredError) as error:
             if is_stopping:
@@ -247,6 +241,22 @@ class BrokerLifecycle:
             return SHUTDOWN_HEARTBEAT_MS
         caught_up = self.state is BrokerState.RUNNING
         return self._config.broker_heartbeat_interval_ms if caught_up else CATCH_UP_HEARTBEAT_MS
+
+    async def _tell_alive(self, offline: tuple[OfflineReplica, ...], *, more_offline: bool, is_stopping: bool) -> None:
+        asked_at_ms = self._clock.now_ms()
+        request = Heartbeat(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            metadata_offset=self._metadata_offset(),
+            want_shut_down=is_stopping,
+            offline_replicas=offline,
+            more_offline=more_offline,
+        )
+        timeout_ms = self._config.broker_session_timeout_ms
+        response = await self._channel.send(request, HeartbeatResponse, timeout_ms=timeout_ms)
+        self._take_in(response, asked_at_ms)
+        if offline:
+            self._on_reported(offline, response.metadata_offset)
 
     def _tell_lease(self) -> None:
         has_lease = self.refuses_because() is None
@@ -270,7 +280,15 @@ class BrokerLifecycle:
 
     async def _report_ends(self) -> None:
         ends = self._awaited_ends()
-        if ends:
-            request = ReportReplicas(self._config.node_id, self.broker_epoch, ends)
-            timeout_ms = self._config.broker_session_timeout_ms
+        if not ends:
+            return
+        timeout_ms = self._config.broker_session_timeout_ms
+        for part in in_parts(ends):
+            request = ReportReplicas(self._config.node_id, self.broker_epoch, part)
             await self._channel.send(request, ReportReplicasResponse, timeout_ms=timeout_ms)
+
+
+def in_parts(replicas: tuple[T, ...]) -> list[tuple[T, ...]]:
+    """As many in each as one request may tell of; one part that is empty where there are none."""
+    starts = range(0, len(replicas), REPLICAS_PER_REQUEST_MAX)
+    return [replicas[start : start + REPLICAS_PER_REQUEST_MAX] for start in starts] or [()]

@@ -17,6 +17,7 @@ from replog.controller.messages import CommittedRecords
 from replog.metadata.delta import LocalChanges, MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.loader import MetadataLoader
+from replog.metadata.records import RemoveTopicRecord
 
 Subscriber = Callable[[MetadataImage, LocalChanges, tuple[int, ...]], None]
 
@@ -52,6 +53,7 @@ class MetadataPublisher:
         )
         self._changed = asyncio.Event()
         self._unpublished_count = 0
+        self._removed_topics: set[UUID] = set()  # before the first image that is published
         self._past = deque[MetadataImage](maxlen=KEPT_IMAGES)
 
     @property
@@ -64,6 +66,10 @@ class MetadataPublisher:
         """Whether images are published."""
         return self._loader.is_open
 
+    def has_seen_removal(self, topic_id: UUID) -> bool:
+        """Whether the log that was read before the first image tells that a topic, if it is not in that image, was deleted."""
+        return topic_id in self._removed_topics
+
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
         """Everything before is replaced."""
         end_offset, epoch = snapshot.snapshot_id
@@ -71,6 +77,10 @@ class MetadataPublisher:
 
     def on_committed(self, batch: CommittedRecords) -> None:
         """Takes in a batch; it is published with those that follow at once, but a long row of them is not one step."""
+        if not self.is_open:
+            self._removed_topics.update(
+                record.topic_id for record in batch.records if isinstance(record, RemoveTopicRecord)
+            )
         self._loader.load_batch(batch.records, end_offset=batch.end_offset, epoch=batch.epoch)
         self._unpublished_count += len(batch.records)
         if self._unpublished_count >= PUBLISHED_TOGETHER:

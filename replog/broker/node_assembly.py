@@ -15,6 +15,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from replog.broker.alter_partition import AlterPartitionSender
 from replog.broker.cleaner import LogCleaner
@@ -126,19 +127,27 @@ class NodeAssembly(ABC):
             clock=self._clock,
             flusher=self._flusher,
             propose_isr=self._isr_sender.propose,
-            in_thread=self._executor.submit,
+            executor=self._executor,
             on_failure=self._fail,
         )
         self._lifecycle = self._make_lifecycle()
         self._manager.trouble.on_offline = self._lifecycle.hurry
         self._keeper = LogKeeper(config, self._logs, self._manager, self._executor, self._fail)
         self._cleaner = LogCleaner(config, self._logs, self._manager, self._fail)
-        self._images = ImageQueue(self._manager, self._executor, self._metadata_applied, self._fail)
+        self._images = ImageQueue(
+            self._manager,
+            self._executor,
+            self._metadata_applied,
+            self._fail,
+            self._has_seen_removal,
+        )
         self._manager.fetchers = self._make_fetchers()
         self._manager.moves = ReplicaMoves(
             self._manager, self._logs, self._executor, self._environment.new_uuid, self._fail
         )
-        self._publisher = MetadataPublisher(config.node_id, self.incarnation_id, self._images.submit, self._fail)
+        self._publisher: MetadataPublisher = MetadataPublisher(
+            config.node_id, self.incarnation_id, self._images.submit, self._fail
+        )
 
     def _build_paths(self) -> None:
         """What requests come in by."""
@@ -268,7 +277,7 @@ class NodeAssembly(ABC):
             port=int(port),
             channel=self._channel,
             clock=self._clock,
-            metadata_offset=lambda: self._manager.image.end_offset,
+            metadata_offset=lambda: self._manager.applied_offset,
             awaited_ends=self._manager.awaited_ends,
             offline_replicas=self._manager.trouble.reported,
             on_reported=lambda reported, offset: self._manager.driver.submit(
@@ -412,6 +421,9 @@ class NodeAssembly(ABC):
     def _metadata_applied(self) -> None:
         if self._manager.awaited_ends():
             self._lifecycle.hurry()
+
+    def _has_seen_removal(self, topic_id: UUID) -> bool:
+        return self._publisher.has_seen_removal(topic_id)
 
     def _make_room(self) -> bool:
         """The metadata log met a full disk: whether there was a reserve to give back."""

@@ -11,8 +11,8 @@ from replog.broker.clock import Clock
 from replog.broker.config import ServerConfig
 from replog.broker.topic_settings import TopicSettings
 from replog.errors import DiskFullError, StorageError
-from replog.log import CreateJob, Log, LogConfig, LogManager
-from replog.metadata.delta import LocalChanges, LocalPartition
+from replog.log import CreateJob, Log, LogConfig, LogDirectory, LogManager
+from replog.metadata.delta import LocalPartition
 from replog.metadata.image import MetadataImage
 
 METADATA_TOPIC_ID = UUID(int=1)
@@ -28,32 +28,32 @@ class ReplicaLogs:
         self._config = config
         self._clock = clock
 
-    def prepare(self, before: MetadataImage, image: MetadataImage, changes: LocalChanges) -> list[CreateJob]:
-        """Jobs that create the logs which `image` asks for and no disk has; an error is met again by `open`.
+    def home_of(self, place: tuple[str, int]) -> LogDirectory | None:
+        """The directory that holds a replica; None: none does, or one that could not be opened."""
+        return self._logs.home_of(*place)
+
+    def prepare(self, before: MetadataImage, image: MetadataImage, local: LocalPartition) -> CreateJob | None:
+        """A job that creates the log of a replica; None where there is one, or an error that `open` meets again.
 
         Args:
-            before: the image in force.
-            image: the next one.
-            changes: what it changes here.
+            before: the image before `image`.
+            image: the one in force.
+            local: the replica as `image` has it.
         """
-        jobs: list[CreateJob] = []
-        now_ms = self._clock.wall_ms()
-        for local in (*changes.leaders, *changes.followers):
-            settings = TopicSettings(local.topic_name, image, self._config).log_config()
-            is_new = is_new_replica(before, local, self._config.node_id)
-            with contextlib.suppress(DiskFullError, StorageError):
-                leads = local.registration.leader == self._config.node_id
-                job = self._logs.prepare_create(
-                    local.topic_name,
-                    local.partition_id,
-                    local.topic_id,
-                    settings,
-                    now_ms=now_ms,
-                    is_new=is_new,
-                    leader_epoch=local.registration.leader_epoch if leads else None,
-                )
-                jobs += [] if job is None else [job]
-        return jobs
+        if self._logs.home_of(local.topic_name, local.partition_id) is not None:
+            return None
+        leads = local.registration.leader == self._config.node_id
+        with contextlib.suppress(DiskFullError, StorageError):
+            return self._logs.prepare_create(
+                local.topic_name,
+                local.partition_id,
+                local.topic_id,
+                TopicSettings(local.topic_name, image, self._config).log_config(),
+                now_ms=self._clock.wall_ms(),
+                is_new=is_new_replica(before, local, self._config.node_id),
+                leader_epoch=local.registration.leader_epoch if leads else None,
+            )
+        return None
 
     def complete(self, jobs: Sequence[CreateJob]) -> None:
         """Takes what those jobs made."""
@@ -70,36 +70,35 @@ class ReplicaLogs:
         name, partition_id = local.topic_name, local.partition_id
         found = self._logs.topic_id(name, partition_id)
         if found is not None and found != local.topic_id and self._logs.offline_error(name, partition_id) is None:
-            self._set_aside(name, partition_id)
+            tell_set_aside((name, partition_id), self._logs.set_aside_log(name, partition_id))
             is_new = True
         return self._logs.open_log(
             name, partition_id, local.topic_id, config, now_ms=self._clock.wall_ms(), is_new=is_new
         )
 
-    def set_strays_aside(self, image: MetadataImage) -> None:
-        """Takes replicas out of the way that this broker no longer has: deleted, or moved, while it was down.
+    def strays(self, image: MetadataImage) -> list[tuple[tuple[str, int], UUID]]:
+        """Replicas that this broker no longer has, with their topic ids: deleted, or moved, while it was down.
 
-        Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.  They are
-        renamed, not deleted: a broker whose metadata log was lost would otherwise delete everything it has.
+        Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.
         Call it with an image that holds this broker's own registration: everything older is in it.
         """
-        for topic, partition_id in self._logs.replicas:
-            topic_id = self._logs.topic_id(topic, partition_id)
+        found: list[tuple[tuple[str, int], UUID]] = []
+        for place in self._logs.replicas:
+            topic_id = self._logs.topic_id(*place)
             if topic_id is None or topic_id == METADATA_TOPIC_ID:
                 continue
-            known = image.partition(topic_id, partition_id)
+            known = image.partition(topic_id, place[1])
             if known is None or self._config.node_id not in known.replicas:
-                try:
-                    self._set_aside(topic, partition_id)
-                except StorageError as error:  # it stays where it is, and nobody uses it
-                    _log.error("%s", error)
+                found.append((place, topic_id))
+        return found
 
-    def _set_aside(self, topic: str, partition_id: int) -> None:
-        path = self._logs.set_aside_log(topic, partition_id)
-        _log.warning(
-            "%s-%d: this broker has no such replica any more; its data is kept in %s, remove it if it is not needed",
-            topic, partition_id, path,
-        )  # fmt: skip
+
+def tell_set_aside(place: tuple[str, int], path: str) -> None:
+    """Tells people where a replica is kept that nobody names."""
+    _log.warning(
+        "%s-%d: this broker has no such replica any more; its data is kept in %s, remove it if it is not needed",
+        *place, path,
+    )  # fmt: skip
 
 
 def is_new_replica(before: MetadataImage, local: LocalPartition, broker_id: int) -> bool:

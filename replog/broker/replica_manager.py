@@ -1,7 +1,7 @@
 """All replicas of this broker, and the one driver that steps their leaders and followers.
 
 The broker reconciles declaratively: each new metadata image says which partitions to lead, follow or drop, and the
-manager makes it so: deletes first, then leaders, then followers.  Produces and fetches come in through
+manager makes it so: deletes first, then leaders, then followers (`image_steps`).  Produces and fetches come in through
 ``produce_path`` and ``fetch_path``, which run on the same driver.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Executor
 from typing import assert_never
 
 from replog.broker import partition_events
@@ -21,13 +22,15 @@ from replog.broker.driver import Driver
 from replog.broker.election_reasons import election_reason
 from replog.broker.fetchers import Fetchers
 from replog.broker.flusher import LogFlusher
+from replog.broker.image_steps import REPLICAS_TOGETHER, ImageSteps
 from replog.broker.isr_changes import IsrChanges
 from replog.broker.replica import Replica, ReplicaKey, ReplicaLog
 from replog.broker.replica_flushes import ReplicaFlushes
-from replog.broker.replica_logs import ReplicaLogs, is_new_replica
+from replog.broker.replica_logs import ReplicaLogs
 from replog.broker.replica_moves import ReplicaMoves
 from replog.broker.replica_views import awaited_ends, log_dirs, partition_state, replica_statuses
 from replog.broker.replication_throttle import ReplicationThrottle
+from replog.broker.retirements import Retirements
 from replog.broker.topic_settings import TopicSettings
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
 from replog.deadlines import Deadlines
@@ -73,7 +76,7 @@ class ReplicaManager:
     Args:
         logs: the open log directories; all their logs but the metadata log belong to this manager.
         propose_isr: sends a proposal to the controller.
-        in_thread: runs what nobody waits for.
+        executor: threads for the disk.
         on_failure: told about a bug, or a failed disk without which the node cannot go on; the node stops.
 
     Attributes:
@@ -82,6 +85,9 @@ class ReplicaManager:
         trouble: replicas that cannot be used now.
         local_logs: the logs of the replicas on disk.
         isr_changes: counts them.
+        image: the metadata in force; some replicas may not have been changed yet to what it says.
+        applied_offset: end (exclusive) of the metadata that all of them are as it says.
+        retirements: replicas on their way out.
     """
 
     def __init__(
@@ -92,7 +98,7 @@ class ReplicaManager:
         clock: Clock,
         flusher: LogFlusher,
         propose_isr: Callable[[ReplicaKey, ProposeIsr], None],
-        in_thread: Callable[[Callable[[], None]], object],
+        executor: Executor,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.config = config
@@ -103,6 +109,7 @@ class ReplicaManager:
         self.trouble = DiskTrouble(self, logs)
         self.local_logs = ReplicaLogs(logs, config, clock)
         self.image = MetadataImage()
+        self.applied_offset = 0
         self.fetchers: Fetchers | None = None
         self.moves: ReplicaMoves | None = None
         self.isr_changes = IsrChanges()
@@ -120,7 +127,6 @@ class ReplicaManager:
         self._broker_id = config.node_id
         self._logs = logs
         self._propose_isr = propose_isr
-        self._in_thread = in_thread
         self._deadlines = Deadlines[ReplicaKey]()
         self.driver = Driver(
             "replica-driver",
@@ -133,64 +139,32 @@ class ReplicaManager:
 
         self.cold_reads = ColdReads(self.driver.submit)
         self.flushes = ReplicaFlushes(self, flusher)
+        self.image_steps = ImageSteps(self)
+        self.retirements = Retirements(logs, self.driver, executor, self.trouble.directory_failed, on_failure)
 
     # ---- metadata -----------------------------------------------------------------------------------------------------
 
-    def apply(self, image: MetadataImage, changes: LocalChanges, changed_brokers: Sequence[int]) -> None:
-        """Makes this broker's replicas what `image` says.
+    def apply(self, before: MetadataImage, changes: LocalChanges, changed_brokers: Collection[int]) -> Iterator[None]:
+        """Makes this broker's replicas what the image in force says, but for deletions; yields after each replica.
 
         Args:
-            image: the new image.
+            before: the image before it.
             changes: what differs for this broker.
             changed_brokers: brokers whose registration changed; leaders of their partitions must know.
         """
-        configs_changed = image.configs is not self.image.configs
-        before, self.image = self.image, image
-        self._delete(changes.deletes)
-        for local in changes.leaders:
-            self.take_role(local, is_new=is_new_replica(before, local, self._broker_id))
-        for local in changes.followers:
-            self.take_role(local, is_new=is_new_replica(before, local, self._broker_id))
-        if changed_brokers:
-            self._tell_leaders(set(changed_brokers), {(c.topic_id, c.partition_id) for c in changes.leaders})
-        if configs_changed:
-            self.leader_throttle.configure(image, self._broker_id)
-            self.follower_throttle.configure(image, self._broker_id)
-            if self.moves is not None:
-                self.moves.throttle.configure(image, self._broker_id)
-            self._refresh_settings()
+        steps = self.image_steps
+        yield from steps.take_roles(before, changes)
+        yield from steps.tell_leaders(changed_brokers, changes)
+        yield from steps.refresh_settings(before)
         self.trouble.begin_anew()
+        self.applied_offset = self.image.end_offset
 
-    def _refresh_settings(self) -> None:
-        """Puts changed topic settings in force."""
-        for replica in self.replicas.values():
-            settings = TopicSettings(replica.topic, self.image, self.config)
-            if replica.flush_policy is not settings.flush_policy:
-                replica.flush_policy = settings.flush_policy
-                self._tell_flush_policy(replica)
-            replica.max_message_bytes = settings.max_message_bytes
-            replica.record_rules = settings.record_rules()
-            replica.log.set_config(settings.log_config())
-            if isinstance(replica.role, Leader):
-                self.step_leader(replica, StateChanged(partition_state(replica, self.image, self.config)))
-
-    def _delete(self, deleted: Sequence[LocalPartition]) -> None:
-        """Logs of deleted topics go, their checkpoint lines with them, once for all."""
-        gone: list[tuple[str, int]] = []
-        for local in deleted:
-            if self.moves is not None and self.moves.holds_deletion(local):
-                continue
-            key, place = (local.topic_id, local.partition_id), (local.topic_name, local.partition_id)
-            was_offline = self.trouble.forget(key)
-            replica = self.replicas.pop(key, None)
-            if replica is not None:
-                self.leave_role(replica)
-            home = self._logs.home_of(*place)
-            if (replica or was_offline) and home and not home.failure and home.topic_id(*place) == local.topic_id:
-                _log.info("%s-%d: deleted", *place)
-                gone.append(place)
-        for remove_files in self.trouble.delete_logs(gone) if gone else ():
-            self._in_thread(remove_files)
+    def configure_throttles(self) -> None:
+        """Puts the rates of the image in force."""
+        self.leader_throttle.configure(self.image, self._broker_id)
+        self.follower_throttle.configure(self.image, self._broker_id)
+        if self.moves is not None:
+            self.moves.throttle.configure(self.image, self._broker_id)
 
     def take_role(self, local: LocalPartition, *, is_new: bool) -> None:
         """Leads, follows or waits, as the registration says.
@@ -302,12 +276,6 @@ class ReplicaManager:
         self.on_progress(replica.key)
         self.on_follower_told(replica.key)
 
-    def _tell_leaders(self, brokers: set[int], told: set[ReplicaKey]) -> None:
-        for replica in self.replicas.values():
-            concerned = not brokers.isdisjoint(replica.registration.replicas)
-            if concerned and isinstance(replica.role, Leader) and replica.key not in told:
-                self.step_leader(replica, StateChanged(partition_state(replica, self.image, self.config)))
-
     # ---- stepping the cores ---------------------------------------------------------------------------------------------
 
     def step_leader(self, replica: Replica, message: LeaderMessage) -> None:
@@ -400,7 +368,7 @@ class ReplicaManager:
         if self.fetchers is not None:
             self.fetchers.wake(replica)
 
-    def _tell_flush_policy(self, replica: Replica) -> None:
+    def tell_flush_policy(self, replica: Replica) -> None:
         message = FlushPolicyChanged(replica.flush_policy)
         match replica.role:
             case Leader():
@@ -440,8 +408,9 @@ class ReplicaManager:
         return min(fetches, replicas)
 
     def _tick(self) -> None:
+        """What is due, of many replicas some: the driver ticks again as long as something is."""
         self.expire_fetches()
-        for key in self._deadlines.pop_expired(self.clock.now_ms()):
+        for key in self._deadlines.pop_expired(self.clock.now_ms(), REPLICAS_TOGETHER):
             replica = self.replicas.get(key)
             if replica is None:
                 continue
@@ -497,6 +466,7 @@ class ReplicaManager:
             self.leave_role(replica)
         self.after_drain()
         await self.driver.stop()
+        await self.retirements.stop()
         await self.flushes.stop()
         await self.cold_reads.stop()
         self._tails.clear()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -318,7 +318,11 @@ class ReplicaMoves:
             _log.info("%s-%d: is in %s now", move.topic, move.partition_id, job.home.path)
             self._manager.take_role(local, is_new=False)
         else:
-            for remove_files in self._manager.trouble.delete_logs([(move.topic, move.partition_id)]):
-                self._executor.submit(remove_files)
-        for other, is_new in held.values():
-            self._manager.take_role(other, is_new=is_new)
+            self._manager.retirements.add((move.topic, move.partition_id), is_kept=False)
+            self._manager.retirements.begin(lambda: self._take_roles(held.values()))
+            return
+        self._take_roles(held.values())
+
+    def _take_roles(self, held: Iterable[tuple[LocalPartition, bool]]) -> None:
+        for local, is_new in held:
+            self._manager.take_role(local, is_new=is_new)

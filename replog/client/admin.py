@@ -10,7 +10,7 @@ from replog.client.addresses import address_of
 from replog.client.cluster import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView, expect
 from replog.client.cluster_image import has_leaders, is_in_sync, is_ready
 from replog.client.offsets import delete_records, epoch_ends, list_offsets
-from replog.client.operations import Operations, config_text
+from replog.client.operations import Operations, config_text, in_parts
 from replog.client.partition_description import PartitionDescription, describe_partition
 from replog.client.reassignments import Reassignments, compared, describe_reassignments
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
@@ -98,12 +98,12 @@ class Admin(Operations):
         A result says NONE too when an earlier attempt of this call, whose answer was lost, had created the topic.
         """
         wanted = tuple(topics)
-        request = CreateTopics(wanted, validate_only=validate_only)
+        requests = [CreateTopics(part, validate_only=validate_only) for part in in_parts(wanted, _records_of)]
         fate = _Fate()
-        response = await self._view.controller_call(
-            request, timeout_ms=timeout_ms or self._timeout_ms, what="create topics", on_retry=fate.note
+        answers = await self._ask_all(
+            requests, CreateTopicsResponse, timeout_ms, what="create topics", on_retry=fate.note
         )
-        results = expect(response, CreateTopicsResponse).topics
+        results = tuple(result for answer in answers for result in answer.topics)
         if not fate.unknown or validate_only:
             return results
         return tuple([await self._judge_created(topic, result) for topic, result in zip(wanted, results, strict=True)])
@@ -366,6 +366,10 @@ class _Fate:
     def note(self, error: ReplogError) -> None:
         lost = isinstance(error, ConnectionLostError) and not error.refused
         self.unknown = self.unknown or lost or isinstance(error, RequestTimedOutError)
+
+
+def _records_of(topic: NewTopic) -> int:
+    return 1 + len(topic.configs) + max(1, topic.num_partitions, len(topic.assignments))
 
 
 def _entries(configs: Mapping[str, object]) -> tuple[ConfigEntry, ...]:

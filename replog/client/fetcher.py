@@ -24,6 +24,7 @@ from replog.rpc.messages import (
     FetchResult,
     Hello,
 )
+from replog.rpc.request_limits import MAX_PARTITIONS
 from replog.rpc.transport import Connection, Stream
 
 REQUESTS_MAX = 4
@@ -120,6 +121,12 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         wanted = self._wanted()
         if not wanted:
             return None
+        if len(wanted) > MAX_PARTITIONS:
+            wanted = wanted[:MAX_PARTITIONS]
+            for state in wanted:  # to the end of the line: the others come first next time
+                del self._partitions[state]
+                self._partitions[state] = None
+            self.wake()
         max_bytes = max(1, min(self._settings.max_bytes, room_bytes, len(wanted) * self._settings.max_partition_bytes))
         correlation_id = next(self._correlation_ids)
         for state in wanted:

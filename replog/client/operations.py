@@ -5,8 +5,10 @@ A base class of `Admin`; every method retries what is worth retrying, for its ti
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from replog.choices import require_choice
@@ -20,6 +22,8 @@ from replog.controller.requests import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
     ConfigOperation,
+    ControllerRequest,
+    ControllerResponse,
     CreatePartitions,
     CreatePartitionsResponse,
     DrainBroker,
@@ -36,7 +40,7 @@ from replog.controller.requests import (
     UpdateFeaturesResponse,
 )
 from replog.controller.requests import TopicPartition as ControllerTopicPartition
-from replog.errors import ErrorCode, RequestTimedOutError
+from replog.errors import ErrorCode, ReplogError, RequestTimedOutError
 from replog.metadata.records import ElectionType, ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.error_codes import error_from_code
@@ -50,8 +54,16 @@ from replog.rpc.quorum_messages import (
     RemoveVoterResponse,
 )
 
+RECORDS_TOGETHER = 1_000
+"""Records of the metadata log that one request of this client makes, where it may be cut: the controller handles a request in
+one step, and has heartbeats to answer."""
+
 CLUSTER = (ResourceType.BROKER, "")
 """The resource that holds the cluster-wide defaults."""
+
+
+R = TypeVar("R", bound=ControllerResponse)
+T = TypeVar("T")
 
 
 class Operations:
@@ -59,6 +71,25 @@ class Operations:
 
     _view: ClusterView
     _timeout_ms: int
+
+    async def _ask_all(
+        self,
+        requests: Iterable[ControllerRequest],
+        answer: type[R],
+        timeout_ms: int | None,
+        *,
+        what: str,
+        on_retry: Callable[[ReplogError], None] | None = None,
+    ) -> list[R]:
+        """The answers to requests that are made one after the other, within one time-out; the first error ends it."""
+        now_s = asyncio.get_running_loop().time
+        deadline_s = now_s() + (timeout_ms or self._timeout_ms) / 1000
+        answers: list[R] = []
+        for request in requests:
+            left_ms = max(1, int((deadline_s - now_s()) * 1000))
+            response = await self._view.controller_call(request, timeout_ms=left_ms, what=what, on_retry=on_retry)
+            answers.append(expect(response, answer))
+        return answers
 
     # ---- configurations ----------------------------------------------------------------------------------------------
 
@@ -156,11 +187,12 @@ class Operations:
             timeout_ms: of the whole call.
         """
         require_choice("election type", election_type, (ElectionType.PREFERRED, ElectionType.UNCLEAN))
-        chosen = None if partitions is None else tuple(ControllerTopicPartition(*one) for one in partitions)
-        response = await self._view.controller_call(
-            ElectLeaders(election_type, chosen), timeout_ms=timeout_ms or self._timeout_ms, what="elect leaders"
-        )
-        results = expect(response, ElectLeadersResponse).partitions
+        requests = [ElectLeaders(election_type, None)]
+        if partitions is not None:
+            chosen = [ControllerTopicPartition(*one) for one in dict.fromkeys(partitions)]
+            requests = [ElectLeaders(election_type, part) for part in in_parts(chosen)]
+        answers = await self._ask_all(requests, ElectLeadersResponse, timeout_ms, what="elect leaders")
+        results = tuple(result for answer in answers for result in answer.partitions)
         elected = {(result.topic, result.partition_id) for result in results if result.error is ErrorCode.NONE}
         await self._until_led(elected, by_first=election_type is ElectionType.PREFERRED)
         return results
@@ -193,16 +225,15 @@ class Operations:
             allow_replication_factor_change: the number of replicas may change.
             timeout_ms: of the whole call.
         """
-        items = tuple(
+        items = [
             Reassignment(topic, partition_id, None if wanted is None else tuple(wanted))
             for (topic, partition_id), wanted in replicas.items()
+        ]
+        requests = [AlterPartitionReassignments(part, allow_replication_factor_change) for part in in_parts(items)]
+        answers = await self._ask_all(
+            requests, AlterPartitionReassignmentsResponse, timeout_ms, what="reassign partitions"
         )
-        response = await self._view.controller_call(
-            AlterPartitionReassignments(items, allow_replication_factor_change),
-            timeout_ms=timeout_ms or self._timeout_ms,
-            what="reassign partitions",
-        )
-        return expect(response, AlterPartitionReassignmentsResponse).partitions
+        return tuple(result for answer in answers for result in answer.partitions)
 
     async def list_reassignments(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, tuple[int, ...]]:
         """The partitions that are moving, and the replicas they will have."""
@@ -313,3 +344,23 @@ def _alterable(configs: Mapping[str, object]) -> tuple[AlterableConfig, ...]:
 def config_text(value: object) -> str:
     """A configuration's value as it travels."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def in_parts(items: Sequence[T], records_of: Callable[[T], int] = lambda _: 1) -> list[tuple[T, ...]]:
+    """The items in order, as many together as make `RECORDS_TOGETHER` records; one that makes more is alone.
+
+    Args:
+        items: What is asked for; there is one part, an empty one, where nothing is.
+        records_of: How many records one of them makes, about.
+    """
+    parts: list[tuple[T, ...]] = []
+    part: list[T] = []
+    records_count = 0
+    for item in items:
+        records = records_of(item)
+        if part and records_count + records > RECORDS_TOGETHER:
+            parts.append(tuple(part))
+            part, records_count = [], 0
+        part.append(item)
+        records_count += records
+    return [*parts, tuple(part)]

@@ -19,6 +19,7 @@ from replog.client.session import BrokerSession
 from replog.client.types import TopicPartition
 from replog.errors import ErrorCode, NotEnoughReplicasAfterAppendError, ReplogError, RetriableError
 from replog.rpc.messages import Hello, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
+from replog.rpc.request_limits import MAX_PARTITIONS
 from replog.rpc.transport import Connection, ConnectionLostError, Stream
 
 REQUESTS_MAX = 5
@@ -126,7 +127,8 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
             if batch is None:
                 self._postpone(queue, now_s)
                 continue
-            if batches and size_bytes + batch.size_bytes > self._settings.max_request_bytes:
+            is_full = len(batches) == MAX_PARTITIONS
+            if is_full or (batches and size_bytes + batch.size_bytes > self._settings.max_request_bytes):
                 self.wake()
                 break
             size_bytes += batch.size_bytes

@@ -78,7 +78,11 @@ class ClusterControl:
             BrokerIdNotRegisteredError, StaleBrokerEpochError: the sender is not a registered incarnation.
         """
         registration = self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
-        changes = tuple(self._replication.changes_for_offline(request.broker_id, request.offline_replicas))
+        changes = tuple(
+            self._replication.changes_for_offline(
+                request.broker_id, request.offline_replicas, more_follow=request.more_offline
+            )
+        )
         session = self._heartbeats.touch(
             request.broker_id, request.broker_epoch, request.metadata_offset, self._offsets.end_after(), now_ms
         )

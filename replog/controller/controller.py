@@ -14,6 +14,7 @@ CommittedRecords           active: answers up to it leave.  Standby: its records
 Skip                       the quorum wrote something of its own: the next write offset moves
 LoadSnapshot               standby: the state is that of the snapshot
 BrokerGone                 active: a broker that does not run any more is fenced at once
+AppendRefused              the state goes back to before those records; the requests that made them fail
 Renounce                   every waiting request fails, the state goes back to the last committed offset
 Tick                       requests past their deadline fail; periodic tasks that are due run
 ========================== =========================================================================================
@@ -35,6 +36,7 @@ from replog.controller.event_queue import EventQueue
 from replog.controller.managers import Managers
 from replog.controller.messages import (
     AppendRecords,
+    AppendRefused,
     BrokerGone,
     Claim,
     CommittedRecords,
@@ -135,6 +137,8 @@ class Controller:
                 self._effects += self._deferred.expire(now_ms)
             case BrokerGone():
                 self._handle_gone(message, now_ms)
+            case AppendRefused():
+                self._handle_refused(message, now_ms)
             case Skip():
                 self._handle_skip(message)
             case Claim():
@@ -308,6 +312,14 @@ class Controller:
                 offset += 1
             offsets.skip_to(offset)
             self._effects.append(AppendRecords(self._claim.epoch, base_offset, batch))
+
+    def _handle_refused(self, message: AppendRefused, now_ms: int) -> None:
+        """The log is as it was: so is the state.  Of a transaction of which the log has a part, nothing counts."""
+        self._offsets.take_back(message.base_offset)
+        self._brokers_seen = -1
+        self._effects += self._deferred.fail_beyond(message.base_offset, message.error)
+        if self._offsets.in_transaction:
+            self._append((AbortTransactionRecord("the rest of it was refused"),), now_ms)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 

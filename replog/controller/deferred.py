@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from replog.controller.messages import Reply, ReplyError
 from replog.deadlines import Deadlines
-from replog.errors import InvariantViolationError, NotControllerError, RequestTimedOutError
+from replog.errors import InvariantViolationError, NotControllerError, ReplogError, RequestTimedOutError
 
 _Parked: TypeAlias = tuple[int, Reply | ReplyError]
 """End offset and answer; a tuple because there is one for every request."""
@@ -71,6 +71,14 @@ class DeferredReplies:
         self._parked.clear()
         self._deadlines.clear()
         return failed
+
+    def fail_beyond(self, end_offset: int, error: ReplogError) -> tuple[ReplyError, ...]:
+        """What was replayed beyond `end_offset` is taken back: the answers that were made of it fail."""
+        failed = [request_id for request_id, (parked, _) in self._parked.items() if parked > end_offset]
+        for request_id in failed:
+            del self._parked[request_id]
+            self._deadlines.discard(request_id)
+        return tuple(ReplyError(request_id, error) for request_id in failed)
 
     def next_deadline_ms(self) -> int | None:
         """Deadline of the request that times out first, None when nothing waits."""

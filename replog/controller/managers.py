@@ -20,6 +20,7 @@ from replog.controller.reassignment_control import ReassignmentControl
 from replog.controller.registration_control import RegistrationControl
 from replog.controller.replication_control import ReplicationControl
 from replog.controller.requests import (
+    REPLICAS_PER_REQUEST_MAX,
     AllocateProducerIds,
     AlterConfigs,
     AlterPartition,
@@ -72,7 +73,14 @@ _WISHES: Mapping[type, Callable[[Any], int]] = {
     AlterPartitionReassignments: lambda request: len(request.items),
     UpdateFeatures: lambda request: len(request.updates),
 }
-"""How much a client's request names.  What brokers say of their replicas is as much as they have."""
+"""How much a client's request names."""
+
+_REPORTED: Mapping[type, Callable[[Any], int]] = {
+    AlterPartition: lambda request: len(request.partitions),
+    Heartbeat: lambda request: len(request.offline_replicas),
+    ReportReplicas: lambda request: len(request.replicas),
+}
+"""Of how many of its replicas a broker's request tells."""
 
 
 class Managers:
@@ -141,12 +149,8 @@ class Managers:
         Raises:
             ReplogError: the request is refused; nothing changes.
         """
-        count = _WISHES.get(type(request), _nothing)(request)
-        if count > self._config.max_records_per_request:
-            raise PolicyViolationError(
-                f"one {type(request).__name__} names at most {self._config.max_records_per_request:,}, not {count:,}; ask in "
-                "several requests"
-            )
+        _check_count(request, _WISHES, self._config.max_records_per_request)
+        _check_count(request, _REPORTED, REPLICAS_PER_REQUEST_MAX)
         result = self.handlers[type(request)](request, now_ms)
         if result.records:
             self._check_size(result.records)
@@ -167,3 +171,11 @@ class Managers:
             )
         if not self._offsets.is_one_batch(records):
             self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "changes larger than a batch")
+
+
+def _check_count(request: ControllerRequest, counts: Mapping[type, Callable[[Any], int]], count_max: int) -> None:
+    count = counts.get(type(request), _nothing)(request)
+    if count > count_max:
+        raise PolicyViolationError(
+            f"one {type(request).__name__} names at most {count_max:,}, not {count:,}; ask in several requests"
+        )

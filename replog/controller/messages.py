@@ -13,6 +13,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from replog.controller.requests import (
+    REPLICAS_PER_REQUEST_MAX,
     AllocateProducerIds,
     AllocateProducerIdsResponse,
     AlterableConfig,
@@ -67,6 +68,7 @@ from replog.errors import ReplogError
 from replog.metadata.records import MetadataRecord
 
 __all__ = [
+    "REPLICAS_PER_REQUEST_MAX",
     "AllocateProducerIds",
     "AllocateProducerIdsResponse",
     "AlterConfigs",
@@ -79,6 +81,7 @@ __all__ = [
     "AlterPartitionResponse",
     "AlterableConfig",
     "AppendRecords",
+    "AppendRefused",
     "BrokerGone",
     "Claim",
     "CommittedRecords",
@@ -215,7 +218,22 @@ class BrokerGone:
     present: frozenset[int]
 
 
-Message: TypeAlias = Tick | Submit | Claim | Renounce | Skip | CommittedRecords | LoadSnapshot | BrokerGone
+@dataclass(frozen=True, slots=True)
+class AppendRefused:
+    """The log does not take the records of an `AppendRecords`, nor anything that was to go behind them.
+
+    Attributes:
+        base_offset: where they were to go.
+        error: what the requests that need them are answered with.
+    """
+
+    base_offset: int
+    error: ReplogError
+
+
+Message: TypeAlias = (
+    Tick | Submit | Claim | Renounce | Skip | CommittedRecords | LoadSnapshot | BrokerGone | AppendRefused
+)
 
 # ---- effects --------------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ class OffsetControl:
         self._next_write_offset: int | None = None
         self._own_ends: deque[int] = deque()  # ends of appended batches that have not committed
         self._transactions: deque[_Transaction] = deque()  # those that are not wholly below the stable end
+        self._measured: tuple[Sequence[MetadataRecord], int] = (), 0
         self._unstable: list[CommittedRecords] = []  # committed, but reaching beyond the stable end
         self.committed_end_offset = 0
         self.committed_epoch = -1
@@ -114,7 +115,9 @@ class OffsetControl:
         """Whether a change fits into one batch, by count and by bytes; if not, it is a transaction of several."""
         if len(records) > self._max_records_per_batch:
             return False
-        return sum(map(encoded_bytes_max, records)) <= self._max_bytes_per_batch
+        if records is not self._measured[0]:  # asked several times on the way of one change
+            self._measured = records, sum(map(encoded_bytes_max, records))
+        return self._measured[1] <= self._max_bytes_per_batch
 
     def batches(self, records: tuple[MetadataRecord, ...]) -> list[tuple[MetadataRecord, ...]]:
         """One change as the batches to append: one, or a transaction of several."""
@@ -146,6 +149,21 @@ class OffsetControl:
         self._next_write_offset = next_offset
         self._own_ends.append(next_offset)
         self._registry.get_or_create_snapshot(next_offset)
+
+    def take_back(self, base_offset: int) -> None:
+        """Nothing from `base_offset` on was appended: the state is again that of everything below.
+
+        Args:
+            base_offset: where a batch of this controller begins that has not committed.
+        """
+        self._next_write_offset = base_offset
+        while self._own_ends and self._own_ends[-1] > base_offset:
+            self._own_ends.pop()
+        while self._transactions and self._transactions[-1].start_offset >= base_offset:
+            self._transactions.pop()
+        if self._transactions and (self._transactions[-1].end_offset or 0) > base_offset:
+            self._transactions[-1].end_offset = None
+        self._registry.revert_to_snapshot(base_offset)
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 

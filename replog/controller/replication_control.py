@@ -30,7 +30,7 @@ _ELECTION_KEYS = {MIN_INSYNC_REPLICAS.name, UNCLEAN_LEADER_ELECTION_ENABLE.name}
 class ReplicationControl:
     """Makes the changes; the state itself is `ReplicationState`'s.
 
-    `_reports`, `_offline` and `_heard` are not part of the replicated state: they are what brokers told this controller
+    `_reports`, `_offline`, `_arriving` and `_heard` are not part of the replicated state: they are what brokers told this controller
     during its term.
 
     Invariants:
@@ -43,6 +43,7 @@ class ReplicationControl:
         self._configs = configs
         self._reports: dict[PartitionKey, dict[int, ReplicaReport]] = {}
         self._offline: dict[int, frozenset[PartitionKey]] = {}
+        self._arriving: dict[int, frozenset[PartitionKey]] = {}  # of brokers that have not told all yet
         self._heard: set[int] = set()  # brokers that have told what they cannot use
         state.notify(self._drop_reports)
 
@@ -133,7 +134,9 @@ class ReplicationControl:
             if change is not None:
                 yield change
 
-    def changes_for_offline(self, broker_id: int, offline: Sequence[OfflineReplica]) -> Iterator[PartitionChangeRecord]:
+    def changes_for_offline(
+        self, broker_id: int, offline: Sequence[OfflineReplica], *, more_follow: bool = False
+    ) -> Iterator[PartitionChangeRecord]:
         """The broker tells which of its replicas it cannot use, all of them: they leave the ISR, and lead nothing.
 
         What such a replica held counts as lost until it proves otherwise, and it leaves the ELR too: damaged bytes are lost, a
@@ -142,15 +145,20 @@ class ReplicationControl:
 
         Args:
             broker_id: who tells.
-            offline: the replicas.
+            offline: the replicas, or some of them.
+            more_follow: whether the next call names more of them; until the last one everything told before holds, too.
         """
-        self._heard.add(broker_id)
-        keys = frozenset((replica.topic_id, replica.partition_id) for replica in offline)
-        usable_again = self._offline.get(broker_id, frozenset()) - keys
-        if keys:
-            self._offline[broker_id] = keys
+        keys = self._arriving.pop(broker_id, frozenset()) | {(one.topic_id, one.partition_id) for one in offline}
+        known = self._offline.get(broker_id, frozenset())
+        if more_follow:
+            self._arriving[broker_id] = keys
+            self._offline[broker_id] = known | keys
         else:
-            self._offline.pop(broker_id, None)
+            self._heard.add(broker_id)
+            self._offline[broker_id] = keys
+            if not keys:
+                del self._offline[broker_id]
+        usable_again = known - self._offline.get(broker_id, frozenset())
         yield from self._elections(
             [key for key in usable_again if key in self._state.leaderless], self._brokers.is_active
         )
@@ -186,9 +194,13 @@ class ReplicationControl:
         nobody could tell.
         """
         records = [record for record in records if record.name in _ELECTION_KEYS]
-        for key in self._keys_under({record.resource_name for record in records}):
+        by_name: dict[str, list[ConfigRecord]] = {}
+        for record in records:
+            by_name.setdefault(record.resource_name, []).append(record)
+        for key in self._keys_under(set(by_name)):
             partition = self._state.partitions[key]
-            rules = self.rules(key, pending=records)
+            pending = (*by_name.get(self._state.topics[key[0]], ()), *by_name.get("", ()))
+            rules = self.rules(key, pending=pending)
             change = partition_change(*key, partition, rules)
             if change is None and self._may_know_too_little(key, partition, rules):
                 change = PartitionChangeRecord(key[1], key[0], last_known_elr=())
@@ -230,6 +242,7 @@ class ReplicationControl:
         """Leadership is lost: the next active controller asks again."""
         self._reports.clear()
         self._offline.clear()
+        self._arriving.clear()
         self._heard.clear()
 
     def _drop_reports(self, key: PartitionKey, partition: PartitionRegistration | None) -> None:

@@ -13,6 +13,9 @@ from uuid import UUID
 from replog.errors import ErrorCode
 from replog.metadata.records import ElectionType, LeaderRecoveryState, ResourceType, SupportedFeature
 
+REPLICAS_PER_REQUEST_MAX = 10_000
+"""Replicas of which a broker may tell in one request; one that has more to tell asks several times."""
+
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
@@ -100,7 +103,8 @@ class Heartbeat:
     """`metadata_offset`: end (exclusive) of what the broker has applied of the metadata log.
 
     `offline_replicas`: all of them, in every heartbeat; Kafka names log directories instead (KIP-858), which our partition
-    records do not know.
+    records do not know.  Where they are more than `REPLICAS_PER_REQUEST_MAX`, several heartbeats name them, and all but
+    the last say `more_offline`.
     """
 
     broker_id: int
@@ -109,6 +113,7 @@ class Heartbeat:
     want_fence: bool = False
     want_shut_down: bool = False
     offline_replicas: tuple[OfflineReplica, ...] = ()
+    more_offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)

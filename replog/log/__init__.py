@@ -11,6 +11,7 @@ from replog.log.append_group import AppendInfo, AppendOutcome
 from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness, Throttle
 from replog.log.config import CleanupPolicy, LogConfig
 from replog.log.create_job import CreateJob, run_together
+from replog.log.deletion import DirectoryDeletionJob
 from replog.log.directory_replicas import METADATA_TOPIC
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
@@ -22,6 +23,7 @@ from replog.log.offset_checkpoints import CheckpointJob
 from replog.log.producer_state import ProducerStateManager
 from replog.log.read_job import ReadJob
 from replog.log.recovery_progress import RecoveryProgress
+from replog.log.retirement import RetiredReplica, RetirementJob
 from replog.log.tail_cache import TailCache
 from replog.log.write_back import WriteBackJob
 
@@ -38,6 +40,7 @@ __all__ = [
     "CompactionSettings",
     "CompactionStats",
     "CreateJob",
+    "DirectoryDeletionJob",
     "Dirtiness",
     "DiskLimits",
     "DiskSpace",
@@ -53,6 +56,8 @@ __all__ = [
     "ReadJob",
     "RecoveryProgress",
     "RecoveryReport",
+    "RetiredReplica",
+    "RetirementJob",
     "TailCache",
     "Throttle",
     "WriteBackJob",

@@ -86,19 +86,26 @@ class DirectoryCheckpoints:
         """Writes the high watermarks; see `prepare_high_watermarks`."""
         run_all(self.prepare_high_watermarks(high_watermarks))
 
+    def prepare_forgetting(self, keys: Iterable[TopicPartition]) -> list[CheckpointJob]:
+        """Jobs that remove the checkpoint lines of replicas that are gone or about to be created."""
+        gone = set(keys)
+        for key in gone:
+            self.high_watermarks.pop(key, None)
+        jobs: list[CheckpointJob] = []
+        for checkpoint in self._checkpoints:
+            if any(checkpoint.may_name(key) for key in gone):
+                job = checkpoint.prepare({key: at for key, at in checkpoint.offsets.items() if key not in gone})
+                jobs += [] if job is None else [job]
+        return jobs
+
     def forget(self, keys: Iterable[TopicPartition]) -> None:
-        """Removes the checkpoint lines of replicas that are gone or about to be created, durably.
+        """Removes those lines at once, durably.
 
         Raises:
             DiskFullError: there is no room for the shorter files.
             StorageError: the disk failed.
         """
-        gone = set(keys)
-        for key in gone:
-            self.high_watermarks.pop(key, None)
-        for checkpoint in self._checkpoints:
-            if any(checkpoint.may_name(key) for key in gone):
-                checkpoint.write({key: offset for key, offset in checkpoint.offsets.items() if key not in gone})
+        run_all(self.prepare_forgetting(keys))
 
     @property
     def _checkpoints(self) -> tuple[OffsetCheckpoint, ...]:

@@ -17,14 +17,14 @@ from replog.errors import (
     raised_anew,
 )
 from replog.log.config import LogConfig
-from replog.log.deletion import DirectoryDeletionJob, retire_directory, set_aside_directory
 from replog.log.directory_checkpoints import DirectoryCheckpoints
 from replog.log.directory_identity import storage_errors
 from replog.log.disk_space import DiskSpace
-from replog.log.file_names import partition_dir_name
+from replog.log.file_names import deleted_dir_name, partition_dir_name, stray_dir_name
 from replog.log.loaded_replica import ClosedReplica, LoadedReplica
 from replog.log.log import Log
 from replog.log.replica_creation import NewReplica, create_logs
+from replog.log.retirement import RetiredReplica, RetirementJob
 from replog_checkpoints import FileSystem, PartitionMetadata, TopicPartition
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -205,27 +205,10 @@ class DirectoryReplicas(DirectoryCheckpoints):
             UnknownTopicOrPartitionError: there is none.
             StorageError: the disk failed.
         """
-        job = self.prepare_delete(topic, partition)
-        with contextlib.suppress(DiskFullError):  # what makes room goes on; a new replica forgets first
-            self.forget([(topic, partition)])
-        job.run()
-
-    def prepare_delete(self, topic: str, partition: int) -> DirectoryDeletionJob:
-        """Takes a replica out, durably; the job removes its files, in any thread.  `forget` it afterwards.
-
-        Raises:
-            UnknownTopicOrPartitionError: there is none.
-            StorageError: the disk failed.
-        """
-        key = (topic, partition)
-        if key in self._logs:
-            job = self._logs[key].prepare_delete(self._new_id())
-        elif key in self.offline:
-            job = retire_directory(self._fs, self.path_of(key), self._new_id())
-        else:
-            raise UnknownTopicOrPartitionError(f"{self.path} has no replica {topic}-{partition}")
-        self._drop(key)
-        return job
+        job = self.prepare_retirement([self.retire((topic, partition), is_kept=False)])
+        self._run_retirement(job)
+        for removal in job.removals():
+            removal.run()
 
     def set_aside_log(self, topic: str, partition: int) -> str:
         """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
@@ -236,16 +219,48 @@ class DirectoryReplicas(DirectoryCheckpoints):
             UnknownTopicOrPartitionError: there is none.
             StorageError: the disk failed.
         """
-        key = (topic, partition)
-        if key in self._logs:
-            path = self._logs[key].set_aside(self._new_id())
-        elif key in self.offline:
-            path = set_aside_directory(self._fs, self.path_of(key), self._new_id())
-        else:
-            raise UnknownTopicOrPartitionError(f"{self.path} has no replica {topic}-{partition}")
+        replica = self.retire((topic, partition), is_kept=True)
+        self._run_retirement(self.prepare_retirement([replica]))
+        return replica.target
+
+    def retire(self, key: TopicPartition, *, is_kept: bool) -> RetiredReplica:
+        """Closes and forgets a replica, an offline one too; its folder and its checkpoint lines are left to a job.
+
+        Args:
+            key: Its topic and partition.
+            is_kept: Whether its files are set aside instead of being removed.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none.
+        """
+        log = self._logs.get(key)
+        if log is not None:
+            log.close_for_good()
+        elif key not in self.offline:
+            raise UnknownTopicOrPartitionError(f"{self.path} has no replica {partition_dir_name(*key)}")
+        name, unique_id = partition_dir_name(*key), self._new_id()
+        target = stray_dir_name(name, unique_id) if is_kept else deleted_dir_name(name, unique_id)
+        retired = RetiredReplica(key, self._topic_ids.get(key), self.path, self._at(name), self._at(target), is_kept)
         self._drop(key)
-        self.forget([key])
-        return path
+        return retired
+
+    def prepare_retirement(self, replicas: Sequence[RetiredReplica]) -> RetirementJob:
+        """The job that does the rest for replicas of this directory."""
+        forgotten = self.prepare_forgetting([replica.key for replica in replicas])
+        return RetirementJob(self._fs, self.path, replicas, forgotten)
+
+    def retirement_failed(self, job: RetirementJob, error: StorageError) -> None:
+        """Keeps the replicas of a job as offline ones: nobody knows which of their folders are still there."""
+        for replica in job.replicas:
+            self._topic_ids[replica.key] = replica.topic_id
+            self.offline[replica.key] = error
+
+    def _run_retirement(self, job: RetirementJob) -> None:
+        try:
+            job.run()
+        except StorageError as error:
+            self.retirement_failed(job, error)
+            raise
 
     def quarantine(self, key: TopicPartition, error: ReplogError) -> None:
         """Takes an open replica offline alone: its bytes contradict what was promised about them.  Nothing is changed."""

@@ -26,7 +26,7 @@ from uuid import UUID, uuid4
 from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeError, ReadOnlyLogError, StorageError
 from replog.log.append_group import AppendInfo
 from replog.log.config import LogConfig
-from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory, set_aside_directory
+from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.flushed_offset import FlushedOffsetFile
 from replog.log.loader import LogLoader
@@ -383,14 +383,9 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         self._close_files()
         return retire_directory(self._fs, self._directory, unique_id)
 
-    def set_aside(self, unique_id: UUID) -> str:
-        """Closes the log and renames its directory to a `-stray` one, which nothing opens; returns the new path.
-
-        Raises:
-            StorageError: the disk failed.
-        """
+    def close_for_good(self) -> None:
+        """Closes the log without writing anything more: its directory is about to be renamed, or removed."""
         self._close_files()
-        return set_aside_directory(self._fs, self._directory, unique_id)
 
 
 def _read_only_loader(

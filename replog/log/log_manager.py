@@ -25,19 +25,24 @@ This is a host: it owns threads for opening and closing, everything else belongs
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
 from uuid import UUID
 
-from replog.errors import DiskFullError, InvalidRequestError, ReplogError, StorageError, raised_anew
+from replog.errors import (
+    DiskFullError,
+    InvalidRequestError,
+    InvariantViolationError,
+    ReplogError,
+    StorageError,
+    raised_anew,
+)
 from replog.log.config import LogConfig
 from replog.log.create_job import CreateJob
-from replog.log.deletion import DirectoryDeletionJob
 from replog.log.directory_group import DirectoryGroup
 from replog.log.directory_loader import Loader, lock_usable
 from replog.log.directory_replicas import METADATA_TOPIC
@@ -50,6 +55,7 @@ from replog.log.recovery_progress import RecoveryProgress
 from replog.log.replica_creation import NewReplica
 from replog.log.replica_move import FinishedMoves, FolderCopy, finish_moves
 from replog.log.replica_swap import ReplicaMove, SwapJob
+from replog.log.retirement import RetiredReplica, RetirementJob
 from replog_checkpoints import FileSystem, TopicPartition
 
 RECOVERY_THREADS: Final = 2
@@ -62,6 +68,7 @@ class LogManager(DirectoryGroup):
     Attributes:
         set_aside: where older copies of replicas are kept that the start has found.
         finished_moves: what became of moves that a crash had interrupted.
+        retiring: replicas whose folders may still be in the way of others of their names.
     """
 
     def __init__(
@@ -79,6 +86,7 @@ class LogManager(DirectoryGroup):
         self._has_returned = survey.has_returned
         self._fs = fs
         self._threads = threads
+        self.retiring: set[TopicPartition] = set()
         self._creating = Counter[str]()  # directory -> replicas that are being made
 
     @classmethod
@@ -234,30 +242,48 @@ class LogManager(DirectoryGroup):
             job.home.add(loaded)
 
     def delete_log(self, topic: str, partition: int) -> None:
-        """Deletes a replica and its checkpoint lines, durably; see `delete_logs`."""
-        for job in self.delete_logs([(topic, partition)]):
-            job.run()
-
-    def delete_logs(self, keys: Sequence[TopicPartition]) -> list[DirectoryDeletionJob]:
-        """Takes replicas out, durably, and removes their checkpoint lines, once for all; the jobs remove the files.
+        """Deletes a replica and its checkpoint lines, durably.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none of one of them; those before it are deleted.
+            UnknownTopicOrPartitionError: there is none.
             StorageError: the disk failed.
         """
-        jobs: list[DirectoryDeletionJob] = []
-        homes: dict[str, list[TopicPartition]] = {}
-        try:
-            for key in keys:
-                home = self._home_or_raise(key)
-                jobs.append(home.prepare_delete(*key))
-                homes.setdefault(home.path, []).append(key)
-                del self._home[key]
-        finally:
-            for path, gone in homes.items():
-                with contextlib.suppress(DiskFullError):  # what makes room goes on; a new replica forgets first
-                    self.directories[path].forget(gone)
-        return jobs
+        key = (topic, partition)
+        self._home_or_raise(key).delete_log(topic, partition)
+        del self._home[key]
+
+    def retire(self, topic: str, partition: int, *, is_kept: bool) -> RetiredReplica:
+        """Closes and forgets a replica; `prepare_retirement` must be given it before another of that name is created.
+
+        Args:
+            topic: its name.
+            partition: of the topic.
+            is_kept: whether its files are set aside instead of being removed.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none.
+        """
+        key = (topic, partition)
+        retired = self._home_or_raise(key).retire(key, is_kept=is_kept)
+        del self._home[key]
+        self.retiring.add(key)
+        return retired
+
+    def prepare_retirement(self, replicas: Iterable[RetiredReplica]) -> list[RetirementJob]:
+        """A job for each directory, to be run in any thread and given to `complete_retirement`."""
+        by_path: dict[str, list[RetiredReplica]] = {}
+        for replica in replicas:
+            by_path.setdefault(replica.directory, []).append(replica)
+        return [self.directories[path].prepare_retirement(found) for path, found in by_path.items()]
+
+    def complete_retirement(self, job: RetirementJob, failure: StorageError | None) -> None:
+        """Takes the result; where it failed the replicas are back, offline, and their directory should be offline too."""
+        keys = [replica.key for replica in job.replicas]
+        self.retiring.difference_update(keys)
+        if failure is not None:
+            home = self.directories[job.path]
+            home.retirement_failed(job, failure)
+            self._home.update(dict.fromkeys(keys, home))
 
     def set_aside_log(self, topic: str, partition: int) -> str:
         """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
@@ -350,6 +376,8 @@ class LogManager(DirectoryGroup):
         home = self._home.get((topic, partition))
         if home is not None:
             return home
+        if (topic, partition) in self.retiring:
+            raise InvariantViolationError(f"{topic}-{partition} is created while the folder of an older one is renamed")
         if (whole := self.finished_moves.waiting.get((topic, partition))) is not None:
             raise StorageError(
                 f"{topic}-{partition} is whole in {whole}, and is used there when all log directories can be opened again"

@@ -36,6 +36,7 @@ from replog.rpc.messages import (
     ProduceResponse,
     ProduceResult,
 )
+from replog.rpc.request_limits import check_partitions
 
 _HEADER_TAG = 0x0A
 _HELLO_TAG = 0x12
@@ -66,6 +67,7 @@ def decode_produce_request(data: bytes) -> Hello | ProduceRequest:
     if kind == _HELLO_TAG:
         return _decode_hello(head)
     header = _parse(data_pb2.ProduceRequest(), head)
+    check_partitions(len(header.partitions))
     return ProduceRequest(
         correlation_id=header.correlation_id,
         timeout_ms=header.timeout_ms,
@@ -166,6 +168,7 @@ def decode_fetch_request(data: bytes) -> Hello | FetchRequest:
     if len(message.requests) != 1:
         raise MalformedFrameError(f"a fetch frame carries {len(message.requests)} requests, expected one")
     request = message.requests[0]
+    check_partitions(len(request.partitions) + len(request.forgotten))
     return FetchRequest(
         correlation_id=request.correlation_id,
         timeout_ms=request.timeout_ms,

@@ -1,7 +1,8 @@
 """Bounds of what a request may say, checked where it arrives, before anything is made of it.
 
 Why: names, paths and addresses are repeated in answers, in messages to people and in the metadata log, so one value of
-megabytes would be carried everywhere.  Bytes of a message are bounded by the transport, records by the log.
+megabytes would be carried everywhere.  Bytes of a message are bounded by the transport, records by the log; but a partition
+takes twenty bytes in a request and a thousand in the memory of the broker that answers it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from replog.errors import MalformedFrameError
 
 MAX_TEXT_CHARACTERS = 4_096
 """Of one text in a request: as long as a path may be, and much longer than any name."""
+
+MAX_PARTITIONS = 10_000
+"""In one request for records, or with records: each is a step of the broker's loop, and an answer of its own."""
 
 _Check = Callable[[Any], None]
 
@@ -36,6 +40,14 @@ def check_text(name: str, text: str | None) -> None:
     """As `check_request`, for one text."""
     if text is not None and len(text) > MAX_TEXT_CHARACTERS:
         raise MalformedFrameError(f"{name} has {len(text)} characters, {MAX_TEXT_CHARACTERS} may be; shorten it")
+
+
+def check_partitions(count: int) -> None:
+    """As `check_request`, for how many partitions a produce or fetch request names."""
+    if count > MAX_PARTITIONS:
+        raise MalformedFrameError(
+            f"a request names {count:,} partitions, {MAX_PARTITIONS:,} may be; ask in several requests"
+        )
 
 
 @cache

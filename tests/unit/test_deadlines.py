@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from replog.deadlines import Deadlines
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["add", "discard", "expire", "clear"]), st.integers(0, 9), st.integers(0, 30))
+    st.tuples(
+        st.sampled_from(["add", "discard", "expire", "expire some", "clear"]), st.integers(0, 9), st.integers(0, 30)
+    )
 )
 
 
@@ -25,12 +27,14 @@ def test_like_a_plain_dictionary(steps: list[tuple[str, int, int]]) -> None:
             case "discard":
                 deadlines.discard(one)
                 model.pop(one, None)
-            case "expire":
+            case "expire" | "expire some":
+                count_max = 2 if verb == "expire some" else 100
                 due = sorted(
                     (at_ms, place, one) for place, (one, at_ms) in enumerate(model.items()) if at_ms <= time_ms
                 )
-                assert deadlines.pop_expired(time_ms) == [one for _, _, one in due]
-                model = {one: at_ms for one, at_ms in model.items() if at_ms > time_ms}
+                expired = deadlines.pop_expired(time_ms, count_max)
+                assert expired == [one for _, _, one in due][:count_max]
+                model = {one: at_ms for one, at_ms in model.items() if one not in expired}
             case "clear" if time_ms == 0:
                 deadlines.clear()
                 model.clear()

@@ -13,6 +13,7 @@ from bench.model import Scenario, WrongResultError
 from bench.scenarios.codec import CodecScenario
 from bench.scenarios.compaction import CompactionScenario
 from bench.scenarios.controller import ControllerScenario
+from bench.scenarios.controller_steps import ControllerStepsScenario
 from bench.scenarios.deadlines import DeadlinesScenario
 from bench.scenarios.log_append import LogAppendScenario
 from bench.scenarios.log_lookup import LogLookupScenario
@@ -55,6 +56,7 @@ def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
         (LogRecoveryScenario(SMALL_BYTES), {"mb_per_s", "cpu_s_per_gb"}),
         (LogSustainedScenario(SMALL_BYTES), {"mb_per_s", "appended_mb_per_s", "cpu_s_per_gb"}),
         (CompactionScenario(SMALL_BYTES), {"mb_per_s", "cpu_s_per_gb", "peak_memory_mib"}),
+        (ControllerStepsScenario(partitions=20), {"step_ms"}),
         (LogLookupScenario(segments=4, lookups=10), {"lookup_us", "cpu_us"}),
         (LogPartitionsScenario(partitions=3), {"open_ms", "memory_kib_per_partition", "descriptors"}),
         (

@@ -17,7 +17,7 @@ from replog.broker.replica_manager import ReplicaManager
 from replog.errors import StorageError
 from replog.log import LogManager
 from replog.log.disk_space import NO_LIMITS
-from replog.metadata.delta import MetadataDelta
+from replog.metadata.delta import LocalChanges, MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from replog.records import encode_batch
@@ -125,7 +125,7 @@ class Rig:
             clock=self.clock,
             flusher=self.flusher,
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
-            in_thread=self.executor.submit,
+            executor=self.executor,
             on_failure=self.failures.append,
         )
         self.produce_path = ProducePath(self.manager, lambda: self.refused)
@@ -141,6 +141,7 @@ class Rig:
         """Publishes the next image."""
         self.submit(*records)
         await self.settle()
+        await wait_until(lambda: not self.manager.retirements.places)
 
     def submit(self, *records: MetadataRecord) -> None:
         """The same without waiting."""
@@ -149,7 +150,24 @@ class Rig:
             delta.replay(record)
         image = self.image = delta.apply(self.image.end_offset + len(records), 1)
         changes, brokers = delta.local_changes(self.config.node_id), tuple(delta.changed_brokers)
-        self.manager.driver.submit(lambda: self.manager.apply(image, changes, brokers))
+        self.manager.driver.submit(lambda: self._change(image, changes, brokers))
+
+    def _change(self, image: MetadataImage, changes: LocalChanges, brokers: tuple[int, ...]) -> None:
+        before, self.manager.image = self.manager.image, image
+        for _ in self.manager.image_steps.delete(changes.deletes):
+            continue
+
+        def take_roles() -> None:
+            if self.manager.retirements.places:
+                return
+            self.manager.retirements.on_progress = lambda: None
+            for _ in self.manager.apply(before, changes, brokers):
+                continue
+
+        if self.manager.retirements.places:
+            self.manager.retirements.on_progress = take_roles
+        else:
+            take_roles()
 
     async def settle(self) -> None:
         """Everything submitted so far has run, and what it posted too."""

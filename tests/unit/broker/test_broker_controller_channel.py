@@ -12,8 +12,8 @@ import pytest
 from broker_fakes import FakeNetwork
 from broker_kit import FakeClock, wait_until
 
-from replog.broker import controller_channel
-from replog.broker.alter_partition import AlterPartitionSender
+from replog.broker import alter_partition, controller_channel
+from replog.broker.alter_partition import PROPOSALS_TOGETHER, AlterPartitionSender
 from replog.broker.controller_channel import ControllerChannel
 from replog.broker.replica import ReplicaKey
 from replog.controller.messages import (
@@ -255,3 +255,31 @@ async def test_a_bug_is_not_swallowed() -> None:
         it.sender.propose(KEYS[0], proposal(1))
         await wait_until(lambda: it.failures)
         assert isinstance(it.failures[0], KeyError)
+
+
+async def test_a_thousand_proposals_leave_in_one_request_and_the_others_in_the_next() -> None:
+    async with sending() as it:
+        keys = [(UUID(int=number), 0) for number in range(PROPOSALS_TOGETHER + 1)]
+        for number, key in enumerate(keys):
+            it.sender.propose(key, proposal(number))
+        await wait_until(lambda: len(it.answers) == len(keys))
+        assert [len(request.partitions) for request in it.requests] == [PROPOSALS_TOGETHER, 1]
+        assert [answer[0] for answer in it.answers] == keys
+
+
+async def test_proposals_that_are_refused_again_and_again_leave_ever_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leader may propose again at once; so may all others of its broker."""
+    monkeypatch.setattr(alter_partition, "LONGEST_PAUSE_MS", 30)
+    errors = [*[ErrorCode.INELIGIBLE_REPLICA] * 4, ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA]
+    pauses_ms: list[int] = []
+    async with sending() as it:
+        it.network.answer = lambda _, request: AlterPartitionResponse(
+            tuple(PartitionIsrResult(p.topic_id, p.partition_id, errors[len(pauses_ms)]) for p in request.partitions)
+        )
+        for count in range(1, len(errors) + 1):
+            it.sender.propose(KEYS[0], proposal(count))
+            await wait_until(lambda count=count: len(it.answers) == count)
+            pauses_ms.append(it.sender._pause_ms)
+    assert pauses_ms == [10, 20, 30, 30, 0, 10]

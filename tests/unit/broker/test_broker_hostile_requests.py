@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from uuid import UUID
 
+import pytest
 from hostile_requests import hostile
 from test_broker_node import Running, config
 
 from replog.broker.environment import NodeEnvironment
 from replog.broker.node import Node
 from replog.controller import messages as controller
-from replog.errors import ErrorCode, InvalidRequestError, ReplogError
+from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError, ReplogError
 from replog.metadata.records import ElectionType, ResourceType, SupportedFeature
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
@@ -199,3 +200,18 @@ async def test_a_broker_that_says_nonsense_about_itself_ends_no_controller() -> 
         assert (await it.produce(await leading(it))).error is ErrorCode.NONE
         assert it.node._quorum.status().epoch == 1
         assert it.node._failure is None
+
+
+async def test_a_change_that_the_metadata_log_refuses_is_an_answer_to_that_request() -> None:
+    """It was replayed already: the state goes back, and the term goes on."""
+    async with unhurried_node() as it:
+        it.node._quorum._appends._accumulator._max_batch_bytes = 500  # type: ignore[union-attr]
+        for _ in range(2):
+            with pytest.raises(PolicyViolationError, match="too large for the metadata log"):
+                await it.connection.controller_call(
+                    controller.CreateTopics((controller.NewTopic("large", 100, 1),)), timeout_ms=TIMEOUT_MS
+                )
+        assert it.node._failure is None
+        large = await it.create("large")
+        assert len(large.partitions) == 1
+        await check_serves(it, await leading(it))

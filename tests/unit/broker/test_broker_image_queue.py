@@ -11,22 +11,26 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import pytest
-from broker_kit import KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
+from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
 from replog.broker.image_queue import ImageQueue
+from replog.broker.image_steps import REPLICAS_TOGETHER
 from replog.errors import ErrorCode
 from replog.log import LogDirectory
 from replog.metadata.delta import LocalPartition, MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (
+    ConfigRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
+    ResourceType,
     TopicRecord,
 )
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
+from replog.testing import SimulatedFileSystem
 
 BROKERS = (registered(1), registered(2), registered(3))
 OTHER = UUID(int=101)
@@ -37,7 +41,7 @@ async def test_requests_wait_for_a_log_that_is_being_created() -> None:
     """Their clients know the topic already: told otherwise they would back off for many times as long as it takes."""
     async with rig() as it:
         await it.apply(*BROKERS)
-        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append)
+        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
         delta = MetadataDelta(it.image)
         for record in topic():
             delta.replay(record)
@@ -84,8 +88,13 @@ async def queued() -> AsyncIterator[Images]:
     with Gated(1) as executor:
         async with rig() as it:
             await it.apply(*BROKERS, *topic((1, 2)))
+            it.manager.retirements._executor = executor
             queue = ImageQueue(
-                it.manager, executor, lambda: images.applied.append(it.manager.image.end_offset), it.failures.append
+                it.manager,
+                executor,
+                lambda: images.applied.append(it.manager.applied_offset),
+                it.failures.append,
+                lambda _: False,
             )
             images = Images(it, queue, gate, it.image)
             try:
@@ -185,7 +194,11 @@ async def test_images_are_applied_in_order_while_logs_are_created_in_threads() -
     async with rig() as it:
         applied: list[int] = []
         images = ImageQueue(
-            it.manager, it.executor, lambda: applied.append(it.manager.image.end_offset), it.failures.append
+            it.manager,
+            it.executor,
+            lambda: applied.append(it.manager.applied_offset),
+            it.failures.append,
+            lambda _: False,
         )
         image = it.image
         many = [PartitionRecord(number, TOPIC_ID, (1,), (1,), 1, 0, 0) for number in range(20)]
@@ -201,3 +214,109 @@ async def test_images_are_applied_in_order_while_logs_are_created_in_threads() -
         assert list(dict.fromkeys(applied)) == [3, 24, 26]
         assert len(it.manager.replicas) == 21
         await images.stop()
+
+
+MANY = 2 * REPLICAS_TOGETHER + 50
+
+
+def many_partitions(leader: int = 1) -> tuple[MetadataRecord, ...]:
+    replicas = (1, 2)
+    made = [PartitionRecord(number, OTHER, replicas, replicas, leader, 0, 0) for number in range(MANY)]
+    return (TopicRecord("other", OTHER), *made)
+
+
+async def steps_until(images: Images, end_offset: int) -> int:
+    """Steps of the driver until the image is applied; other work of the driver is done between two of them."""
+    driver, steps = images.it.manager.driver, 0
+    while images.it.manager.applied_offset < end_offset:
+        await driver.call(lambda: None)
+        steps += 1
+        assert steps < 1_000
+    return steps
+
+
+async def test_what_concerns_thousands_of_replicas_is_done_in_many_steps() -> None:
+    """Deleted, elected, told of a broker, configured: produces, fetches and the controller have their turn in between."""
+    async with queued() as images:
+        images.gate.set()
+        images.submit(*many_partitions())
+        await wait_until(lambda: len(images.it.manager.replicas) == MANY + 1)
+        elected = images.submit(*(PartitionChangeRecord(number, OTHER, leader=2) for number in range(MANY)))
+        assert await steps_until(images, elected) > 2
+        back = images.submit(*(PartitionChangeRecord(number, OTHER, leader=1) for number in range(MANY)))
+        assert await steps_until(images, back) > 2
+        restarted = images.submit(registered(2, broker_epoch=900))
+        assert await steps_until(images, restarted) > 2
+        configured = images.submit(ConfigRecord(ResourceType.TOPIC, "other", "max.message.bytes", "5000"))
+        assert await steps_until(images, configured) > 2
+        assert {
+            replica.max_message_bytes for replica in images.it.manager.replicas.values() if replica.topic == "other"
+        } == {5000}
+        deleted = images.submit(RemoveTopicRecord(OTHER))
+        assert await steps_until(images, deleted) > 2
+        assert list(images.it.manager.replicas) == [KEY]
+
+
+async def test_the_controller_is_told_of_an_image_when_the_last_replica_has_changed() -> None:
+    """A broker that has the lease again must not serve what it no longer leads."""
+    async with queued() as images:
+        images.gate.set()
+        created = images.submit(*many_partitions())
+        await wait_until(lambda: len(images.it.manager.replicas) == MANY + 1)
+        elected = images.submit(*(PartitionChangeRecord(number, OTHER, leader=2) for number in range(MANY)))
+        seen: set[tuple[int, bool]] = set()
+        replicas = images.it.manager.replicas
+        while images.it.manager.applied_offset < elected:
+            seen.add((images.it.manager.applied_offset, isinstance(replicas[OTHER, MANY - 1].role, Leader)))
+            await images.it.manager.driver.call(lambda: None)
+        assert seen == {(created, True)}
+        assert isinstance(replicas[OTHER, MANY - 1].role, Follower)
+
+
+async def test_a_topic_of_the_same_name_waits_for_the_folders_of_the_deleted_one() -> None:
+    async with queued() as images:
+        it, again = images.it, UUID(int=222)
+        deleted = images.submit(RemoveTopicRecord(TOPIC_ID))
+        created = images.submit(*topic((1, 2), topic_id=again))
+        for _ in range(20):
+            await it.settle()
+        assert (it.manager.replicas, images.applied) == ({}, [deleted]), "its folder has not got its new name"
+        waiting = it.fetch(0, keys=((again, 0),), max_wait_ms=0)
+        await it.settle()
+        assert waiting.is_parked
+        images.gate.set()
+        await wait_until(lambda: (again, 0) in it.manager.replicas)
+        assert it.manager.applied_offset == created
+        await wait_until(lambda: not waiting.is_parked)
+        assert waiting.result.error is ErrorCode.NONE
+        assert it.directory.topic_id(TOPIC, 0) == again
+        await wait_until(lambda: not [name for name in it.fs.list_dir(DIRECTORY) if name.endswith("-delete")])
+
+
+async def test_a_topic_that_is_deleted_and_created_again_in_one_image() -> None:
+    async with queued() as images:
+        images.gate.set()
+        again = UUID(int=222)
+        end_offset = images.submit(RemoveTopicRecord(TOPIC_ID), *topic((1, 2), topic_id=again))
+        await wait_until(lambda: (again, 0) in images.it.manager.replicas)
+        assert images.applied[-1] == end_offset
+        assert images.it.manager.replicas[again, 0].log.log_end_offset == 0
+
+
+async def test_a_deletion_that_a_stop_has_cut_off_goes_on_after_it() -> None:
+    """The metadata log tells that the topic was deleted; a replica of which it tells nothing is set aside."""
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
+    async with rig(fs) as it:
+        queue = ImageQueue(
+            it.manager, it.executor, lambda: None, it.failures.append, lambda topic_id: topic_id == OTHER
+        )
+        delta = MetadataDelta(it.image)
+        for record in BROKERS:
+            delta.replay(record)
+        queue.submit(delta.apply(9, 1), delta.local_changes(1), ())
+        await wait_until(lambda: it.manager.applied_offset == 9 and not it.manager.retirements.places)
+        await wait_until(lambda: not [name for name in fs.list_dir(DIRECTORY) if "other" in name])
+        assert [name.endswith("-stray") for name in fs.list_dir(DIRECTORY) if name.startswith(TOPIC)] == [True]
+        await queue.stop()

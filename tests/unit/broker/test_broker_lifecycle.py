@@ -333,3 +333,18 @@ async def test_a_broker_that_was_replaced_meanwhile_may_stop() -> None:
         it.lifecycle.state = BrokerState.SHUTTING_DOWN
         assert await it.lifecycle.controlled_shutdown(5)
         assert len(it.controller.sent(RegisterBroker)) == 1
+
+
+async def test_more_replicas_than_a_request_may_name_are_told_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.broker.lifecycle.REPLICAS_PER_REQUEST_MAX", 2)
+    async with life() as it:
+        it.offline = tuple(OfflineReplica(UUID(int=number), 0) for number in range(5))
+        it.awaited = tuple(ReplicaEnd(UUID(int=number), 0, 0, 0) for number in range(3))
+        it.controller.requests.clear()
+        it.lifecycle.hurry()
+        await wait_until(lambda: len(it.controller.sent(ReportReplicas)) == 2)
+        told = it.controller.sent(Heartbeat)[:3]
+        assert [(len(one.offline_replicas), one.more_offline) for one in told] == [(2, True), (2, True), (1, False)]
+        assert sum((one.offline_replicas for one in told), ()) == it.offline
+        assert sum((reported for reported, _ in it.reported[:3]), ()) == it.offline
+        assert sum((one.replicas for one in it.controller.sent(ReportReplicas)), ()) == it.awaited

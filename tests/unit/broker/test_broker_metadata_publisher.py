@@ -6,14 +6,14 @@ import asyncio
 from uuid import UUID
 
 import pytest
-from broker_kit import TOPIC, registered, topic
+from broker_kit import TOPIC, TOPIC_ID, registered, topic
 
 from replog.broker import metadata_publisher
 from replog.broker.metadata_publisher import KEPT_IMAGES, MetadataPublisher
 from replog.controller.messages import CommittedRecords
 from replog.metadata.delta import LocalChanges
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import MetadataRecord, RegisterBrokerRecord
+from replog.metadata.records import MetadataRecord, RegisterBrokerRecord, RemoveTopicRecord
 
 THIS_PROCESS = UUID(int=999)
 
@@ -61,6 +61,16 @@ def test_the_first_image_tells_leaders_and_followers_apart() -> None:
     ((_, changes, _),) = it.calls
     assert changes.leaders == ()
     assert [local.topic_name for local in changes.followers] == [TOPIC]
+
+
+def test_it_is_remembered_which_topics_the_log_has_removed_before_the_first_image() -> None:
+    """A stop may have come between their deletion and that of their replicas here."""
+    it = Subscriber()
+    it.commit(*topic(), *topic(name="u", topic_id=UUID(int=101)), RemoveTopicRecord(UUID(int=101)))
+    it.commit(this_process())
+    it.commit(RemoveTopicRecord(TOPIC_ID))
+    assert it.publisher.has_seen_removal(UUID(int=101))
+    assert not it.publisher.has_seen_removal(TOPIC_ID), "its replicas are deleted with the image that lacks it"
 
 
 def test_after_that_only_changes_are_published() -> None:

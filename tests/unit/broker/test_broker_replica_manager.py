@@ -11,6 +11,7 @@ from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, 
 from replog.broker.replica_logs import METADATA_TOPIC_ID
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
 from replog.errors import ErrorCode, StorageError
+from replog.metadata.image import MetadataImage
 from replog.metadata.records import (
     ConfigRecord,
     LeaderRecoveryState,
@@ -294,6 +295,16 @@ async def test_a_topic_is_deleted_while_its_fsync_runs() -> None:
         assert list(it.manager.replicas) == [(again, 0)]
 
 
+async def retire_strays(it: Rig, image: MetadataImage) -> None:
+    def retire() -> None:
+        it.manager.image = image
+        for _ in it.manager.image_steps.retire_strays(lambda _: False):
+            continue
+
+    await it.manager.driver.call(retire)
+    await wait_until(lambda: not it.manager.retirements.places)
+
+
 async def test_replicas_that_are_no_longer_ours_are_deleted_at_the_start() -> None:
     fs = SimulatedFileSystem()
     async with rig(fs) as it:
@@ -302,7 +313,7 @@ async def test_replicas_that_are_no_longer_ours_are_deleted_at_the_start() -> No
     async with rig(fs) as it:
         it.submit(*BROKERS, *topic((1, 2), leader=2))
         image = it.image
-        await it.manager.driver.call(lambda: it.manager.local_logs.set_strays_aside(image))
+        await retire_strays(it, image)
         assert sorted(it.directory.logs) == [("__cluster_metadata", 0), (TOPIC, 0)]
         strays = [name for name in it.fs.list_dir(DIRECTORY) if name.endswith("-stray")]
         assert len(strays) == 1, "kept, in case it was the metadata that was lost"
@@ -320,7 +331,7 @@ async def test_a_damaged_replica_that_is_no_longer_ours_makes_way_too() -> None:
         assert list(it.directory.offline) == [(TOPIC, 0)]
         it.submit(*BROKERS)
         image = it.image
-        await it.manager.driver.call(lambda: it.manager.local_logs.set_strays_aside(image))
+        await retire_strays(it, image)
         assert [name for name in it.fs.list_dir(DIRECTORY) if name.endswith("-stray")] != []
         await it.apply(*topic(topic_id=UUID(int=101)))
         assert list(it.manager.replicas) == [(UUID(int=101), 0)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from controller_kit import CLUSTER_ID, Quorum
+from controller_kit import CLUSTER_ID, Quorum, alterable
 
 from replog.controller.config import ControllerConfig
+from replog.controller.configuration import ConfigurationControl, ElectionSettings
 from replog.controller.messages import (
+    AlterConfigs,
+    AlterConfigsResource,
     AlterPartition,
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
@@ -37,7 +41,14 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.metadata.features import SUPPORTED_FEATURES
-from replog.metadata.records import ElectionType, FeatureLevelRecord, PartitionChangeRecord, SupportedFeature
+from replog.metadata.records import (
+    ConfigRecord,
+    ElectionType,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    ResourceType,
+    SupportedFeature,
+)
 
 OLD = (SupportedFeature("metadata.version", 1, 1),)
 
@@ -320,3 +331,25 @@ def test_controllers_register(quorum: Quorum) -> None:
         quorum.ask(replace(request, supported_features=OLD))
     with pytest.raises(InvalidRequestError):
         quorum.ask(replace(request, controller_id=-1))
+
+
+def test_a_partition_is_judged_by_the_changes_of_its_own_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By those of all topics a request for a few thousand of them took ten seconds."""
+    quorum = Quorum(1)
+    quorum.claim(1)
+    quorum.commit()
+    quorum.start(1, 2)
+    names = [f"t{number}" for number in range(20)]
+    for name in names:
+        quorum.create(name, 1, 2)
+    looked_at: list[int] = []
+    settings = ConfigurationControl.election_settings
+
+    def noted(self: ConfigurationControl, topic: str, pending: Sequence[ConfigRecord] = ()) -> ElectionSettings:
+        looked_at.append(len(pending))
+        return settings(self, topic, pending)
+
+    monkeypatch.setattr(ConfigurationControl, "election_settings", noted)
+    entries = (alterable("min.insync.replicas", "2"),)
+    quorum.ask(AlterConfigs(tuple(AlterConfigsResource(ResourceType.TOPIC, name, entries) for name in names)))
+    assert looked_at == [1] * len(names)

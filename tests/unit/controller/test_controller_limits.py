@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
+from uuid import UUID
 
 import pytest
 from controller_kit import Quorum, alterable
 
 from replog.controller.config import ControllerConfig
 from replog.controller.messages import (
+    REPLICAS_PER_REQUEST_MAX,
     AlterConfigs,
     AlterConfigsResource,
     AlterConfigsResponse,
+    AlterPartition,
     ControllerRequest,
     CreatePartitions,
     CreatePartitionsResponse,
@@ -19,9 +23,15 @@ from replog.controller.messages import (
     DeleteTopics,
     DeleteTopicsResponse,
     ElectLeaders,
+    Heartbeat,
+    IsrMember,
     NewPartitions,
     NewTopic,
+    OfflineReplica,
+    PartitionIsrChange,
     Reassignment,
+    ReplicaEnd,
+    ReportReplicas,
     TopicPartition,
 )
 from replog.controller.requests import AlterPartitionReassignments
@@ -120,3 +130,18 @@ def test_a_broker_id_of_thousands_of_digits_is_none(quorum: Quorum) -> None:
     assert isinstance(response, AlterConfigsResponse)
     assert response.resources[0].error is ErrorCode.INVALID_CONFIG
     assert len(response.resources[0].message) < 300
+
+
+def test_a_broker_tells_of_as_many_replicas_as_one_request_may_name(quorum: Quorum) -> None:
+    """It has more: it asks several times."""
+    epoch, topic_id = quorum.broker_epoch(1), UUID(int=1)
+    replica, end = OfflineReplica(topic_id, 0), ReplicaEnd(topic_id, 0, 0, 0)
+    change = PartitionIsrChange(topic_id, 0, 0, 0, (IsrMember(1, epoch),))
+    for count, is_refused in ((REPLICAS_PER_REQUEST_MAX, False), (REPLICAS_PER_REQUEST_MAX + 1, True)):
+        for request in (
+            Heartbeat(1, epoch, 0, offline_replicas=(replica,) * count),
+            ReportReplicas(1, epoch, (end,) * count),
+            AlterPartition(1, epoch, (change,) * count),
+        ):
+            with pytest.raises(PolicyViolationError, match="ask in several") if is_refused else nullcontext():
+                quorum.ask(request)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from controller_kit import Quorum
 
@@ -19,11 +21,11 @@ def quorum() -> Quorum:
     return quorum
 
 
-def tell(quorum: Quorum, broker_id: int, *names: str, is_intact: bool = False) -> HeartbeatResponse:
+def tell(quorum: Quorum, broker_id: int, *names: str, is_intact: bool = False, more: bool = False) -> HeartbeatResponse:
     """A heartbeat that says which replicas of this broker are offline."""
     offline = tuple(OfflineReplica(quorum.image.topics_by_name[name].topic_id, 0, is_intact) for name in names)
     epoch = quorum.broker_epoch(broker_id)
-    answer = quorum.ask(Heartbeat(broker_id, epoch, quorum.end_offset, offline_replicas=offline))
+    answer = quorum.ask(Heartbeat(broker_id, epoch, quorum.end_offset, offline_replicas=offline, more_offline=more))
     assert isinstance(answer, HeartbeatResponse)
     return answer
 
@@ -120,3 +122,35 @@ def test_a_replica_that_is_usable_again_is_elected_where_nobody_leads(quorum: Qu
     assert quorum.partition("flights").leader == -1
     tell(quorum, 1)
     assert quorum.partition("flights").leader == 1
+
+
+def test_more_replicas_than_one_heartbeat_may_name_are_told_in_several(quorum: Quorum) -> None:
+    for name in ("a", "b", "c"):
+        quorum.create(name, 1, 2, 3)
+    tell(quorum, 1, "a", more=True)
+    assert quorum.partition("a").leader == 2, "what is told counts at once"
+    tell(quorum, 1, "b")
+    assert [quorum.partition(name).leader for name in ("a", "b", "c")] == [2, 2, 1]
+    tell(quorum, 1, "a", more=True)
+    assert not quorum.leader._managers.replication.is_offline(1, key(quorum, "c"))
+    assert quorum.leader._managers.replication.is_offline(1, key(quorum, "b")), "the next part may name it"
+    tell(quorum, 1, "c")
+    assert [quorum.leader._managers.replication.is_offline(1, key(quorum, name)) for name in ("a", "b", "c")] == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_a_broker_has_told_what_it_cannot_use_when_it_has_told_all(quorum: Quorum) -> None:
+    quorum.renounce()
+    quorum.claim(1)
+    quorum.create("a", 1, 2, 3)
+    tell(quorum, 3, "a", more=True)
+    assert not quorum.leader._managers.replication.has_told(3)
+    tell(quorum, 3)
+    assert quorum.leader._managers.replication.has_told(3)
+
+
+def key(quorum: Quorum, name: str) -> tuple[UUID, int]:
+    return quorum.image.topics_by_name[name].topic_id, 0

@@ -31,7 +31,7 @@ CONVERTIBLE = [cls for cls in ON_THE_WIRE if cls not in ONLY_IN_DATACLASS]
 NEVER_SENT = {
     "replog.controller.messages": {
         "Tick", "Submit", "Claim", "Renounce", "CommittedRecords",
-        "Skip", "LoadSnapshot", "BrokerGone", "AppendRecords", "WatchBrokers", "WatchedBroker", "Reply", "ReplyError", "ResignLeadership",
+        "Skip", "LoadSnapshot", "BrokerGone", "AppendRefused", "AppendRecords", "WatchBrokers", "WatchedBroker", "Reply", "ReplyError", "ResignLeadership",
     },
     "replog_quorum.voters": {"VoterSet"},
 }  # fmt: skip

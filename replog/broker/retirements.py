@@ -1,0 +1,133 @@
+"""Replicas that leave this broker: closed on the driver, their folders taken out of the way in a thread, many at a time.
+
+Why: a new name and an fsync for each folder of a large topic would hold the event loop, and with it the controller of
+this node, for minutes.  Until its folder is out of the way no other replica may take a place: see `places`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from concurrent.futures import Executor
+from typing import TypeAlias
+
+from replog.broker.driver import Driver
+from replog.broker.tasks import watched_task
+from replog.errors import BrokerClosedError, StorageError
+from replog.log import DirectoryDeletionJob, LogManager, RetiredReplica, RetirementJob
+
+REMOVED_TOGETHER = 64
+"""Folders whose files a thread removes in one go; others use the thread in between."""
+
+Place: TypeAlias = tuple[str, int]
+"""Topic and partition: what the folder of a log is named after."""
+
+_log = logging.getLogger(__name__)
+
+
+class Retirements:
+    """Deletes replicas, or sets them aside.  Runs on the replica manager's driver.
+
+    Args:
+        logs: The logs of the node.
+        driver: The replica manager's.
+        executor: Threads for the disk.
+        directory_failed: Told about a disk on which folders could not be renamed.
+        on_failure: Told about a bug.
+
+    Attributes:
+        on_progress: Called when some of them are not any more.
+    """
+
+    def __init__(
+        self,
+        logs: LogManager,
+        driver: Driver,
+        executor: Executor,
+        directory_failed: Callable[[str, StorageError], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.on_progress: Callable[[], None] = _nobody_waits
+        self._logs = logs
+        self._driver = driver
+        self._executor = executor
+        self._directory_failed = directory_failed
+        self._on_failure = on_failure
+        self._retired: list[RetiredReplica] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    @property
+    def places(self) -> AbstractSet[Place]:
+        """Where replicas were whose folders may still be in the way of others."""
+        return self._logs.retiring
+
+    def add(self, place: Place, *, is_kept: bool) -> str:
+        """Closes a replica; `begin` has the rest done for all that were added since the last call.
+
+        Args:
+            place: Its topic and partition.
+            is_kept: Whether its files are set aside instead of being removed.
+
+        Returns:
+            The name that its folder gets.
+        """
+        retired = self._logs.retire(*place, is_kept=is_kept)
+        self._retired.append(retired)
+        return retired.target
+
+    def begin(self, then: Callable[[], None] | None = None) -> None:
+        """Begins to take folders out of the way, those of each log directory for themselves: a disk fails alone.
+
+        Args:
+            then: Called on the driver when those of one directory are; None: nobody waits but for `on_progress`.
+        """
+        retired, self._retired = self._retired, []
+        for job in self._logs.prepare_retirement(retired):
+            task = watched_task(self._run(job, then), name="retire-replicas", on_failure=self._on_failure)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Waits for the new names; files that are not removed by then are removed by the next start."""
+        self._stopping = True
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, job: RetirementJob, then: Callable[[], None] | None) -> None:
+        loop = asyncio.get_running_loop()
+        failure: StorageError | None = None
+        try:
+            await loop.run_in_executor(self._executor, job.run)
+        except StorageError as error:
+            failure = error
+        with contextlib.suppress(BrokerClosedError, StorageError):  # the driver has ended
+            await self._driver.call(lambda: self._out_of_the_way(job, failure, then))
+        removals = job.removals() if failure is None else []
+        while removals and not self._stopping:
+            first, removals = removals[:REMOVED_TOGETHER], removals[REMOVED_TOGETHER:]
+            await loop.run_in_executor(self._executor, _remove, first)
+
+    def _out_of_the_way(
+        self, job: RetirementJob, failure: StorageError | None, then: Callable[[], None] | None
+    ) -> None:
+        self._logs.complete_retirement(job, failure)
+        if failure is not None:
+            self._directory_failed(job.path, failure)
+        if then is not None:
+            then()
+        self.on_progress()
+
+
+def _remove(removals: Sequence[DirectoryDeletionJob]) -> None:
+    for removal in removals:
+        try:
+            removal.run()
+        except StorageError as error:
+            _log.error("%s", error)
+
+
+def _nobody_waits() -> None:
+    return

@@ -1,0 +1,188 @@
+"""No stream of records ends a node, or holds anything of it back: hostile bytes are refused, others go on being served."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from broker_kit import batch, wait_until
+from hostile_streams import fetch_requests, produce_requests
+from test_broker_hostile_requests import check_serves, is_ours, leading, unhurried_node
+from test_broker_node import Running
+
+from replog.errors import ErrorCode, InvalidRequestError, ReplogError
+from replog.rpc import frames
+from replog.rpc.grpc_transport import client_hello
+from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProducePartition, ProduceRequest
+from replog.rpc.metadata_messages import TopicInfo
+from replog.rpc.transport import ConnectionLostError
+
+LAST = 77
+"""Correlation id of the good request behind a hostile one."""
+
+
+async def open_stream(it: Running, method: str) -> Any:
+    """A stream to which bytes may be given instead of a request."""
+    encode, decode = {
+        "Produce": (frames.encode_produce_request, frames.decode_produce_responses),
+        "Fetch": (frames.encode_fetch_request, frames.decode_fetch_response),
+    }[method]
+    return await it.connection._open(
+        method, lambda one: one if isinstance(one, bytes) else encode(one), decode, client_hello("c", "hostile")
+    )
+
+
+def good_produce(topic: TopicInfo) -> ProduceRequest:
+    return ProduceRequest(LAST, 5_000, -1, (ProducePartition(topic.topic_id, 0),), (batch(),))
+
+
+def good_fetch(topic: TopicInfo) -> FetchRequest:
+    return FetchRequest(LAST, 5_000, -1, -1, 0, 1, 1 << 20, (FetchPartition(topic.topic_id, 0, 0),))
+
+
+async def one_after_the_other(stream: Any, hostile: bytes, good: Any) -> ReplogError | None:
+    """Sends a hostile request and a good one behind it; the good one is answered, or the stream ended with an error."""
+    try:
+        await stream.send(hostile)
+        await stream.send(good)
+        while True:
+            received = await stream.receive()
+            for response in (received,) if isinstance(received, FetchResponse) else received:
+                assert all(result.error is not ErrorCode.UNKNOWN_SERVER_ERROR for result in response.results)
+                if response.correlation_id == LAST:
+                    return None
+    except ReplogError as error:
+        return error
+
+
+@contextlib.asynccontextmanager
+async def healthy_client(it: Running, topic: TopicInfo) -> AsyncIterator[list[int]]:
+    """Writes and reads all the time; it is never refused."""
+    served = [0]
+
+    async def run() -> None:
+        while True:
+            assert (await it.produce(topic)).error is ErrorCode.NONE
+            assert await it.fetch(topic) > 0
+            served[0] += 1
+
+    task = asyncio.create_task(run())
+    try:
+        yield served
+        before = served[0]
+        await wait_until(lambda: served[0] > before or task.done(), timeout_s=30)
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def check_nothing_is_held(it: Running) -> None:
+    """Whatever those streams had of the node is free again."""
+    node: Any = it.node
+    produces, fetches, held = node._produce_path, node._fetch_path, node._handlers._parts.credits
+    await wait_until(lambda: not produces._waiting and not produces._queue and produces._ready_count == 0)
+    await wait_until(lambda: len(fetches._purgatory) < 50 and len(fetches.incremental) == 0, timeout_s=60)
+    assert not fetches.incremental._watching
+    assert held._held == 0
+    assert not held._waiters
+    assert not node._images._later
+
+
+@pytest.mark.parametrize(
+    ("method", "requests", "good"),
+    [("Produce", produce_requests, good_produce), ("Fetch", fetch_requests, good_fetch)],
+    ids=["produce", "fetch"],
+)
+async def test_no_request_of_a_stream_ends_a_node(
+    method: str,
+    requests: Callable[[UUID, int], Iterator[tuple[str, bytes]]],
+    good: Callable[[TopicInfo], Any],
+) -> None:
+    async with unhurried_node() as it:
+        topic = await leading(it)
+        count = 0
+        async with healthy_client(it, await it.create("healthy")) as served:
+            for what, hostile in requests(topic.topic_id, it.node._lifecycle.broker_epoch):
+                count += 1
+                stream = await open_stream(it, method)
+                try:
+                    async with asyncio.timeout(60):
+                        error = await one_after_the_other(stream, hostile, good(topic))
+                finally:
+                    await stream.close()
+                assert error is None or is_ours(error), (what, str(error)[:500])
+                assert not isinstance(error, ConnectionLostError), (what, str(error)[:500])
+                assert it.node._failure is None, what
+        assert count > 200
+        assert served[0] > 10
+        await check_nothing_is_held(it)
+        await check_serves(it, topic)
+
+
+async def test_too_many_partitions_are_refused_by_name() -> None:
+    async with unhurried_node() as it:
+        topic = await leading(it)
+        partitions = tuple(FetchPartition(topic.topic_id, number, 0) for number in range(10_001))
+        stream = await open_stream(it, "Fetch")
+        await stream.send(FetchRequest(1, 5_000, -1, -1, 0, 1, 1 << 20, partitions))
+        with pytest.raises(InvalidRequestError, match=r"10,001 partitions, 10,000 may be"):
+            await stream.receive()
+        stream = await open_stream(it, "Produce")
+        many = tuple(ProducePartition(topic.topic_id, number) for number in range(10_001))
+        await stream.send(ProduceRequest(1, 5_000, -1, many, (b"",) * len(many)))
+        with pytest.raises(InvalidRequestError, match=r"10,001 partitions, 10,000 may be"):
+            await stream.receive()
+
+
+async def test_streams_that_are_left_in_the_middle_hold_nothing() -> None:
+    """Half-closed, cancelled with a request at the broker, or never read from."""
+    async with unhurried_node() as it:
+        topic = await leading(it)
+        large = ProduceRequest(1, 60_000, -1, (ProducePartition(topic.topic_id, 0),), (batch(b"v" * 900_000),))
+        waiting = FetchRequest(1, 60_000, -1, -1, 60_000, 1, 1, (FetchPartition(topic.topic_id, 0, 1 << 40),))
+        parked = FetchRequest(1, 60_000, -1, -1, 60_000, 1 << 30, 1 << 30, (FetchPartition(topic.topic_id, 0, 0),))
+        async with healthy_client(it, await it.create("healthy")):
+            for _ in range(5):
+                for method, request in (("Produce", large), ("Fetch", waiting), ("Fetch", parked)):
+                    half_closed = await open_stream(it, method)
+                    await half_closed.send(request)
+                    await half_closed._channel.done_writing()
+                    cancelled = await open_stream(it, method)
+                    for _ in range(3):
+                        await cancelled.send(request)
+                    await cancelled.close()
+                    await half_closed.close()
+        assert it.node._failure is None
+        await check_serves(it, topic)
+        purgatory = it.node._fetch_path._purgatory
+        await wait_until(lambda: len(purgatory) <= 20, timeout_s=60)
+
+
+async def test_hellos_and_answers_out_of_order_end_only_their_stream() -> None:
+    async with unhurried_node() as it:
+        topic = await leading(it)
+        epoch = it.node._lifecycle.broker_epoch
+        position = FetchPartition(topic.topic_id, 0, 0)
+        for correlation_ids in ((5, 5, 5), (9, 3, -1), (-(2**63), 2**63 - 1, 0)):
+            stream = await open_stream(it, "Fetch")
+            for number, correlation_id in enumerate(correlation_ids):
+                await stream.send(
+                    FetchRequest(
+                        correlation_id, 1_000, 1, epoch, 10, 1, 1 << 20, (position,) if number % 2 == 0 else (),
+                        incremental=number != 1,
+                    )
+                )  # fmt: skip
+            await stream.receive()
+            await stream.close()
+        stream = await open_stream(it, "Produce")
+        await stream.send(client_hello("c", "again"))
+        with pytest.raises(InvalidRequestError, match="hello was said before"):
+            await stream.receive()
+        await check_nothing_is_held(it)
+        await check_serves(it, topic)

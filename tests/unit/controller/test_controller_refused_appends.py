@@ -1,0 +1,116 @@
+"""Records that the log does not take: the request that made them fails, and the state is what the log says."""
+
+from __future__ import annotations
+
+from controller_kit import Quorum
+
+from replog.controller.config import ControllerConfig
+from replog.controller.messages import AppendRecords, AppendRefused, CreateTopics, Effect, NewTopic, Submit
+from replog.errors import PolicyViolationError
+from replog.metadata.records import AbortTransactionRecord, EndTransactionRecord
+
+REFUSAL = PolicyViolationError("too large")
+
+
+class Refusing(Quorum):
+    """Its log takes batches of at most `records_max` records, and none with a record of a class in `refused`."""
+
+    records_max = 100
+    refused: tuple[type, ...] = ()
+
+    def step(self, node_id: int, message: object) -> None:
+        first: AppendRefused | None = None
+        for effect in self.nodes[node_id].step(message, self.now_ms):  # type: ignore[arg-type]
+            if first is not None and isinstance(effect, AppendRecords):
+                continue
+            if self._is_refused(effect):
+                first = AppendRefused(effect.base_offset, REFUSAL)  # type: ignore[union-attr]
+            else:
+                self._perform(node_id, effect)
+        if first is not None:
+            self.step(node_id, first)
+
+    def _is_refused(self, effect: Effect) -> bool:
+        if not isinstance(effect, AppendRecords):
+            return False
+        too_many = len(effect.records) > self.records_max
+        return too_many or any(isinstance(record, self.refused) for record in effect.records)
+
+    def check_equal(self) -> None:
+        """The nodes agree with each other and with their log, and none gave up."""
+        self.commit()
+        assert self.nodes[1].committed_state_hash() == self.nodes[2].committed_state_hash()
+        assert self.nodes[1].status().next_write_offset == self.end_offset
+        assert self.resigned == []
+
+
+def refusing(**settings: int) -> Refusing:
+    quorum = Refusing(1, 2, config=ControllerConfig(**settings))
+    quorum.claim(1)
+    quorum.commit()
+    quorum.start(1, 2, 3)
+    return quorum
+
+
+def create(name: str, partitions: int) -> CreateTopics:
+    return CreateTopics((NewTopic(name, partitions, 1),))
+
+
+def test_exactly_that_request_fails_and_the_state_goes_back() -> None:
+    quorum = refusing()
+    quorum.records_max = 5
+    earlier = quorum.submit(create("small", 2))
+    end_offset = quorum.end_offset
+    large = quorum.submit(create("large", 7))
+    assert quorum.replies == {**quorum.replies, large: REFUSAL}
+    assert earlier not in quorum.replies, "it waits for its own commit"
+    assert quorum.end_offset == end_offset
+    again = quorum.submit(create("large", 3))
+    quorum.check_equal()
+    assert not isinstance(quorum.replies[earlier], Exception)
+    assert not isinstance(quorum.replies[again], Exception)
+    assert sorted(quorum.image.topics_by_name) == ["large", "small"]
+    assert len(quorum.image.topics_by_name["large"].partitions) == 3
+
+
+def test_of_a_transaction_that_is_cut_off_nothing_counts() -> None:
+    quorum = refusing(max_records_per_batch=4)
+    quorum.refused = (EndTransactionRecord,)
+    large = quorum.submit(create("large", 9))
+    assert quorum.replies[large] is REFUSAL
+    assert isinstance(quorum.log[-1].records[-1], AbortTransactionRecord)
+    quorum.refused = ()
+    small = quorum.submit(create("small", 2))
+    quorum.check_equal()
+    assert not isinstance(quorum.replies[small], Exception)
+    assert list(quorum.image.topics_by_name) == ["small"]
+
+
+def test_a_transaction_of_which_nothing_was_taken_leaves_no_trace() -> None:
+    quorum = refusing(max_records_per_batch=4)
+    quorum.records_max = 3
+    end_offset = quorum.end_offset
+    large = quorum.submit(create("large", 9))
+    assert quorum.replies[large] is REFUSAL
+    assert quorum.end_offset == end_offset
+    quorum.renounce()
+    quorum.claim(2)
+    quorum.commit()
+    assert not quorum.image.topics_by_name
+
+
+def test_what_a_request_made_behind_the_refused_records_of_another_is_taken_back_too() -> None:
+    """One step may handle a round of the controller's own and a request; both fail, for one was made of the other."""
+    quorum = refusing()
+    controller, claim_epoch = quorum.leader, quorum.epoch
+    first, second = (
+        list(controller.step(Submit(900 + number, create(name, 1), 10**9), 0)) for number, name in enumerate(("a", "b"))
+    )
+    (append,) = [effect for effect in first if isinstance(effect, AppendRecords)]
+    assert append.epoch == claim_epoch
+    assert any(isinstance(effect, AppendRecords) for effect in second)
+    failed = controller.step(AppendRefused(append.base_offset, REFUSAL), 0)
+    assert sorted(effect.request_id for effect in failed) == [900, 901]  # type: ignore[union-attr]
+    quorum.ask(create("c", 1))
+    quorum.check_equal()
+    assert list(quorum.image.topics_by_name) == ["c"]
