@@ -67,6 +67,11 @@ def test_help_loads_neither_grpc_nor_the_broker() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
 
+        (["cluster", "start", "--dir", "/dev/null"], "no cluster can be made in /dev/null: it is a file. Name another"),
+        (["cluster", "start", "--dir", "/dev/null/c"], "no cluster can be made in /dev/null/c: /dev/null/c"),
+        (["cluster", "start", "--dir", "/proc/c"], "no cluster can be made in /proc/c: /proc/c"),
+        (["cluster", "status", "--dir", "/dev/null"], "/dev/null is a file. Name the directory of a cluster."),
+        (["topics", "list", "--dir", "/dev/null"], "/dev/null is a file. Name the directory of a cluster."),
 
 def test_version(replog: Replog) -> None:
     import replog as package
