@@ -33,7 +33,7 @@ INT_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 
 PIPE_WIDTH = 1_000
-"""Columns where stdout is no terminal: nothing is folded for scripts."""
+"""Columns where stdout is no terminal and COLUMNS is not set: nothing is folded for scripts."""
 
 TIMEOUT_MS = 10_000
 """How long a command waits for brokers that accept connections and do not answer."""
@@ -106,12 +106,15 @@ def run(work: Coroutine[Any, Any, T], *, grace_s: float | None = GRACE_S) -> T:
 
 
 def out_console() -> Console:
-    """For tables and results on stdout; as wide as the content where that is no terminal."""
+    """For tables and results on stdout: as wide as the terminal, as COLUMNS says, else as wide as the content."""
     from rich.console import Console
 
-    return Console(
-        highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH, soft_wrap=not sys.stdout.isatty()
-    )
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return Console(highlight=False, width=int(columns))
+    return Console(highlight=False, width=PIPE_WIDTH, soft_wrap=True)
 
 
 def error_console() -> Console:
