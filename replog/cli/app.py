@@ -37,6 +37,7 @@ app = typer.Typer(
     help="A replicated log with Kafka's storage and replication semantics.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its boxes cut long words, such as names of keys and variables, at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(storage.app, name="storage")

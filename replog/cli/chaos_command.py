@@ -28,9 +28,7 @@ def run(
     ] = "",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often every fault happens.")] = 1,
     nodes: Annotated[int, typer.Option("--nodes", min=3, max=9, help="Brokers that are controllers too.")] = 3,
-    partitions: Annotated[
-        int, typer.Option("--partitions", min=1, max=100, help="Of the topic that is written.")
-    ] = 3,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, max=100, help="Of the topic that is written.")] = 3,
     rate: Annotated[float, typer.Option("--rate", min=1, max=10_000, help="Records a second.")] = 300,
     links: Annotated[
         str, typer.Option("--links", help="What cuts them: proxies, or namespaces, which need root.")

@@ -19,7 +19,13 @@ app = typer.Typer(help="Show and change the configuration of topics, brokers and
 Topic = Annotated[str, typer.Option("--topic", metavar="NAME", help="Of this topic.")]
 Broker = Annotated[
     int,
-    typer.Option("--broker", metavar="ID", max=common.INT_MAX, help="Of this broker; default: of the whole cluster."),
+    typer.Option(
+        "--broker",
+        metavar="ID",
+        max=common.INT_MAX,
+        show_default=False,
+        help="Of this broker; default: of the whole cluster.",
+    ),
 ]
 
 

@@ -20,6 +20,7 @@ from replog.cli.main import main
 from replog.errors import BrokerNotAvailableError, ConfigError
 from replog.extras import install_command
 
+
 def test_help_loads_neither_grpc_nor_the_broker() -> None:
     code = (
         "import sys; from replog.cli.main import main; status = main(['--help']);"
@@ -67,11 +68,14 @@ def test_without_the_extra_one_line_says_what_to_install(
         (["topics", "list", "-b", "here"], '"here" is not host:port'),
         (["server", "start", "--config", "no-such.toml"], "no-such.toml: cannot be read: No such file or directory"),
         (["cluster", "status", "--dir", "no-such"], "no cluster in no-such. `replog cluster start --dir no-such`"),
-        (["cluster", "start", "--dir", "/dev/null"], "no cluster can be made in /dev/null: it is a file. Name another"),
+        (
+            ["cluster", "start", "--dir", "/dev/null"],
+            "no cluster can be made in /dev/null: it is no directory. Name another",
+        ),
         (["cluster", "start", "--dir", "/dev/null/c"], "no cluster can be made in /dev/null/c: /dev/null/c"),
         (["cluster", "start", "--dir", "/proc/c"], "no cluster can be made in /proc/c: /proc/c"),
-        (["cluster", "status", "--dir", "/dev/null"], "/dev/null is a file. Name the directory of a cluster."),
-        (["topics", "list", "--dir", "/dev/null"], "/dev/null is a file. Name the directory of a cluster."),
+        (["cluster", "status", "--dir", "/dev/null"], "/dev/null is no directory. Name the directory of a cluster."),
+        (["topics", "list", "--dir", "/dev/null"], "/dev/null is no directory. Name the directory of a cluster."),
         (["cluster", "start", "--dir", "x", "--nodes", "17"], "a local cluster has 1 to 9 nodes, not 17"),
         (["cluster", "start", "--dir", "x", "--set", "num.partition=3"], 'Did you mean "num.partitions"?'),
         (["cluster", "start", "--dir", "x", "--set", "num.partitions=0"], "1 to 10,000"),
