@@ -1,4 +1,4 @@
-"""The configuration in force for a topic, a broker or the cluster, and where each value comes from.
+"""The configuration in force for a topic, a broker, a node or the cluster, and where each value comes from.
 
 The places in which a value is looked for stand in `replog.metadata.config_keys`; a node's own configuration file comes
 after them, before the default.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from replog.broker.config import KEYS, ServerConfig
+from replog.broker.config import KEYS, Key, ServerConfig
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import (
     BROKER_KEYS,
@@ -55,6 +55,25 @@ def describe_configs(
     return tuple(sorted(described, key=lambda one: one.name))
 
 
+def describe_node_configs(image: MetadataImage, config: ServerConfig) -> tuple[ConfigDescription, ...]:
+    """Describes all that one node goes by: every key of its file, and every configuration that is set while it runs.
+
+    No key is left out or hidden: there is none that holds a secret.
+
+    Args:
+        image: The metadata that the node knows; an empty image where only a file is to be described.
+        config: The configuration of the node.
+    """
+    places = [
+        _Place((ResourceType.BROKER, str(config.node_id)), "broker", names_topics=False),
+        _Place(CLUSTER_DEFAULTS, "cluster", names_topics=False),
+    ]
+    dynamic = [_describe(image, config, key, places) for key in (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)]
+    names = {one.name for one in dynamic}
+    static = [_of_file(config, key, key.name) for key in KEYS.values() if key.name not in names]
+    return tuple(sorted((*dynamic, *static), key=lambda one: one.name))
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a value is looked for; `names_topics`: under the names that topics' configurations have."""
@@ -77,8 +96,12 @@ def _of_node(config: ServerConfig, key: ConfigKey, name: str) -> ConfigDescripti
     known = KEYS.get(key.cluster_name)
     if known is None or key is UNCLEAN_LEADER_ELECTION_ENABLE:  # by what a file says no controller elects
         return ConfigDescription(name, _text(key.default), "default")
-    value: object = getattr(config, known.field_name)
-    return ConfigDescription(name, _text(value), "default" if value == known.default else "node")
+    return _of_file(config, known, name)
+
+
+def _of_file(config: ServerConfig, key: Key, name: str) -> ConfigDescription:
+    value: object = getattr(config, key.field_name)
+    return ConfigDescription(name, _text(value), "default" if value == key.default else "node")
 
 
 def _text(value: object) -> str | None:

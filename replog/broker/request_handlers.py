@@ -11,7 +11,7 @@ from typing import assert_never
 
 from replog._version import __version__
 from replog.broker.config import ServerConfig
-from replog.broker.config_description import describe_configs
+from replog.broker.config_description import describe_configs, describe_node_configs
 from replog.broker.controller_channel import ControllerChannel
 from replog.broker.controller_driver import ControllerDriver
 from replog.broker.fetch_path import FetchPath
@@ -54,7 +54,12 @@ from replog.errors import (
 )
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest, ClientResponse
-from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.config_messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeNodeConfigsRequest,
+    DescribeNodeConfigsResponse,
+)
 from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -181,7 +186,7 @@ class RequestHandlers:
                 return await self._parts.quorum_requests.handle(
                     call.request, timeout_ms=_to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
                 )
-            case DescribeConfigsRequest():
+            case DescribeConfigsRequest() | DescribeNodeConfigsRequest():
                 return self._describe_configs(call.request)
             case MoveReplicaRequest() | DescribeLogDirsRequest():
                 return await self._log_dirs(call.request)
@@ -285,11 +290,13 @@ class RequestHandlers:
             raise BrokerNotAvailableError(refused)
         return await self._parts.producer_ids.allocate(timeout_ms or self._parts.config.request_timeout_ms)
 
-    def _describe_configs(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        configs = describe_configs(
-            self._parts.publisher.image, self._parts.config, request.resource_type, request.resource_name
-        )
-        return DescribeConfigsResponse(configs)
+    def _describe_configs(
+        self, request: DescribeConfigsRequest | DescribeNodeConfigsRequest
+    ) -> DescribeConfigsResponse | DescribeNodeConfigsResponse:
+        image, config = self._parts.publisher.image, self._parts.config
+        if isinstance(request, DescribeNodeConfigsRequest):
+            return DescribeNodeConfigsResponse(config.node_id, describe_node_configs(image, config))
+        return DescribeConfigsResponse(describe_configs(image, config, request.resource_type, request.resource_name))
 
     async def _log_dirs(
         self, request: MoveReplicaRequest | DescribeLogDirsRequest

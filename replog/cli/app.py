@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -25,11 +24,12 @@ from replog.cli import (
     quorum,
     reassign,
     server,
+    standard_streams,
     status,
     storage,
     topics,
 )
-from replog.cli.errors import FAILED, INTERRUPTED, WRONG_USAGE, report
+from replog.cli.errors import INTERRUPTED, READER_GONE, WRONG_USAGE, report, tell
 from replog.errors import ReplogError
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ app = typer.Typer(
     help="A replicated log with Kafka's storage and replication semantics.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its boxes cut long words, such as names of keys and variables, at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(storage.app, name="storage")
@@ -88,13 +89,16 @@ def run(arguments: Sequence[str]) -> int:
     _debug = False
     try:
         status = app(args=list(arguments), prog_name="replog", standalone_mode=False)
+        sys.stdout.flush()
     except _ClickError as error:
         return _report_usage(error)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        return _reader_gone()
+    except standard_streams.ReaderGoneError:
+        standard_streams.discard_unwritten()
+        return READER_GONE
     except (ReplogError, OSError) as error:
+        standard_streams.discard_unwritten()
         if _debug:
             raise
         return report(error)
@@ -104,20 +108,14 @@ def run(arguments: Sequence[str]) -> int:
 def _report_usage(error: Any) -> int:
     message: str = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command: the message is its help
-        typer.echo(message, err=True)
+        tell(message)
         return WRONG_USAGE
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "replog"
-    sys.stderr.write(f"error: {_flat(message)} See `{path} --help`.\n")
+    tell(f"error: {_flat(message)} See `{path} --help`.")
     return WRONG_USAGE
 
 
 def _flat(text: str) -> str:
     flat = " ".join(text.split())
     return flat if flat.endswith((".", "?", ")")) else f"{flat}."
-
-
-def _reader_gone() -> int:
-    """Whoever read our output stopped (`| head`): nothing more to say, also not at interpreter exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED

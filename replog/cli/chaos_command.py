@@ -7,22 +7,28 @@ from typing import Annotated
 
 import typer
 
+from replog.cli import common
+
 app = typer.Typer(help="Break a cluster of real processes, and see what clients see.", no_args_is_help=True)
 
 
-@app.callback()
-def _group() -> None:
-    """A group, also with one command."""
+@app.command("list")
+def list_faults(as_json: common.AsJson = False) -> None:
+    """Name the faults, one a line, with what each does."""
+    from replog.cli.chaos.faults import FAULTS
+
+    for name, fault in FAULTS.items():
+        typer.echo(common.json_object({"name": name, "text": fault.text}) if as_json else f"{name:<24} {fault.text}")
 
 
 @app.command("run")
 def run(
     faults: Annotated[
-        str, typer.Option("--faults", metavar="NAME,...", help="Default: all. `--list` names them.")
+        str, typer.Option("--faults", metavar="NAME,...", help="Default: all; `replog chaos list` names them.")
     ] = "",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often every fault happens.")] = 1,
     nodes: Annotated[int, typer.Option("--nodes", min=3, max=9, help="Brokers that are controllers too.")] = 3,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, max=100)] = 3,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, max=100, help="Of the topic that is written.")] = 3,
     rate: Annotated[float, typer.Option("--rate", min=1, max=10_000, help="Records a second.")] = 300,
     links: Annotated[
         str, typer.Option("--links", help="What cuts them: proxies, or namespaces, which need root.")
@@ -30,7 +36,6 @@ def run(
     report: Annotated[Path, typer.Option("--report", help="The page; the same with .json beside it.")] = Path(
         "chaos.html"
     ),
-    show: Annotated[bool, typer.Option("--list", help="Name the faults and end.")] = False,
 ) -> None:
     """Break brokers, their links, disks and clocks under a steady load, and account for every record.
 
@@ -38,16 +43,11 @@ def run(
 
     Exit status 1 when an acknowledged record is lost or anything else is not as promised.
     """
-    from replog.cli import common
     from replog.cli.chaos import report as reports
     from replog.cli.chaos.faults import FAULTS, Links
     from replog.cli.chaos.run import run_chaos
     from replog.cli.errors import UsageError
 
-    if show:
-        for name, fault in FAULTS.items():
-            typer.echo(f"{name:<24} {fault.text}")
-        return
     names = [name.strip() for name in faults.split(",") if name.strip()] or list(FAULTS)
     for name in names:
         if name not in FAULTS:

@@ -212,12 +212,9 @@ def _targets(cluster: LocalCluster, node: int | None, wanted: str) -> list[int]:
         UsageError: there is no such node.
         CommandFailedError: nothing that runs.
     """
-    from replog.cli.errors import CommandFailedError, UsageError
+    from replog.cli.errors import CommandFailedError
 
-    if node is not None and node not in cluster.nodes:
-        known = ", ".join(map(str, cluster.nodes))
-        raise UsageError("NODE", node, f"there is no node {node} in {cluster.directory}; its nodes are {known}")
-    chosen = list(cluster.nodes) if node is None else [node]
+    chosen = list(cluster.nodes) if node is None else [common.node_of(cluster, node).node_id]
     if wanted == "any":
         return chosen
     running = [node_id for node_id in chosen if cluster.nodes[node_id].is_alive]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from replog.client import Admin
+    from replog.cluster import LocalCluster, NodeSpec
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ INT_MAX = 2**31 - 1
 OFFSET_MAX = 2**63 - 1
 
 PIPE_WIDTH = 1_000
-"""Columns where stdout is no terminal: nothing is folded for scripts."""
+"""Columns where stdout is no terminal and COLUMNS is not set: nothing is folded for scripts."""
 
 TIMEOUT_MS = 10_000
 """How long a command waits for brokers that accept connections and do not answer."""
@@ -61,22 +62,48 @@ def servers(bootstrap_servers: str, directory: Path | None) -> str:
     """The brokers to ask first: as the options say.
 
     Raises:
-        UsageError: both options are given (the variable of the environment may be set), or there is no cluster.
+        UsageError, ConfigError: as `local_cluster`.
         CommandFailedError: none of the cluster's nodes runs.
     """
     if directory is None:
         return bootstrap_servers
-    from replog.cli.errors import CommandFailedError, UsageError
-    from replog.cluster import LocalCluster
+    from replog.cli.errors import CommandFailedError
 
-    if bootstrap_servers not in {DEFAULT_BOOTSTRAP_SERVERS, os.environ.get(SERVERS_VARIABLE)}:
-        raise UsageError("--dir", directory, "--dir and --bootstrap-servers: give one of them")
-    cluster = LocalCluster.load(directory)
+    cluster = local_cluster(bootstrap_servers, directory)
     if not any(spec.is_alive for spec in cluster.nodes.values()):
         raise CommandFailedError(
             f"no node runs in {directory}. `replog cluster restart --dir {directory}` starts them again"
         )
     return cluster.bootstrap_servers
+
+
+def local_cluster(bootstrap_servers: str, directory: Path) -> LocalCluster:
+    """The cluster of --dir, whether it runs or not.
+
+    Raises:
+        UsageError: --bootstrap-servers is given too (the variable of the environment may be set).
+        ConfigError: there is no cluster.
+    """
+    from replog.cli.errors import UsageError
+    from replog.cluster import LocalCluster
+
+    if bootstrap_servers not in {DEFAULT_BOOTSTRAP_SERVERS, os.environ.get(SERVERS_VARIABLE)}:
+        raise UsageError("--dir", directory, "--dir and --bootstrap-servers: give one of them")
+    return LocalCluster.load(directory)
+
+
+def node_of(cluster: LocalCluster, node_id: int) -> NodeSpec:
+    """One node of a local cluster.
+
+    Raises:
+        UsageError: there is no such node; names those that there are.
+    """
+    from replog.cli.errors import UsageError
+
+    if node_id not in cluster.nodes:
+        known = ", ".join(map(str, cluster.nodes))
+        raise UsageError("NODE", node_id, f"there is no node {node_id} in {cluster.directory}; its nodes are {known}")
+    return cluster.nodes[node_id]
 
 
 def export_line(bootstrap_servers: str) -> str:
@@ -106,12 +133,15 @@ def run(work: Coroutine[Any, Any, T], *, grace_s: float | None = GRACE_S) -> T:
 
 
 def out_console() -> Console:
-    """For tables and results on stdout; as wide as the content where that is no terminal."""
+    """For tables and results on stdout: as wide as the terminal, as COLUMNS says, else as wide as the content."""
     from rich.console import Console
 
-    return Console(
-        highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH, soft_wrap=not sys.stdout.isatty()
-    )
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return Console(highlight=False, width=int(columns))
+    return Console(highlight=False, width=PIPE_WIDTH, soft_wrap=True)
 
 
 def error_console() -> Console:

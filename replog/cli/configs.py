@@ -9,6 +9,8 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from replog.metadata.records import ResourceType
     from replog.rpc.config_messages import ConfigDescription
 
@@ -17,7 +19,13 @@ app = typer.Typer(help="Show and change the configuration of topics, brokers and
 Topic = Annotated[str, typer.Option("--topic", metavar="NAME", help="Of this topic.")]
 Broker = Annotated[
     int,
-    typer.Option("--broker", metavar="ID", max=common.INT_MAX, help="Of this broker; default: of the whole cluster."),
+    typer.Option(
+        "--broker",
+        metavar="ID",
+        max=common.INT_MAX,
+        show_default=False,
+        help="Of this broker; default: of the whole cluster.",
+    ),
 ]
 
 
@@ -33,10 +41,24 @@ def get(
     """Show the values in force and where each comes from."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     found = common.run(_get(bootstrap_servers, _resource(topic, broker)))
-    if keys:
-        found = _chosen(found, keys)
-    for config in found:
-        typer.echo(common.json_line(config) if as_json else f"{config.name}={_shown(config.value)}  ({config.source})")
+    _print(found, keys, as_json=as_json)
+
+
+@app.command("describe")
+def describe(
+    node: Annotated[int, typer.Option("--node", metavar="ID", min=0, max=common.INT_MAX, help="Of this node.")],
+    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Default: all.")] = None,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Show all that one node goes by, broker or controller: its own file too.
+
+    Behind each value stands where it comes from: node (its configuration file), broker or cluster (`replog configs
+    set`), or default. With --dir also for a node that does not run: then what its file says.
+    """
+    found = _of_local_node(bootstrap_servers, directory, node) if directory else _of_node(bootstrap_servers, node)
+    _print(found, keys, as_json=as_json)
 
 
 @app.command("set")
@@ -71,6 +93,34 @@ def _resource(topic: str, broker: int) -> tuple[ResourceType, str]:
     return ResourceType.BROKER, str(broker) if broker >= 0 else ""
 
 
+def _print(found: tuple[ConfigDescription, ...], keys: list[str] | None, *, as_json: bool) -> None:
+    for config in _chosen(found, keys) if keys else found:
+        typer.echo(common.json_line(config) if as_json else f"{config.name}={_shown(config.value)}  ({config.source})")
+
+
+def _of_local_node(bootstrap_servers: str, directory: Path, node_id: int) -> tuple[ConfigDescription, ...]:
+    """Asks a node of a local cluster at its own address, or reads its file where it does not run."""
+    spec = common.node_of(common.local_cluster(bootstrap_servers, directory), node_id)
+    if spec.is_alive:
+        return _of_node(spec.address, spec.address)
+    from replog.broker.config import ServerConfig
+    from replog.broker.config_description import describe_node_configs
+    from replog.metadata.image import MetadataImage
+
+    typer.echo(f"node {node_id} does not run: this is what {spec.config_file} says", err=True)
+    return describe_node_configs(MetadataImage(), ServerConfig.from_toml(spec.config_file))
+
+
+def _of_node(bootstrap_servers: str, node: int | str) -> tuple[ConfigDescription, ...]:
+    return common.run(_describe_node(bootstrap_servers, node))
+
+
+async def _describe_node(bootstrap_servers: str, node: int | str) -> tuple[ConfigDescription, ...]:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the node"):
+            return await admin.describe_node_configs(node)
+
+
 async def _get(bootstrap_servers: str, resource: tuple[ResourceType, str]) -> tuple[ConfigDescription, ...]:
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
@@ -95,7 +145,7 @@ def _chosen(found: tuple[ConfigDescription, ...], keys: list[str]) -> tuple[Conf
     for key in keys:
         if key not in by_name:
             near = difflib.get_close_matches(key, by_name, n=1, cutoff=NEAR_ENOUGH)
-            advice = f'Did you mean "{near[0]}"?' if near else "`replog configs get` without a key shows all"
+            advice = f'Did you mean "{near[0]}"?' if near else "Without a key all are shown"
             raise UsageError("KEY", key, f'unknown configuration "{key}". {advice}')
     return tuple(by_name[key] for key in keys)
 

@@ -5,11 +5,13 @@
 | wrong usage, a configuration value (`ConfigError`)   | 2      |
 | any other `ReplogError`, an `OSError`                | 1      |
 | Ctrl-C                                               | 130    |
+| whoever read stdout has gone (`replog ... | head`)   | 141    |
 | a bug of ours                                        | the traceback, on purpose |
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 from replog.cli.main import INTERRUPTED
@@ -17,16 +19,20 @@ from replog.errors import ConfigError, ReplogError
 
 FAILED = 1
 WRONG_USAGE = 2
+READER_GONE = 141
+"""As a shell shows the end by SIGPIPE: nothing is said, since nobody asked for more."""
 
 __all__ = [
     "FAILED",
     "INTERRUPTED",
+    "READER_GONE",
     "WRONG_USAGE",
     "CommandFailedError",
     "UsageError",
     "describe",
     "exit_status",
     "report",
+    "tell",
 ]
 
 
@@ -55,8 +61,15 @@ def describe(error: BaseException) -> str:
 
 def report(error: BaseException) -> int:
     """Writes the error and returns the exit status."""
-    sys.stderr.write(f"{describe(error)}\n")
+    tell(describe(error))
     return exit_status(error)
+
+
+def tell(text: str) -> None:
+    """Writes a line to stderr; where that is on a full disk, the exit status says it alone."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _os_error(error: OSError) -> str:

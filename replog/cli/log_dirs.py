@@ -19,7 +19,10 @@ app = typer.Typer(help="Look at the log directories of brokers, and move replica
 @app.command("describe")
 def describe(
     broker: Annotated[
-        int, typer.Option("--broker", metavar="ID", max=common.INT_MAX, help="Only this one; default: all.")
+        int,
+        typer.Option(
+            "--broker", metavar="ID", max=common.INT_MAX, show_default=False, help="Only this one; default: all."
+        ),
     ] = -1,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from replog.cli import standard_streams
 from replog.extras import install_command
 
 INTERRUPTED = 130
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; None: those of the process.
 
     Returns:
-        The exit status: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted.
+        The exit status; `replog.cli.errors` has the table.
     """
     try:
         import rich
@@ -48,6 +49,7 @@ def script() -> NoReturn:
 
     After Ctrl-C nobody waits for threads: one that reads a terminal or asks a name server cannot be stopped.
     """
+    standard_streams.prepare()
     status = main()
     if status == INTERRUPTED:
         with contextlib.suppress(OSError):

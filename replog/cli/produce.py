@@ -11,16 +11,17 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias, TypeVar
 
 import typer
 
 from replog.cli import common
-from replog.cli.errors import CommandFailedError, UsageError
-from replog.errors import RecordTooLargeError, ReplogError, UnknownTopicOrPartitionError
+from replog.cli.errors import CommandFailedError, UsageError, tell
+from replog.cli.standard_streams import ReaderGoneError
+from replog.errors import ConfigError, ReplogError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
-    from replog.client import Producer
+    from replog.client import Admin, Producer
     from replog.client.batch import BulkDelivery
 
 T = TypeVar("T")
@@ -28,9 +29,6 @@ _Record: TypeAlias = bytes | tuple[bytes, bytes]  # a value, or value and key
 
 LINE_BYTES_MAX = 64 << 20
 """A longer line counts as several; no record can be that large."""
-
-LINE_BYTES_TOGETHER = 16 * 1024
-"""A longer line is sent alone, so that it is known which line could not be sent."""
 
 INTERRUPTED_FLUSH_S = 0.5
 """How long Ctrl-C waits for acknowledgements."""
@@ -79,14 +77,17 @@ async def _produce(
     bootstrap_servers: str, topic: str, lines: BinaryIO, separator: bytes | None, partition: int | None, acks: Acks
 ) -> None:
     from replog.client import Producer
+    from replog.client.producer import DEFAULTS
 
-    await common.require_listener(bootstrap_servers)
-    setting = "all" if acks is Acks.ALL else int(acks.value)
-    async with Producer(bootstrap_servers, acks=setting) as producer:  # type: ignore[arg-type]  # int(...) is 0 or 1
-        known = await producer.partitions_for(topic)  # a missing topic is told before the first line is typed
+    async with await common.admin_of(bootstrap_servers) as admin:
+        batch_bytes_max = await _batch_bytes_max(admin, topic)  # a missing topic is told before the first line is typed
+    setting: Any = "all" if acks is Acks.ALL else int(acks.value)  # 0 or 1
+    request_bytes_max = max(batch_bytes_max, DEFAULTS.max_request_bytes)
+    async with Producer(bootstrap_servers, acks=setting, max_request_bytes=request_bytes_max) as producer:
+        known = await producer.partitions_for(topic)
         if partition is not None and partition not in known:
             raise UnknownTopicOrPartitionError(f"{topic} has {common.counted(len(known), 'partition')}, from 0 on")
-        sending = LineProducer(producer, topic, partition, separator)
+        sending = LineProducer(producer, topic, partition, separator, batch_bytes_max)
         try:
             with common.waiting("producing"):
                 source = LineSource(lines)
@@ -104,7 +105,30 @@ async def _produce(
             raise error.told(sending.acknowledged_count) from error.__cause__
         finally:
             what = "acknowledged" if acks is not Acks.NONE else "sent, nobody asked for acknowledgements"
-            typer.echo(f"{common.counted(sending.acknowledged_count, 'record')} {what}")
+            _tell(f"{common.counted(sending.acknowledged_count, 'record')} {what}")
+
+
+async def _batch_bytes_max(admin: Admin, topic: str) -> int:
+    """The topic's max.message.bytes: its own, else the cluster's.
+
+    Raises:
+        UnknownTopicOrPartitionError: there is no such topic.
+    """
+    from replog.client.operations import CLUSTER
+    from replog.metadata.config_keys import MAX_MESSAGE_BYTES
+
+    (described,) = (await admin.describe_topics([topic])).values()
+    values = {config.name: config.value for config in await admin.describe_configs(CLUSTER)}
+    own = {entry.name: entry.value for entry in described.configs}.get(MAX_MESSAGE_BYTES.name)
+    return int(own or values.get(MAX_MESSAGE_BYTES.cluster_name) or MAX_MESSAGE_BYTES.default)
+
+
+def _tell(count: str) -> None:
+    """Prints how many records are acknowledged, on stderr where stdout does not take it; the command's end says why."""
+    try:
+        typer.echo(count)
+    except (OSError, ReaderGoneError):
+        tell(count)
 
 
 class LineError(Exception):
@@ -128,13 +152,17 @@ class LineProducer:
         topic: to send to.
         partition: None: by key, or spread.
         separator: between key and value; None: there are no keys.
+        batch_bytes_max: what the topic takes, `max.message.bytes`.
     """
 
-    def __init__(self, producer: Producer, topic: str, partition: int | None, separator: bytes | None) -> None:
+    def __init__(
+        self, producer: Producer, topic: str, partition: int | None, separator: bytes | None, batch_bytes_max: int
+    ) -> None:
         self._producer = producer
         self._topic = topic
         self._partition = partition
         self._separator = separator
+        self._batch_bytes_max = batch_bytes_max
         self._lines_count = 0
         self._finished_count = 0
         self._open: deque[BulkDelivery] = deque()
@@ -156,11 +184,6 @@ class LineProducer:
         together: list[_Record] = []
         for line in lines:
             self._lines_count += 1
-            if len(line) > LINE_BYTES_TOGETHER:
-                await self._send(together)
-                together = []
-                await self._send_alone(line)
-                continue
             try:
                 together.append(self._record(line))
             except LineError:
@@ -172,14 +195,11 @@ class LineProducer:
         if records:
             self._open.append(await self._producer.send_many(self._topic, records, partition=self._partition))
 
-    async def _send_alone(self, line: bytes) -> None:
-        """A long line may be too long for a record, which is told of this line then."""
-        try:
-            await self._send([self._record(line)])
-        except RecordTooLargeError as error:
-            raise LineError(self._lines_count, f"is too long: {str(error).rstrip('.')}", is_usage=False) from error
-
     def _record(self, line: bytes) -> _Record:
+        from replog.client.producer import RECORD_BYTES_BOUND
+
+        if len(line) + RECORD_BYTES_BOUND > self._batch_bytes_max:
+            raise LineError(self._lines_count, self._too_long(len(line), RECORD_BYTES_BOUND), is_usage=False)
         text = line.removesuffix(b"\r")
         if self._separator is None:
             return text
@@ -188,6 +208,21 @@ class LineProducer:
             shown = self._separator.decode()
             raise LineError(self._lines_count, f'has no "{shown}" between key and value', is_usage=True)
         return value, key
+
+    def _too_long(self, line_bytes: int, overhead_bytes: int) -> str:
+        from replog.metadata.config_keys import MAX_MESSAGE_BYTES
+
+        limit_bytes, needed_bytes = self._batch_bytes_max, line_bytes + overhead_bytes
+        text = (
+            f"is too long: {line_bytes:,} bytes, and {self._topic} takes {limit_bytes - overhead_bytes:,} "
+            f"(its max.message.bytes is {limit_bytes:,}, {overhead_bytes} of them for what is around a record)"
+        )
+        try:
+            MAX_MESSAGE_BYTES.parse(str(needed_bytes))
+        except ConfigError:
+            return f"{text}. No topic can be set to take it"
+        command = f"replog configs set --topic {self._topic} max.message.bytes={needed_bytes}"
+        return f"{text}. `{command}` lets it take this line"
 
 
 class LineSource:

@@ -58,7 +58,10 @@ def alter(
 def elect_leaders(
     topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Only of this topic; default: all.")] = "",
     partition: Annotated[
-        int, typer.Option("--partition", metavar="ID", max=common.INT_MAX, help="Only this one; needs --topic.")
+        int,
+        typer.Option(
+            "--partition", metavar="ID", max=common.INT_MAX, show_default=False, help="Only this one; needs --topic."
+        ),
     ] = -1,
     unclean: Annotated[
         bool, typer.Option("--unclean", help="Where nobody leads: any replica.  ACKNOWLEDGED RECORDS MAY BE LOST.")

@@ -26,12 +26,23 @@ VISIBLE_WITHIN_MS = 500
 def create(
     name: Annotated[str, typer.Argument(help="Letters, digits, '.', '_' and '-'.")],
     partitions: Annotated[
-        int, typer.Option("--partitions", max=common.INT_MAX, help="Default: num.partitions of the brokers.")
+        int,
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            max=common.INT_MAX,
+            show_default=False,
+            help="Default: num.partitions of the brokers.",
+        ),
     ] = -1,
     replication_factor: Annotated[
         int,
         typer.Option(
-            "--replication-factor", max=common.INT_MAX, help="Default: default.replication.factor of the brokers."
+            "--replication-factor",
+            metavar="N",
+            max=common.INT_MAX,
+            show_default=False,
+            help="Default: default.replication.factor of the brokers.",
         ),
     ] = -1,
     config: Annotated[

@@ -32,6 +32,7 @@ from replog.errors import (
     RequestTimedOutError,
 )
 from replog.metadata.records import ResourceType
+from replog.rpc.config_messages import ConfigDescription, DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
 from replog.rpc.error_codes import error_from_code
 from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
@@ -216,6 +217,24 @@ class Admin(Operations):
         response = await self._view.call(address, DescribeNodeRequest(named), timeout_ms=limit_ms)
         return expect(response, DescribeNodeResponse)
 
+    async def describe_node_configs(
+        self, node: int | str, *, timeout_ms: int | None = None
+    ) -> tuple[ConfigDescription, ...]:
+        """Every configuration that one node goes by, by name: what its file says, and what was set while it ran.
+
+        Args:
+            node: The id of a broker or a voter, or the "host:port" of any node.
+            timeout_ms: The limit of the one attempt.
+
+        Raises:
+            BrokerNotAvailableError: no node of this id is known.
+            ConnectionLostError: it does not answer.
+        """
+        address = node if isinstance(node, str) else await self._node_address(node)
+        request = DescribeNodeConfigsRequest()
+        response = await self._view.call(address, request, timeout_ms=timeout_ms or ATTEMPT_TIMEOUT_MS)
+        return expect(response, DescribeNodeConfigsResponse).configs
+
     async def describe_log_dirs(self, broker: int | str, *, timeout_ms: int | None = None) -> tuple[LogDir, ...]:
         """The log directories of one broker, with their replicas, and the replicas that move to them.
 
@@ -345,6 +364,17 @@ class Admin(Operations):
             known = ", ".join(str(broker.broker_id) for broker in metadata.brokers)
             raise BrokerNotAvailableError(f"no broker {broker_id} is registered; there are: {known or 'none'}")
         return address_of(broker)
+
+    async def _node_address(self, node_id: int) -> str:
+        """The address of a broker, or of a voter that is none."""
+        metadata = await self._view.ready(self._timeout_ms)
+        found = {broker.broker_id: address_of(broker) for broker in metadata.brokers}
+        if node_id not in found:
+            found |= {one.node_id: one.endpoint for one in (await self.describe_quorum()).members if one.endpoint}
+        if node_id not in found:
+            known = ", ".join(map(str, sorted(found)))
+            raise BrokerNotAvailableError(f"no node {node_id} is known; there are: {known or 'none'}")
+        return found[node_id]
 
     async def _judge_created(self, topic: NewTopic, result: TopicResult) -> TopicResult:
         """Turns "exists already" into success where a lost attempt of ours must have been the one that created it."""

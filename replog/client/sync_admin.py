@@ -90,6 +90,10 @@ class SyncAdmin(SyncClient[Admin]):
         """As `Admin.describe_node`."""
         return self._run(self._client.describe_node(broker, partitions=partitions, timeout_ms=timeout_ms))
 
+    def describe_node_configs(self, node: int | str, *, timeout_ms: int | None = None) -> tuple[ConfigDescription, ...]:
+        """As `Admin.describe_node_configs`."""
+        return self._run(self._client.describe_node_configs(node, timeout_ms=timeout_ms))
+
     def describe_log_dirs(self, broker: int | str, *, timeout_ms: int | None = None) -> tuple[LogDir, ...]:
         """As `Admin.describe_log_dirs`."""
         return self._run(self._client.describe_log_dirs(broker, timeout_ms=timeout_ms))

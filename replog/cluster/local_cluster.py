@@ -146,37 +146,12 @@ class LocalCluster:
         if not 1 <= nodes <= 9:
             raise ConfigError("nodes", nodes, f"a local cluster has 1 to 9 nodes, not {nodes}")
         directory = Path(directory).absolute()  # noqa: ASYNC240 -- looks nothing up on a disk
-        if (directory / STATE_FILE).exists():
-            raise ConfigError(
-                "directory",
-                str(directory),
-                f"{directory} holds a cluster already. Use `restart`, or another directory.",
-            )
-        directory.mkdir(parents=True, exist_ok=True)
-        cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
-        specs = {
-            node_id: NodeSpec(
-                node_id,
-                port,
-                directory / f"node-{node_id}",
-                roles=tuple((roles or {}).get(node_id, BOTH_ROLES)),
-                place=(places or {}).get(node_id, NodePlace()),
-            )
-            for node_id, port in enumerate(_ports(nodes, first_port), start=1)
-        }
-        cluster = cls(directory, cluster_id, specs, die_with_parent=die_with_parent)
-        voters = cluster._voters()
-        for spec in specs.values():
-            own = (node_config or {}).get(spec.node_id, {})
-            cluster._write_config(spec, voters, {**(config or {}), **own})
-        try:
-            for spec in specs.values():
-                cluster.start_node(spec.node_id)
-            if wait:
-                await cluster.wait_until_ready()
-        except BaseException:
-            await cluster.kill_all()
-            raise
+        _refuse_cluster(directory)
+        ports = _ports(nodes, first_port)
+        specs = _new_specs(directory, ports, roles or {}, places or {})
+        cluster = cls(directory, _new_cluster_id(), specs, die_with_parent=die_with_parent)
+        cluster._write_configs(config or {}, node_config or {})
+        await cluster._start_nodes(wait=wait)
         return cluster
 
     @classmethod
@@ -208,12 +183,27 @@ class LocalCluster:
                 str(directory),
                 f"no cluster in {directory}. `replog cluster start --dir {directory}` makes one.",
             ) from None
+        except NotADirectoryError:
+            raise ConfigError(
+                "directory", str(directory), f"{directory} is no directory. Name the directory of a cluster."
+            ) from None
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError("directory", str(directory), f"{file} is damaged: {error!r}") from error
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(spec.address for spec in self.nodes.values())
+
+    async def _start_nodes(self, *, wait: bool) -> None:
+        """Starts every node, and leaves none running where one of them fails."""
+        try:
+            for node_id in self.nodes:
+                self.start_node(node_id)
+            if wait:
+                await self.wait_until_ready()
+        except BaseException:
+            await self.kill_all()
+            raise
 
     # ---- one node ------------------------------------------------------------------------------------------------------
 
@@ -404,6 +394,21 @@ class LocalCluster:
     def _voters(self) -> list[str]:
         return [f"{node.node_id}@{node.address}" for node in self.nodes.values() if "controller" in node.roles]
 
+    def _write_configs(
+        self, config: Mapping[str, ConfigValue], node_config: Mapping[int, Mapping[str, ConfigValue]]
+    ) -> None:
+        """Writes the files of all nodes, `config` with what `node_config` has for a node over it.
+
+        Raises:
+            ConfigError: the directory of the cluster cannot be made, or not written to.
+        """
+        voters = self._voters()
+        try:
+            for spec in self.nodes.values():
+                self._write_config(spec, voters, {**config, **node_config.get(spec.node_id, {})})
+        except OSError as error:
+            raise _unusable(self.directory, error) from error
+
     def _write_config(self, spec: NodeSpec, voters: list[str], config: Mapping[str, ConfigValue]) -> None:
         values: dict[str, ConfigValue] = {
             "node.id": spec.node_id,
@@ -441,6 +446,47 @@ class LocalCluster:
 
     def _logs(self) -> str:
         return "\n".join(f"node {s.node_id}: {last_lines(s.log_file, 3)}" for s in self.nodes.values())
+
+
+def _refuse_cluster(directory: Path) -> None:
+    """Raises ConfigError where a cluster is in the directory, or may be and cannot be seen."""
+    try:
+        exists = (directory / STATE_FILE).exists()
+    except OSError as error:
+        raise _unusable(directory, error) from error
+    if exists:
+        raise ConfigError(
+            "directory", str(directory), f"{directory} holds a cluster already. Use `restart`, or another directory."
+        )
+
+
+def _unusable(directory: Path, error: OSError) -> ConfigError:
+    reason = (
+        "it is no directory" if directory.exists() and not directory.is_dir() else f"{error.filename}: {error.strerror}"
+    )
+    return ConfigError(
+        "directory", str(directory), f"no cluster can be made in {directory}: {reason}. Name another directory."
+    )
+
+
+def _new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+
+
+def _new_specs(
+    directory: Path, ports: Sequence[int], roles: Mapping[int, Sequence[str]], places: Mapping[int, NodePlace]
+) -> dict[int, NodeSpec]:
+    """The nodes of a new cluster, numbered from 1, a port each."""
+    return {
+        node_id: NodeSpec(
+            node_id,
+            port,
+            directory / f"node-{node_id}",
+            roles=tuple(roles.get(node_id, BOTH_ROLES)),
+            place=places.get(node_id, NodePlace()),
+        )
+        for node_id, port in enumerate(ports, start=1)
+    }
 
 
 def _ports(count: int, first: int) -> list[int]:

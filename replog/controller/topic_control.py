@@ -99,7 +99,7 @@ class TopicControl:
         name = topic.name
         self._check_name(name, batch)
         config_records = self._configs.initial(name, topic.configs)
-        assignments = self._manual(topic) if topic.assignments else self._placed(topic, batch)
+        assignments = self._manual(topic) if topic.assignments else self._placed(topic, len(config_records), batch)
         partitions_count = len(assignments)
         replicas_count = sum(map(len, assignments))
         records_count = 1 + len(config_records) + partitions_count
@@ -141,21 +141,45 @@ class TopicControl:
             raise PolicyViolationError(
                 f"the cluster may have {config.max_partitions} partitions, with these {partitions}"
             )
+        others_count = len(batch.records) + records_count - partitions_count
+        replication_factor = max(1, replicas_count // partitions_count)
+        advice = self._how_to_grow(replication_factor, others_count, batch, is_new=bool(new_topics))
         if len(batch.records) + records_count > config.max_records_per_request:
             raise PolicyViolationError(
                 f"one request makes at most {config.max_records_per_request:,} records (partitions, topics, configurations); "
-                f"these {partitions_count:,} partitions are too many. Create a topic with fewer and let it grow, or create "
-                "fewer topics at a time"
+                f"these {partitions_count:,} partitions are too many. {advice}"
             )
         if batch.replicas_count + replicas_count > config.max_replicas_per_request:
             raise PolicyViolationError(
                 f"one request makes at most {config.max_replicas_per_request:,} replicas; these {replicas_count:,} are too "
-                "many. Create fewer partitions at a time"
+                f"many. {advice}"
             )
+
+    def _how_to_grow(self, replication_factor: int, others_count: int, batch: _Batch, *, is_new: bool) -> str:
+        """Says with how many partitions a topic can begin, and by how many it can grow at a time.
+
+        Args:
+            replication_factor: The number of replicas of each partition.
+            others_count: The number of records in the request that are not partitions of this topic.
+            batch: The topics before it in the same request.
+            is_new: Whether the topic is to be created; otherwise it is to grow.
+        """
+        config = self._config
+        growth = min(config.max_records_per_request, config.max_replicas_per_request // replication_factor)
+        if not is_new:
+            return f"Add at most {growth} at a time"
+        replicas_left = config.max_replicas_per_request - batch.replicas_count
+        first = min(config.max_records_per_request - others_count, replicas_left // replication_factor)
+        if first < 1:
+            return "Create the topic in a request of its own"
+        return (
+            f"Create the topic with at most {first} (`--partitions {first}`), then add at most {growth} at a time "
+            f"(`replog topics alter TOPIC --partitions {first + growth}`)"
+        )
 
     # ---- where replicas go ------------------------------------------------------------------------------------------
 
-    def _placed(self, topic: NewTopic, batch: _Batch) -> Assignments:
+    def _placed(self, topic: NewTopic, configs_count: int, batch: _Batch) -> Assignments:
         num_partitions = self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         replication_factor = topic.replication_factor
         if replication_factor == -1:
@@ -166,7 +190,7 @@ class TopicControl:
             raise InvalidReplicationFactorError(f"replication factor is at least 1, not {replication_factor}")
         if num_partitions > 1:  # before as many assignments are made
             replicas_count = num_partitions * replication_factor
-            self._check_bounds(num_partitions, replicas_count, num_partitions, batch, new_topics=1)
+            self._check_bounds(num_partitions, replicas_count, 1 + configs_count + num_partitions, batch, new_topics=1)
         return self._place(num_partitions, replication_factor)
 
     def _place(self, partitions_count: int, replication_factor: int) -> Assignments:

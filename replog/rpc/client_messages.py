@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.config_messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeNodeConfigsRequest,
+    DescribeNodeConfigsResponse,
+)
 from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -46,6 +51,7 @@ ClientRequest: TypeAlias = (
     | EpochEndsRequest
     | MoveReplicaRequest
     | DescribeLogDirsRequest
+    | DescribeNodeConfigsRequest
 )
 ClientResponse: TypeAlias = (
     ClusterMetadata
@@ -60,6 +66,7 @@ ClientResponse: TypeAlias = (
     | EpochEndsResponse
     | MoveReplicaResponse
     | DescribeLogDirsResponse
+    | DescribeNodeConfigsResponse
 )
 
 CLIENT_KINDS: Final[Mapping[str, tuple[type, type]]] = {
@@ -75,5 +82,6 @@ CLIENT_KINDS: Final[Mapping[str, tuple[type, type]]] = {
     "epoch_ends": (EpochEndsRequest, EpochEndsResponse),
     "move_replica": (MoveReplicaRequest, MoveReplicaResponse),
     "describe_log_dirs": (DescribeLogDirsRequest, DescribeLogDirsResponse),
+    "describe_node_configs": (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),
 }
 """Request and answer by the name that both have on the wire."""

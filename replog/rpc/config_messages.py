@@ -30,3 +30,16 @@ class ConfigDescription:
 @dataclass(frozen=True, slots=True)
 class DescribeConfigsResponse:
     configs: tuple[ConfigDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNodeConfigsRequest:
+    """Asks a node for all that it goes by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeNodeConfigsResponse:
+    """Every key of the node's file and every dynamic configuration, by name."""
+
+    node_id: int
+    configs: tuple[ConfigDescription, ...]

@@ -28,7 +28,7 @@ def test_wrong_faults_are_named() -> None:
     done = replog("chaos", "run", "--faults", "kill-everybody")
     assert done.status == 2
     assert 'there is no "kill-everybody"; there are kill-leader' in done.err
-    assert "SIGSTOP" in replog("chaos", "run", "--list").out
+    assert "SIGSTOP" in replog("chaos", "list").out
     done = replog("chaos", "run", "--links", "wires")
     assert (done.status, "--links is proxies or namespaces, not wires" in done.err) == (2, True), done
 

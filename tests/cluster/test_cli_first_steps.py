@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_cli_cluster import command, good, pids, ports, replog, settings, until
+from test_cli_cluster import PATIENCE_S, Done, command, good, pids, ports, replog, settings, until
 
 from replog.cluster import is_free
 
@@ -89,8 +92,79 @@ def test_a_file_with_a_bad_line(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "long").write_text("a\n" + "b" * 2_000_000 + "\nc\n")
     done = replog("produce", "lines", "--file", tmp_path / "long", "--dir", directory)
     assert (done.status, done.out) == (1, "1 record acknowledged\n")
-    assert done.err.startswith("error: line 2 is too long: lines: a record of up to 2000097 bytes")
-    assert good("consume", "lines", "--dir", directory) == "1\n2\na\n"
+    assert done.err.startswith("error: line 2 is too long: 2,000,000 bytes, and lines takes ")
+    advice = done.err.split("`")[1].removeprefix("replog ").split()
+    assert good(*advice, "--dir", directory).startswith("max.message.bytes=")
+    done = replog("produce", "lines", "--file", tmp_path / "long", "--dir", directory)
+    assert (done.status, done.out, done.err) == (0, "3 records acknowledged\n", "")
+    assert good("consume", "lines", "--dir", directory) == f"1\n2\na\na\n{'b' * 2_000_000}\nc\n"
+
+
+def shell(line: str, *, stdin: str = "") -> Done:
+    """A line of bash; `replog` in it is the command of this interpreter."""
+    whole = f'replog() {{ {shlex.join(command())} "$@"; }}\n{line}'
+    done = subprocess.run(
+        ["bash", "-c", whole],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_streams_that_are_closed_full_or_not_read(directory: Path) -> None:
+    good("topics", "create", "streams", "--dir", directory)
+    here = f"streams --dir {shlex.quote(str(directory))}"
+    assert shell(f"replog produce {here} <&-") == (1, "0 records acknowledged\n", "error: stdin: closed\n")
+    full = "error: stdout: No space left on device\n"
+    assert shell(f"replog produce {here} >/dev/full", stdin="a\nb\n") == (1, "", f"2 records acknowledged\n{full}")
+    assert shell(f"replog produce {here} >&-", stdin="c\n") == (1, "", "1 record acknowledged\nerror: stdout: closed\n")
+    assert shell(f"replog produce {here} 2>&-", stdin="d\n") == (0, "1 record acknowledged\n", "")
+    refused = shell(f"replog produce {here} --key-separator : >/dev/full", stdin="e:1\nlonely\n")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith("1 record acknowledged\nerror: line 2 has no")
+    assert shell(f"replog consume {here} >&-") == (1, "", "error: stdout: closed\n")
+    assert shell(f"replog consume {here} >/dev/full") == (1, "", full)
+    assert shell(f"replog consume {here} --json 2>&-").out.count("\n") == 5
+    assert shell(f"replog consume {here} <&-").out == "a\nb\nc\nd\n1\n"
+    at = f"--dir {shlex.quote(str(directory))}"
+    for looking in ("status", "cluster status", "topics describe", "brokers list", "configs describe --node 1"):
+        assert shell(f"replog {looking} {at} >&-") == (1, "", "error: stdout: closed\n")
+        assert shell(f"replog {looking} {at} >/dev/full") == (1, "", full)
+        assert unread(*looking.split(), "--dir", directory) == (141, "", "")
+    assert unread("consume", "streams", "--dir", directory) == (141, "", "")
+    assert unread("produce", "streams", "--dir", directory) == (141, "", "0 records acknowledged\n")
+
+
+def unread(*arguments: object) -> Done:
+    """A command whose output nobody reads any more."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "wb") as stdout:
+        done = subprocess.run(
+            command(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    return Done(done.returncode, "", done.stderr)
+
+
+def test_tables_are_whole_at_any_width(directory: Path) -> None:
+    good("topics", "create", "a-topic-with-a-rather-long-name", "--partitions", 3, "--dir", directory)
+    at = f"--dir {shlex.quote(str(directory))}"
+    for looking in ("status", "cluster status", "topics describe", "brokers list", "quorum describe"):
+        wide = shell(f"replog {looking} {at}").out
+        narrow = shell(f"COLUMNS=80 replog {looking} {at}").out
+        assert "…" not in wide + narrow
+        table = [line for line in narrow.splitlines() if not line.startswith(("export", "log", "leader"))]
+        assert max(map(len, table)) <= 80, (looking, narrow)
+        assert sorted(set(re.findall(r"127.0.0.1:\d+", narrow))) == sorted(set(re.findall(r"127.0.0.1:\d+", wide)))
 
 
 def test_a_partition_without_a_leader_is_told_and_the_others_are_read(directory: Path) -> None:

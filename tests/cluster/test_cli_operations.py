@@ -101,6 +101,29 @@ def test_configurations_are_set_and_shown_with_their_source(run: Run) -> None:
     assert "(default)" in good(run, "configs", "get", "--topic", "configured", "retention.ms")
 
 
+def test_a_node_says_all_that_it_goes_by(run: Run, directory: Path) -> None:
+    good(run, "configs", "set", "--broker", 3, "log.roll.ms=777")
+    wanted = ("node.id", "log.roll.ms", "broker.session.timeout.ms", "log.segment.bytes")
+    said = (
+        "node.id=3  (node)\nlog.roll.ms=777  (broker)\nbroker.session.timeout.ms=2000  (node)\n"
+        "log.segment.bytes=1073741824  (default)\n"
+    )
+    assert good(run, "configs", "describe", "--node", 3, *wanted) == said
+    assert replog("configs", "describe", "--dir", directory, "--node", 3, *wanted) == (0, said, "")
+    found = [json.loads(line) for line in good(run, "configs", "describe", "--node", 2, "--json").splitlines()]
+    assert {"name": "log.dirs", "value": str(directory / "node-2" / "data"), "source": "node"} in found
+    assert good(run, "configs", "set", "--broker", 3, "log.roll.ms=") == "log.roll.ms removed\n"
+
+
+def test_nodes_that_are_none(run: Run, directory: Path) -> None:
+    done = run("configs", "describe", "--node", 9)
+    assert (done.status, done.err) == (1, "error: no node 9 is known; there are: 1, 2, 3\n")
+    done = replog("configs", "describe", "--node", 9, "--dir", directory)
+    assert (done.status, done.err) == (2, f"error: there is no node 9 in {directory}; its nodes are 1, 2, 3\n")
+    done = run("configs", "describe", "--node", 1, "log.segment.byte")
+    assert (done.status, 'Did you mean "log.segment.bytes"?' in done.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -111,7 +134,7 @@ def test_configurations_are_set_and_shown_with_their_source(run: Run) -> None:
         (("set", "retention.ms"), "is not KEY=VALUE"),
         (("get", "--topic", "nowhere"), 'there is no topic "nowhere"'),
         (("get", "--broker", 77), 'there is no broker "77"'),
-        (("get", "nothing.known"), "`replog configs get` without a key shows all"),
+        (("get", "nothing.known"), "Without a key all are shown"),
     ],
 )
 def test_configurations_that_are_none(run: Run, arguments: tuple[object, ...], words: str) -> None:

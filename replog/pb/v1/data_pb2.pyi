@@ -646,6 +646,18 @@ class DescribeConfigsResponse(_message.Message):
     configs: _containers.RepeatedCompositeFieldContainer[ConfigDescription]
     def __init__(self, configs: _Optional[_Iterable[_Union[ConfigDescription, _Mapping]]] = ...) -> None: ...
 
+class DescribeNodeConfigsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DescribeNodeConfigsResponse(_message.Message):
+    __slots__ = ("node_id", "configs")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    configs: _containers.RepeatedCompositeFieldContainer[ConfigDescription]
+    def __init__(self, node_id: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[ConfigDescription, _Mapping]]] = ...) -> None: ...
+
 class MoveReplicaRequest(_message.Message):
     __slots__ = ("topic", "partition_id", "path")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -709,7 +721,7 @@ class DescribeLogDirsResponse(_message.Message):
     def __init__(self, directories: _Optional[_Iterable[_Union[LogDir, _Mapping]]] = ...) -> None: ...
 
 class ClientRequest(_message.Message):
-    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs")
+    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs")
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
@@ -725,6 +737,7 @@ class ClientRequest(_message.Message):
     EPOCH_ENDS_FIELD_NUMBER: _ClassVar[int]
     MOVE_REPLICA_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_NODE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     timeout_ms: int
     cluster_id: str
     forwarded: bool
@@ -740,10 +753,11 @@ class ClientRequest(_message.Message):
     epoch_ends: EpochEndsRequest
     move_replica: MoveReplicaRequest
     describe_log_dirs: DescribeLogDirsRequest
-    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsRequest, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ...) -> None: ...
+    describe_node_configs: DescribeNodeConfigsRequest
+    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsRequest, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsRequest, _Mapping]] = ...) -> None: ...
 
 class ClientResponse(_message.Message):
-    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs")
+    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
@@ -757,6 +771,7 @@ class ClientResponse(_message.Message):
     EPOCH_ENDS_FIELD_NUMBER: _ClassVar[int]
     MOVE_REPLICA_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_NODE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     error: _controller_pb2.ErrorDetail
     metadata: ClusterMetadata
     list_offsets: ListOffsetsResponse
@@ -770,4 +785,5 @@ class ClientResponse(_message.Message):
     epoch_ends: EpochEndsResponse
     move_replica: MoveReplicaResponse
     describe_log_dirs: DescribeLogDirsResponse
-    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsResponse, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ...) -> None: ...
+    describe_node_configs: DescribeNodeConfigsResponse
+    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsResponse, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsResponse, _Mapping]] = ...) -> None: ...

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from broker_kit import server_config
 
-from replog.broker.config_description import describe_configs
+from replog.broker.config import KEYS
+from replog.broker.config_description import describe_configs, describe_node_configs
+from replog.metadata.config_keys import BROKER_KEYS, CONFIG_KEYS, CONTROLLER_KEYS
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import ConfigRecord, ResourceType
@@ -35,3 +37,37 @@ def test_others_are_those_of_the_file() -> None:
     assert described("log.retention.bytes", log_retention_bytes=7) == ConfigDescription(
         "log.retention.bytes", "7", "node"
     )
+
+
+def of_node(*records: ConfigRecord, **file: object) -> dict[str, tuple[str | None, str]]:
+    delta = MetadataDelta(MetadataImage())
+    for record in records:
+        delta.replay(record)
+    found = describe_node_configs(delta.apply(len(records), 1), server_config(**file))
+    assert [one.name for one in found] == sorted(one.name for one in found)
+    return {one.name: (one.value, one.source) for one in found}
+
+
+def test_a_node_tells_every_key_with_its_place() -> None:
+    node_id = server_config().node_id
+    changed = [
+        ConfigRecord(ResourceType.BROKER, "", "log.retention.ms", "5"),
+        ConfigRecord(ResourceType.BROKER, str(node_id), "log.retention.bytes", "6"),
+        ConfigRecord(ResourceType.BROKER, str(node_id + 1), "log.roll.ms", "7"),
+    ]
+    found = of_node(*changed, log_retention_bytes=9, broker_rack="a", log_dirs=("/one", "/two"))
+    assert set(KEYS) <= set(found)
+    assert set(found) - set(KEYS) <= {key.cluster_name for key in (*BROKER_KEYS, *CONTROLLER_KEYS, *CONFIG_KEYS)}
+    assert found["log.retention.ms"] == ("5", "cluster")
+    assert found["log.retention.bytes"] == ("6", "broker")
+    assert found["log.roll.ms"][1] == "default", "what is set for another node is none of this one's"
+    assert found["broker.rack"] == ("a", "node")
+    assert found["log.dirs"] == ("/one,/two", "node")
+    assert found["metrics.listener"] == (None, "default")
+    assert found["request.timeout.ms"] == ("30000", "default")
+
+
+def test_no_key_of_a_node_holds_a_secret() -> None:
+    """All values are shown: the first key with a secret has to be left out of `describe_node_configs`."""
+    words = ("password", "secret", "token", "credential", "private")
+    assert [name for name in of_node() if any(word in name for word in words)] == []

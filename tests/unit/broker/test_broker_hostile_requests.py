@@ -19,7 +19,7 @@ from replog.metadata.records import ElectionType, ResourceType, SupportedFeature
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
 from replog.rpc.client_messages import ClientRequest
-from replog.rpc.config_messages import DescribeConfigsRequest
+from replog.rpc.config_messages import DescribeConfigsRequest, DescribeNodeConfigsRequest
 from replog.rpc.log_dir_messages import DescribeLogDirsRequest, MoveReplicaRequest
 from replog.rpc.messages import (
     DeleteRecordsPartition,
@@ -92,6 +92,7 @@ def client_templates(topic: TopicInfo) -> list[ClientRequest]:
         DescribeConfigsRequest(ResourceType.TOPIC, "t"),
         MoveReplicaRequest("t", 0, "/data"),
         DescribeLogDirsRequest(),
+        DescribeNodeConfigsRequest(),
     ]
 
 

@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from cli_kit import Replog
 
+from replog.cli.app import app
 from replog.cli.errors import CommandFailedError, UsageError, describe, exit_status
 from replog.cli.main import main
 from replog.errors import BrokerNotAvailableError, ConfigError
 from replog.extras import install_command
-
-COMMANDS = [
-    "",
-    "storage",
-    "storage format",
-    "storage random-uuid",
-    "server",
-    "server start",
-    "cluster",
-    "cluster start",
-    "cluster status",
-    "cluster stop",
-    "cluster kill",
-    "cluster restart",
-    "topics",
-    "topics create",
-    "topics list",
-    "topics describe",
-    "topics delete",
-    "produce",
-    "consume",
-    "log",
-    "log dump",
-    "log-dirs",
-    "log-dirs describe",
-    "log-dirs move",
-    "demo",
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(replog: Replog, command: str) -> None:
-    done = replog(*command.split(), "--help")
-    assert (done.status, done.err) == (0, "")
-    assert "Usage: replog" in done.out
 
 
 def test_help_loads_neither_grpc_nor_the_broker() -> None:
@@ -99,6 +68,14 @@ def test_without_the_extra_one_line_says_what_to_install(
         (["topics", "list", "-b", "here"], '"here" is not host:port'),
         (["server", "start", "--config", "no-such.toml"], "no-such.toml: cannot be read: No such file or directory"),
         (["cluster", "status", "--dir", "no-such"], "no cluster in no-such. `replog cluster start --dir no-such`"),
+        (
+            ["cluster", "start", "--dir", "/dev/null"],
+            "no cluster can be made in /dev/null: it is no directory. Name another",
+        ),
+        (["cluster", "start", "--dir", "/dev/null/c"], "no cluster can be made in /dev/null/c: /dev/null/c"),
+        (["cluster", "start", "--dir", "/proc/c"], "no cluster can be made in /proc/c: /proc/c"),
+        (["cluster", "status", "--dir", "/dev/null"], "/dev/null is no directory. Name the directory of a cluster."),
+        (["topics", "list", "--dir", "/dev/null"], "/dev/null is no directory. Name the directory of a cluster."),
         (["cluster", "start", "--dir", "x", "--nodes", "17"], "a local cluster has 1 to 9 nodes, not 17"),
         (["cluster", "start", "--dir", "x", "--set", "num.partition=3"], 'Did you mean "num.partitions"?'),
         (["cluster", "start", "--dir", "x", "--set", "num.partitions=0"], "1 to 10,000"),
@@ -147,6 +124,50 @@ def test_bootstrap_servers_come_from_the_environment(
 ) -> None:
     monkeypatch.setenv("REPLOG_BOOTSTRAP_SERVERS", f"127.0.0.1:{free_port}")
     assert f"nothing listens on 127.0.0.1:{free_port}" in replog("topics", "list").err
+
+
+def test_the_file_of_a_node_that_does_not_run_is_described(replog: Replog, tmp_path: Path) -> None:
+    node = {"node_id": 1, "port": 9, "process": None}
+    (tmp_path / "cluster.json").write_text(json.dumps({"cluster_id": "c", "nodes": [node]}))
+    file = tmp_path / "node-1" / "server.toml"
+    file.parent.mkdir()
+    file.write_text('"node.id" = 1\n"log.dirs" = ["data"]\n"num.partitions" = 7\n')
+    done = replog("configs", "describe", "--dir", tmp_path, "--node", 1, "num.partitions", "node.id", "broker.rack")
+    assert (done.status, done.out) == (0, "num.partitions=7  (node)\nnode.id=1  (node)\nbroker.rack=  (default)\n")
+    assert done.err == f"node 1 does not run: this is what {file} says\n"
+    file.write_text('"node.id" = "one"\n')
+    done = replog("configs", "describe", "--dir", tmp_path, "--node", 1)
+    assert (done.status, done.out) == (2, "")
+    assert str(file) in done.err
+
+
+def every_command() -> Iterator[tuple[str, Any]]:
+    def walked(group: Any, path: str) -> Iterator[tuple[str, Any]]:
+        for name, command in group.commands.items():
+            yield from walked(command, f"{path}{name} ") if hasattr(command, "commands") else [(path + name, command)]
+
+    return walked(typer.main.get_command(app), "")
+
+
+COMMANDS = dict(every_command())
+LOOKING = {"list", "describe", "status", "get", "check", "verify", "dump", "consume"}
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name.split()[-1] in LOOKING])
+def test_whatever_is_looked_at_can_be_had_as_json(command: str) -> None:
+    assert "--json" in [option for parameter in COMMANDS[command].params for option in parameter.opts]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("columns", [80, 200])
+def test_every_command_has_help_that_nothing_is_cut_from(
+    replog: Replog, monkeypatch: pytest.MonkeyPatch, command: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = replog(*command.split(), "--help")
+    assert (done.status, done.err) == (0, "")
+    assert "Usage: replog" in done.out
+    assert "…" not in done.out
 
 
 def test_debug_shows_the_traceback(replog: Replog) -> None:

@@ -30,6 +30,7 @@ WAITING = [
     "brokers drain 1",
     "brokers unregister 1",
     "configs get",
+    "configs describe --node 1",
     "configs set num.partitions=2",
     "quorum describe",
     "quorum add-voter 1",

@@ -12,13 +12,15 @@ import pytest
 from replog.cli.cluster_status import ClusterStatus, NodeStatus
 from replog.cli.consume import _as_json, _as_text
 from replog.cli.errors import UsageError
-from replog.cli.produce import LINE_BYTES_TOGETHER, LineError, LineProducer, LineSource
+from replog.cli.produce import LineError, LineProducer, LineSource
 from replog.cli.topics import Filters
 from replog.client import ConsumerRecord
 from replog.client.batch import BulkDelivery
-from replog.errors import RecordTooLargeError
+from replog.client.producer import RECORD_BYTES_BOUND
 from replog.records import TimestampType
 from replog.rpc.metadata_messages import ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
+
+MESSAGE_BYTES = 1_048_588
 
 
 def partition(partition_id: int, leader: int, isr: tuple[int, ...]) -> PartitionInfo:
@@ -80,27 +82,25 @@ def test_nothing_to_show_says_what_that_means() -> None:
 
 
 class Sent:
-    """Stands for a producer: takes records up to a size, and counts nothing as acknowledged."""
+    """Stands for a producer: takes records, and counts nothing as acknowledged."""
 
-    def __init__(self, bytes_max: int = 1 << 30) -> None:
+    def __init__(self) -> None:
         self.records: list[bytes | tuple[bytes, bytes]] = []
-        self.bytes_max = bytes_max
 
     async def send_many(
         self, topic: str, records: list[bytes | tuple[bytes, bytes]], *, partition: int | None
     ) -> BulkDelivery:
-        if any(len(record) > self.bytes_max for record in records):
-            raise RecordTooLargeError(f"{topic}: too large for {partition}.")
+        del topic, partition
         self.records += records
         return BulkDelivery()
 
 
 async def test_lines_become_records() -> None:
     sent = Sent()
-    await LineProducer(sent, "t", None, None).send([b"a", b"b\r", b"c"])  # type: ignore[arg-type]
+    await LineProducer(sent, "t", None, None, MESSAGE_BYTES).send([b"a", b"b\r", b"c"])  # type: ignore[arg-type]
     assert sent.records == [b"a", b"b", b"c"]
     sent = Sent()
-    lines = LineProducer(sent, "t", None, b":")  # type: ignore[arg-type]  # as much of one as is needed
+    lines = LineProducer(sent, "t", None, b":", MESSAGE_BYTES)  # type: ignore[arg-type]  # as much of one as is needed
     await lines.send([b"k:v:w"])
     with pytest.raises(LineError, match='line 3 has no ":" between key and value') as error:
         await lines.send([b":v", b"lonely", b"k:never"])
@@ -109,12 +109,22 @@ async def test_lines_become_records() -> None:
 
 
 async def test_a_line_that_is_too_long_is_named() -> None:
-    sent = Sent(bytes_max=LINE_BYTES_TOGETHER * 2)
-    lines = LineProducer(sent, "t", None, None)  # type: ignore[arg-type]
-    with pytest.raises(LineError, match="line 3 is too long: t: too large") as error:
-        await lines.send([b"a", b"b" * (LINE_BYTES_TOGETHER + 1), b"c" * 99_999, b"d"])
+    sent = Sent()
+    lines = LineProducer(sent, "t", None, None, 20_000)  # type: ignore[arg-type]
+    fits = 20_000 - RECORD_BYTES_BOUND
+    with pytest.raises(LineError) as error:
+        await lines.send([b"a", b"b" * fits, b"c" * (fits + 1), b"d"])
     assert [record[:1] for record in sent.records] == [b"a", b"b"]
-    assert "1,000 records before it acknowledged, nothing from it on sent" in str(error.value.told(1_000))
+    told = str(error.value.told(1_000))
+    assert f"line 3 is too long: {fits + 1:,} bytes, and t takes {fits:,} (its max.message.bytes is 20,000" in told
+    assert "`replog configs set --topic t max.message.bytes=20001` lets it take this line" in told
+    assert "1,000 records before it acknowledged, nothing from it on sent" in told
+
+
+async def test_a_line_that_no_topic_takes_is_not_told_to_raise_the_limit() -> None:
+    lines = LineProducer(Sent(), "t", None, None, MESSAGE_BYTES)  # type: ignore[arg-type]
+    with pytest.raises(LineError, match=r"line 1 is too long: 33,554,432 bytes.*No topic can be set to take it"):
+        await lines.send([bytes(32 << 20)])
 
 
 @pytest.mark.parametrize("content", [b"a\n\nb\r\nc", b"a\n", b"\n", b"", b"x" * 200_000 + b"\ny\n" * 90_000])

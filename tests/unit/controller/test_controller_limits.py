@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from uuid import UUID
@@ -16,10 +17,12 @@ from replog.controller.messages import (
     AlterConfigsResource,
     AlterConfigsResponse,
     AlterPartition,
+    ConfigEntry,
     ControllerRequest,
     CreatePartitions,
     CreatePartitionsResponse,
     CreateTopics,
+    CreateTopicsResponse,
     DeleteTopics,
     DeleteTopicsResponse,
     ElectLeaders,
@@ -38,6 +41,7 @@ from replog.controller.requests import AlterPartitionReassignments
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError
 from replog.metadata.records import ElectionType, ResourceType
 
+RETENTION = ConfigEntry("retention.ms", "5")
 LIMITS = ControllerConfig(max_records_per_request=10, max_replicas_per_request=15, max_bytes_per_record=2_000)
 
 
@@ -59,6 +63,31 @@ def test_a_topic_has_as_many_partitions_as_one_request_may_make(quorum: Quorum) 
         assert refused.error is ErrorCode.POLICY_VIOLATION
         assert "one request makes at most 1" in refused.message
     assert quorum.end_offset == end_offset
+
+
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "configs"), [(100, 1, ()), (10, 1, ()), (9, 1, (RETENTION,)), (100, 3, ()), (6, 3, ())]
+)
+def test_what_is_advised_where_there_are_too_many_partitions_works(
+    quorum: Quorum, partitions: int, replicas: int, configs: tuple[ConfigEntry, ...]
+) -> None:
+    refused = quorum.ask_create(NewTopic("t", partitions, replicas, configs=configs))
+    assert refused.error is ErrorCode.POLICY_VIOLATION
+    first, grown = map(int, re.findall(r"--partitions (\d+)`", refused.message))
+    assert quorum.ask_create(NewTopic("t", first, replicas, configs=configs)).error is ErrorCode.NONE
+    too_many = quorum.ask(CreatePartitions((NewPartitions("t", first + 100),)))
+    assert isinstance(too_many, CreatePartitionsResponse)
+    assert too_many.topics[0].message.endswith(f"Add at most {grown - first} at a time")
+    response = quorum.ask(CreatePartitions((NewPartitions("t", grown),)))
+    assert isinstance(response, CreatePartitionsResponse)
+    assert response.topics[0].error is ErrorCode.NONE
+
+
+def test_a_topic_for_which_a_request_has_no_room_left_goes_into_another(quorum: Quorum) -> None:
+    response = quorum.ask(CreateTopics((NewTopic("first", 9, 1), NewTopic("second", 3, 1))))
+    assert isinstance(response, CreateTopicsResponse)
+    assert [topic.error for topic in response.topics] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+    assert response.topics[1].message.endswith("Create the topic in a request of its own")
 
 
 def test_a_topic_grows_in_steps(quorum: Quorum) -> None:
