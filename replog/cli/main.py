@@ -6,6 +6,7 @@ Why so small: typer and rich are an extra, and whoever installed replog without 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -40,8 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     del rich, typer
+    _show_any_text()
     tune_process()
     return run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _show_any_text() -> None:
+    """Has stdout escape what its encoding cannot say, as stderr does: names of files need not be text."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def script() -> NoReturn:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -69,6 +70,9 @@ class ClusterView:
         transport: the default is gRPC.
         client_id: names this client in the brokers' logs.
         rng: spreads retries; None: the transport's, if it has them (`SeededTransport`), else any.
+
+    Attributes:
+        heard_s: when a broker last sent metadata, in the loop's time.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class ClusterView:
         self.rng = rng or random.Random()  # noqa: S311 -- spreads retries, keeps no secret
         self.image = ClusterImage()
         self.last_error: ReplogError | None = None
+        self.heard_s = -math.inf
         self._transport = transport or default_transport()
         self._pool = ConnectionPool(self._transport)
         self._failures: dict[str, ReplogError] = {}
@@ -391,6 +396,7 @@ class ClusterView:
                 "Check bootstrap.servers: all of them must be brokers of one cluster."
             )
         self._failures.pop(address, None)
+        self.heard_s = asyncio.get_running_loop().time()
         if image.metadata_offset < self.image.metadata_offset or image == self.image:
             return
         self.image = image

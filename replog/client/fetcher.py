@@ -64,6 +64,9 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         on_chunk: gets what was fetched, in order per partition.
         on_trouble: a partition has an error, or is out of range: the user's call must look.
         on_refused: this broker cannot serve a partition; whether another one is asked instead.
+
+    Attributes:
+        loss: why the stream could not be opened or ended; None once the broker has answered since.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         self._partitions: dict[PartitionState, None] = {}  # in order of their turn
         self._in_flight: dict[int, _InFlight] = {}
         self._held_bytes = 0
+        self.loss: ReplogError | None = None
         self._correlation_ids = itertools.count(1)
 
     @property
@@ -171,6 +175,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
     # ---- replies ---------------------------------------------------------------------------------------------------
 
     def _handle_received(self, message: FetchResponse) -> None:
+        self.loss = None
         request = self._in_flight.pop(message.correlation_id, None)
         if request is None:
             return
@@ -223,7 +228,8 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         state.error = error.with_traceback(None)  # the frames that it passed have the records
         self._on_trouble()
 
-    def _handle_lost(self, error: ReplogError) -> None:  # noqa: ARG002 -- what was asked is asked again, whatever it was
+    def _handle_lost(self, error: ReplogError) -> None:
+        self.loss = error
         requests = list(self._in_flight.values())
         self._in_flight.clear()
         for request in requests:

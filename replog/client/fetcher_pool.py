@@ -9,6 +9,7 @@ from replog.client.addresses import Leader
 from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
 from replog.client.fetcher import FetchSettings, LeaderFetcher
+from replog.errors import ReplogError
 
 LEADER_ONLY_S_MIN, LEADER_ONLY_S_MAX = 0.5, 60.0
 """How long a partition is read from its leader after another replica could not serve: longer each time in a row, for the
@@ -68,6 +69,11 @@ class FetcherPool:
             fetcher.remove(state)
         state.forget_request()
         state.leader = None
+
+    def loss(self, state: PartitionState) -> ReplogError | None:
+        """Why there is no stream to the broker that the partition is read from; None while there is, or no broker."""
+        fetcher = self._current(state)
+        return fetcher.loss if fetcher is not None else None
 
     def wake(self, state: PartitionState) -> None:
         """The partition may be fetched again (a seek, less of it is buffered)."""

@@ -14,6 +14,9 @@ Acks = Literal["all", -1, 0, 1]
 MAX_IN_FLIGHT_MAX = 5
 """Batches per producer and partition that a broker remembers; with more, one sent again might not be recognised."""
 
+MAX_REQUEST_BYTES_MAX = 55 << 20
+"""Batches that fit into one message of the transport (64 MiB) with room for what describes them."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
@@ -36,7 +39,8 @@ class ProducerConfig:
     linger_ms: float = 0
     """How long a batch that is not full waits for more records.  With 0 batches fill while requests are in flight."""
     max_request_bytes: int = 1024 * 1024
-    """Bound of one message's batches, and so of one record with its overhead."""
+    """Bound of one message's batches, and so of one record with its overhead; at most 55 MiB, what one message carries.
+    A topic takes what its max.message.bytes allows, never more than 32 MiB."""
     buffer_memory_bytes: int = 32 * 1024 * 1024
     """Bound of records that are not acknowledged yet; `send` waits when it is reached."""
     delivery_timeout_ms: int = 120_000
@@ -64,6 +68,13 @@ class ProducerConfig:
         for name, low in _LOWEST.items():
             require_at_least(name.replace("_", "."), getattr(self, name), low, is_whole=name != "linger_ms")
         require_choice("fail.below.min.isr", self.fail_below_min_isr, (True, False))
+        if self.max_request_bytes > MAX_REQUEST_BYTES_MAX:
+            raise ConfigError(
+                "max.request.bytes",
+                self.max_request_bytes,
+                f"max.request.bytes is {self.max_request_bytes}; it is at most {MAX_REQUEST_BYTES_MAX}, what one message "
+                "carries. No topic takes batches of more than 32 MiB.",
+            )
         if self.max_in_flight_per_partition > MAX_IN_FLIGHT_MAX:
             raise ConfigError(
                 "max.in.flight.per.partition",

@@ -21,11 +21,11 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from replog.broker.config import ServerConfig
 from replog.broker.recovery_log import RECOVERING
@@ -278,13 +278,15 @@ class LocalCluster:
 
     async def kill(self, node_id: int) -> None:
         """Ends a node with SIGKILL and waits until it is gone."""
-        await self._end(self.nodes[node_id], signal.SIGKILL, STOP_TIMEOUT_S)
+        spec = self.nodes[node_id]
+        _tell(spec, signal.SIGKILL)
+        await self._wait_until_gone(spec)
 
     async def stop(self, node_id: int) -> None:
         """Stops a node in order (SIGTERM); with SIGKILL if it does not within 15 s."""
         spec = self.nodes[node_id]
-        if not await self._end(spec, signal.SIGTERM, STOP_TIMEOUT_S):
-            await self._end(spec, signal.SIGKILL, STOP_TIMEOUT_S)
+        _tell(spec, signal.SIGTERM)
+        await self._wait_until_stopped(spec)
 
     def pause(self, node_id: int) -> None:
         """Stops the node's process from running (SIGSTOP) without ending it."""
@@ -298,11 +300,17 @@ class LocalCluster:
         if process is None or not process.signal(number):
             raise ConfigError("node_id", node_id, f"node {node_id} is not running")
 
-    async def _end(self, spec: NodeSpec, number: signal.Signals, timeout_s: float) -> bool:
+    async def _wait_until_stopped(self, spec: NodeSpec) -> None:
+        """The rest of `stop` for a node that has been told."""
+        if not await self._wait_until_gone(spec):
+            _tell(spec, signal.SIGKILL)
+            await self._wait_until_gone(spec)
+
+    async def _wait_until_gone(self, spec: NodeSpec) -> bool:
+        """Whether the node's process ended within 15 s; a node without one has."""
         if spec.process is None:
             return True
-        spec.process.signal(number)
-        gone = await wait_until_gone(spec.process, spec.popen, timeout_s)
+        gone = await wait_until_gone(spec.process, spec.popen, STOP_TIMEOUT_S)
         if gone:
             spec.process = None
             spec.popen = None
@@ -371,11 +379,21 @@ class LocalCluster:
         return active >= wanted and metadata.controller_id >= 0
 
     async def stop_all(self) -> None:
-        """Stops every node in order, at the same time."""
-        await asyncio.gather(*(self.stop(node_id) for node_id in self.nodes))
+        """Stops every node in order, at the same time.
+
+        A caller that is cancelled meanwhile has told all of them: they stop, and nobody waits for it.
+        """
+        await self._end_all(signal.SIGTERM, self._wait_until_stopped)
 
     async def kill_all(self) -> None:
-        await asyncio.gather(*(self.kill(node_id) for node_id in self.nodes))
+        """Ends every node with SIGKILL, also where the caller is cancelled before all are gone."""
+        await self._end_all(signal.SIGKILL, self._wait_until_gone)
+
+    async def _end_all(self, number: signal.Signals, wait: Callable[[NodeSpec], Coroutine[Any, Any, object]]) -> None:
+        specs = list(self.nodes.values())
+        for spec in specs:  # here and not in the tasks: one that is cancelled before its first step does nothing
+            _tell(spec, number)
+        await asyncio.gather(*map(wait, specs))
 
     def remove_files(self) -> None:
         """Deletes the cluster directory."""
@@ -487,6 +505,12 @@ def _new_specs(
         )
         for node_id, port in enumerate(ports, start=1)
     }
+
+
+def _tell(spec: NodeSpec, number: signal.Signals) -> None:
+    """Sends a signal to the node's process, if there is one."""
+    if spec.process is not None:
+        spec.process.signal(number)
 
 
 def _ports(count: int, first: int) -> list[int]:

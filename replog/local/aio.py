@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -311,17 +312,50 @@ class _Opening:
             await self._opened.close()
 
     async def _open(self) -> AsyncLocalLog:
-        opening = asyncio.ensure_future(asyncio.to_thread(self._open_blocking))
+        handover = _Handover()
         try:
-            log = await asyncio.shield(opening)
+            await asyncio.to_thread(lambda: handover.give(open_log(self._path, **self._settings)))
         except asyncio.CancelledError:
-            opening.add_done_callback(_close_opened)  # the thread cannot be stopped: what it opens is closed again
+            handover.abandon()
             raise
-        return AsyncLocalLog(log, owns_log=True)
+        return AsyncLocalLog(handover.take(), owns_log=True)
 
-    def _open_blocking(self) -> LocalLog:
-        log: LocalLog = open_log(self._path, **self._settings)
-        return log
+
+class _Handover:
+    """A log on its way from the thread that opens it, which cannot be stopped, to the task that waits for it.
+
+    Why it does without the loop: a loop that ends cancels whatever would have closed a log that nobody waits for.
+
+    Invariants:
+        - a log that is given and not taken is closed, whichever of thread and task comes last.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_abandoned = False
+        self._log: LocalLog | None = None
+
+    def give(self, log: LocalLog) -> None:
+        """In the thread: the log is open."""
+        with self._lock:
+            self._log = log
+            is_abandoned = self._is_abandoned
+        if is_abandoned:
+            log.close()
+
+    def take(self) -> LocalLog:
+        """In the loop, once `give` has returned."""
+        if self._log is None:
+            raise InvariantViolationError("a log was taken before it was given")
+        return self._log
+
+    def abandon(self) -> None:
+        """In the loop: nobody will take it."""
+        with self._lock:
+            self._is_abandoned = True
+            log = self._log
+        if log is not None:
+            log.close()
 
 
 def open_log_async(path: str | os.PathLike[str], **settings: Any) -> _Opening:
@@ -346,11 +380,6 @@ def open_log_async(path: str | os.PathLike[str], **settings: Any) -> _Opening:
     if settings.get("read_only"):
         raise TypeError("a read-only log has no async side: use open_log(path, read_only=True)")
     return _Opening(path, settings)
-
-
-def _close_opened(opening: asyncio.Future[LocalLog]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
 
 
 def _fail_all(group: Sequence[_Waiting], error: BaseException) -> None:

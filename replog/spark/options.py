@@ -27,6 +27,7 @@ READ_OPTIONS = (
     "failOnDataLoss",
     "includeHeaders",
     "kafka.bootstrap.servers",
+    "kafkaConsumer.pollTimeoutMs",
     "minPartitions",
     "startingOffsets",
     "subscribe",
@@ -35,10 +36,9 @@ READ_OPTIONS = (
 _NOT_SUPPORTED = {
     "endingOffsetsByTimestamp": "endingOffsets",
     "endingTimestamp": "endingOffsets",
-    "fetchOffset.numRetries": "",
-    "fetchOffset.retryIntervalMs": "",
+    "fetchOffset.numRetries": "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.retryIntervalMs": "kafkaConsumer.pollTimeoutMs",
     "groupIdPrefix": "",
-    "kafkaConsumer.pollTimeoutMs": "",
     "maxBytesPerTrigger": "",
     "maxOffsetsPerTrigger": "",
     "maxRecordsPerPartition": "minPartitions",
@@ -55,6 +55,12 @@ _NOT_SUPPORTED = {
 
 `path` is what `load("...")` sets.
 """
+
+MIN_PARTITIONS_MAX = 1_000_000
+"""Tasks of one scan: Spark plans each of them in the driver."""
+
+POLL_TIMEOUT_MS_MAX = 86_400_000
+"""A day: longer is a mistake in the unit."""
 
 PartitionOffsets = Mapping[str, Mapping[int, int]]
 """topic -> partition -> offset."""
@@ -73,6 +79,8 @@ class ReadOptions:
         include_headers: whether the schema has a column `headers`.
         fail_on_data_loss: whether records that are gone fail the query; otherwise the rest is read, with a warning.
         min_partitions: wished number of tasks; 0: one for each topic partition.
+        poll_timeout_ms: how long a task may get no records before it fails; None: 10 s where no broker could serve
+            it, 60 s where one may answer yet.
     """
 
     bootstrap_servers: str
@@ -83,6 +91,7 @@ class ReadOptions:
     include_headers: bool
     fail_on_data_loss: bool
     min_partitions: int
+    poll_timeout_ms: int | None
 
 
 def is_read(options: Mapping[str, str]) -> bool:
@@ -108,6 +117,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         include_headers=_boolean(given, "includeHeaders", default=False),
         fail_on_data_loss=_boolean(given, "failOnDataLoss", default=True),
         min_partitions=_min_partitions(given),
+        poll_timeout_ms=_poll_timeout_ms(given),
     )
 
 
@@ -224,6 +234,25 @@ def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 def _min_partitions(given: Mapping[str, str]) -> int:
     text = given.get("minpartitions", "0").strip()
-    if not (text.isascii() and text.isdigit()) or ("minpartitions" in given and int(text) < 1):
-        raise ConfigError("minPartitions", text, f'minPartitions is "{text}": give a number of tasks, at least 1')
+    if not _is_number(text, 1 if "minpartitions" in given else 0, MIN_PARTITIONS_MAX):
+        raise ConfigError(
+            "minPartitions",
+            text,
+            f'minPartitions is "{text}": give a number of tasks, at least 1 and at most {MIN_PARTITIONS_MAX}',
+        )
     return int(text)
+
+
+def _poll_timeout_ms(given: Mapping[str, str]) -> int | None:
+    name = "kafkaConsumer.pollTimeoutMs"
+    if (text := given.get(name.lower())) is None:
+        return None
+    text = text.strip()
+    if not _is_number(text, 1, POLL_TIMEOUT_MS_MAX):
+        raise ConfigError(name, text, f'{name} is "{text}": give milliseconds from 1 to {POLL_TIMEOUT_MS_MAX}')
+    return int(text)
+
+
+def _is_number(text: str, smallest: int, largest: int) -> bool:
+    """Whether `text` is decimal digits, of a number in that range."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and smallest <= int(text) <= largest

@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from replog.client.backoff import timed_out
+from replog.client.addresses import Leader
 from replog.client.cluster import VISIBLE_WITHIN_MS, ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
 from replog.client.fetcher import FetchSettings
@@ -29,10 +30,19 @@ from replog.errors import (
 )
 from replog.records import Buffer
 from replog.rpc.messages import FetchResult
+from replog.rpc.transport import ConnectionLostError
 from replog.spark.snapshot import OffsetRange
 
-STALL_TIMEOUT_MS = 120_000
-"""How long a range may bring nothing before the task fails; covers elections.  The default of Spark's Kafka source."""
+UNSERVED_TIMEOUT_MS = 10_000
+"""How long a range may bring nothing while no broker could serve it: the partition has no leader, its leader refuses
+connections, or no broker of the cluster answers."""
+
+STALL_TIMEOUT_MS = 60_000
+"""The same while some broker leads the partition and may answer yet.  Covers a leader that is silent until its session ends
+(`broker.session.timeout.ms`) and a new one whose high watermark waits for followers (`replica.lag.time.max.ms`)."""
+
+LOOK_S = 0.5
+"""How often a range that brings nothing looks at the metadata."""
 
 FETCH_SETTINGS = FetchSettings(max_bytes=4 << 20, max_partition_bytes=4 << 20, buffer_memory_bytes=12 << 20)
 """One reply waits while the one before is decoded; a few large replies are cheaper than many small ones."""
@@ -55,12 +65,19 @@ class RangeReader:
         view: an open view of the cluster; the owner calls `handle_metadata` when it changes.
         wanted: what to read.
         fail_on_data_loss: whether records that are gone raise; otherwise the reader goes on with what there is.
+        poll_timeout_ms: how long the range may bring nothing, whatever the reason; None: UNSERVED_TIMEOUT_MS or
+            STALL_TIMEOUT_MS, by what is known of the brokers.
     """
 
-    def __init__(self, view: ClusterView, wanted: OffsetRange, *, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self, view: ClusterView, wanted: OffsetRange, *, fail_on_data_loss: bool, poll_timeout_ms: int | None = None
+    ) -> None:
         self._view = view
         self._wanted = wanted
         self._fail_on_data_loss = fail_on_data_loss
+        self._unserved_timeout_ms = poll_timeout_ms or UNSERVED_TIMEOUT_MS
+        self._stall_timeout_ms = poll_timeout_ms or STALL_TIMEOUT_MS
+        self._last_leader: Leader | None = None
         partition = TopicPartition(wanted.topic, wanted.partition)
         self._state = PartitionState(partition, wanted.topic_id, wanted.start_offset)
         self._pool = FetcherPool(view, FETCH_SETTINGS, on_chunk=self._take_in, on_trouble=self._notice)
@@ -96,7 +113,7 @@ class RangeReader:
 
         Raises:
             OffsetOutOfRangeError, UnknownTopicOrPartitionError: records of the range are gone.
-            RequestTimedOutError: nothing came for STALL_TIMEOUT_MS; it names the cause.
+            RequestTimedOutError: nothing came in time; it names the broker, the offset reached and the cause.
             CorruptRecordError: what a broker sent is damaged.
         """
         while not self._chunks:
@@ -121,6 +138,7 @@ class RangeReader:
         if self._is_ours():
             self._pool.follow(self._state)
             self._pool.stop_idle()
+            self._last_leader = self._state.leader or self._last_leader
             return
         self._pool.leave(self._state)
         self._is_deleted = True
@@ -164,17 +182,41 @@ class RangeReader:
         self._pool.wake(self._state)
 
     async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(STALL_TIMEOUT_MS / 1000):
-                await self._wake.wait()
-        except TimeoutError:
-            cause = self._view.last_error
-        else:
-            return
+        """Returns when there is something to look at; fails when that takes too long."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._wake.wait()
+                return
+            self._view.request_refresh()  # what is known of the leader may be old
+            waited_ms = int((loop.time() - began_s) * 1000)
+            unserved = self._why_unserved()
+            if waited_ms >= (self._unserved_timeout_ms if unserved else self._stall_timeout_ms):
+                raise self._stalled(waited_ms, unserved)
+
+    def _why_unserved(self) -> str:
+        """Why no broker could serve the range now; "" when one may."""
+        if self._state.leader is None:
+            return f"the partition has no leader; the last was {_named(self._last_leader)}"
+        loss = self._pool.loss(self._state)
+        if isinstance(loss, ConnectionLostError) and loss.refused:
+            return f"its leader, {_named(self._state.leader)}, refuses connections"
+        silent_s = asyncio.get_running_loop().time() - self._view.heard_s
+        if silent_s * 1000 >= self._unserved_timeout_ms:
+            return f"no broker of the cluster answers; its leader was {_named(self._state.leader)}"
+        return ""
+
+    def _stalled(self, waited_ms: int, unserved: str) -> RequestTimedOutError:
         state = self._state
-        what = f"read {self._wanted}: at offset {state.position}, leader {state.leader}, "
-        what += f"its high watermark {state.high_watermark}"
-        raise timed_out(what, STALL_TIMEOUT_MS, cause)
+        silent = f"its leader, {_named(state.leader)}, sends no records; its high watermark is {state.high_watermark}"
+        cause = self._pool.loss(state) or self._view.last_error
+        return RequestTimedOutError(
+            f"read {self._wanted}: at offset {state.position} nothing came for {waited_ms} ms: {unserved or silent}. "
+            "Start the broker again, or wait longer with the option kafkaConsumer.pollTimeoutMs. "
+            f"Last cause: {f'{type(cause).__name__}: {cause}' if cause is not None else 'no answer'}"
+        )
 
     # ---- helpers -----------------------------------------------------------------------------------------------------
 
@@ -184,3 +226,7 @@ class RangeReader:
 
     def _is_at_end(self) -> bool:
         return self._state.fetch_offset >= self._wanted.end_offset
+
+
+def _named(leader: Leader | None) -> str:
+    return f"broker {leader.broker_id} ({leader.address})" if leader is not None else "not known"

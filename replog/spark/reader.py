@@ -64,7 +64,7 @@ class ReplogReader(DataSourceReader):
         tune_process()
         converter = ArrowConverter(self._columns, wanted.topic, wanted.partition)
         client = client_for(self._options.bootstrap_servers, self._snapshot.cluster_id)
-        with client.open_range(wanted, fail_on_data_loss=self._options.fail_on_data_loss) as pieces:
+        with client.open_range(wanted, self._options) as pieces:
             for start_offset, data in coalesce(pieces):
                 yield from converter.convert(data, start_offset=start_offset, end_offset=wanted.end_offset)
 

@@ -62,9 +62,9 @@ class WorkerClient:
         self._thread.run(self._view.close())
 
     @contextmanager
-    def open_range(self, wanted: OffsetRange, *, fail_on_data_loss: bool) -> Iterator[Iterator[Piece]]:
+    def open_range(self, wanted: OffsetRange, options: ReadOptions) -> Iterator[Iterator[Piece]]:
         """The record batches of `wanted`, fetched ahead of the caller within a bound.  Raises: as `RangeReader`."""
-        reader = self._thread.run(self._open_reader(wanted, fail_on_data_loss=fail_on_data_loss))
+        reader = self._thread.run(self._open_reader(wanted, options))
         try:
             yield self._pieces(reader)
         finally:
@@ -98,8 +98,13 @@ class WorkerClient:
                 f"{self.cluster_id}. Make the DataFrame anew."
             )
 
-    async def _open_reader(self, wanted: OffsetRange, *, fail_on_data_loss: bool) -> RangeReader:
-        reader = RangeReader(self._view, wanted, fail_on_data_loss=fail_on_data_loss)
+    async def _open_reader(self, wanted: OffsetRange, options: ReadOptions) -> RangeReader:
+        reader = RangeReader(
+            self._view,
+            wanted,
+            fail_on_data_loss=options.fail_on_data_loss,
+            poll_timeout_ms=options.poll_timeout_ms,
+        )
         try:
             await reader.start()
         except BaseException:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 from replog.client import LoopThread, SyncAdmin, SyncProducer
 from replog.cluster import LocalCluster
+from replog.spark.source import ReplogDataSource
+from replog.spark.worker_client import close_clients
 
 T = TypeVar("T")
 
@@ -65,6 +69,18 @@ class SparkCluster:
 
     def close(self) -> None:
         self.admin.close()
+
+
+def read_directly(cluster: SparkCluster, topic: str, **more: str) -> Generator[list[int], None, None]:
+    """Offsets of partition 0, batch by batch, as a task reads them but in this process."""
+    options = {"bootstrap.servers": cluster.bootstrap_servers, "assign": json.dumps({topic: [0]}), **more}
+    reader = ReplogDataSource(options).reader(schema=StructType([StructField("offset", LongType())]))
+    try:
+        (partition,) = reader.partitions()
+        for batch in reader.read(partition):
+            yield batch.column("offset").to_pylist()
+    finally:
+        close_clients()
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 20) -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
 
 from replog.client import SyncProducer
-from replog.spark.source import ReplogDataSource
-from replog.spark.worker_client import close_clients
-from tests.spark.spark_kit import Sent, SparkCluster, wait_until
+from tests.spark.spark_kit import Sent, SparkCluster, read_directly, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -229,18 +226,6 @@ def test_after_the_leader_is_killed_nothing_acknowledged_is_missing(read: Read, 
             spark_cluster.local.start_node(leader)
             spark_cluster.run(spark_cluster.local.wait_until_ready())
             admin.wait_until_in_sync(topic)
-
-
-def read_directly(cluster: SparkCluster, topic: str) -> Generator[list[int], None, None]:
-    """Offsets of partition 0, batch by batch, as a task reads them but in this process."""
-    options = {"bootstrap.servers": cluster.bootstrap_servers, "assign": json.dumps({topic: [0]})}
-    reader = ReplogDataSource(options).reader(schema=StructType([StructField("offset", LongType())]))
-    try:
-        (partition,) = reader.partitions()
-        for batch in reader.read(partition):
-            yield batch.column("offset").to_pylist()
-    finally:
-        close_clients()
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ An error or Ctrl-C removes the `.tmp`.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ def check_output(path: Path, log_directory: Path, *, force: bool) -> None:
     Raises:
         UsageError: something is there that must not be replaced, or it would stand among the log's files.
     """
+    if _is_loop(path):
+        raise UsageError("--output", str(path), f"{path} is a loop of symbolic links: name a new file, or - for stdout")
     if path.exists() and not path.is_file():
         raise UsageError("--output", str(path), f"{path} is not a file: name a new file, or - for stdout")
     if path.exists() and not force:
@@ -37,6 +40,15 @@ def check_output(path: Path, log_directory: Path, *, force: bool) -> None:
         raise UsageError("--output", str(path), f"{path.parent} is not a directory")
     if path.resolve().parent == log_directory.resolve():
         raise UsageError("--output", str(path), f"{path.parent} is the log itself: name a file outside of it")
+
+
+def _is_loop(path: Path) -> bool:
+    """Whether `path` leads through symbolic links to itself; resolving it would be a RuntimeError or, later, replace it."""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 @contextmanager

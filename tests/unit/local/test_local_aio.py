@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from local_kit import CountingFileSystem, abandon, open_simulated
 
 import replog
 from replog.errors import BrokerClosedError, DirectoryLockedError, DiskFullError, StorageError
-from replog.local import LocalLog, NewRecord
+from replog.local import LocalLog, NewRecord, aio
 from replog.records import scan
 from replog.testing import Operation, SimulatedFileSystem
 from tests.cancelling import WAITS_MAX, cancelled_at_wait
@@ -195,6 +196,35 @@ async def test_a_close_that_is_cancelled_still_answers_every_append(tmp_path: Pa
         if not was_cancelled:
             break
     assert number > 1
+
+
+@pytest.mark.parametrize("ends_first", ["the loop", "the thread"])
+def test_an_opening_that_is_cancelled_leaves_the_log_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_first: str
+) -> None:
+    """Goal: Ctrl-C during a long recovery must not leave the folder locked, also where it ends the loop."""
+    begun, may_end, is_open = threading.Event(), threading.Event(), threading.Event()
+    opened: list[LocalLog] = []
+
+    def slow_open_log(path: Path) -> LocalLog:
+        begun.set()
+        assert may_end.wait(20)
+        opened.append(replog.open_log(path))
+        is_open.set()
+        return opened[0]
+
+    async def give_up() -> None:
+        opening = asyncio.ensure_future(replog.open_log_async(tmp_path / "log"))
+        await asyncio.to_thread(begun.wait, 20)
+        if ends_first == "the thread":
+            may_end.set()
+            is_open.wait(20)  # the loop stands still: it must not hear of it
+        opening.cancel()
+        may_end.set()
+
+    monkeypatch.setattr(aio, "open_log", slow_open_log)
+    asyncio.run(give_up())
+    assert [log.closed for log in opened] == [True]
 
 
 async def test_opening(tmp_path: Path) -> None:

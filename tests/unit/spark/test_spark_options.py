@@ -26,6 +26,7 @@ def test_defaults() -> None:
         include_headers=False,
         fail_on_data_loss=True,
         min_partitions=0,
+        poll_timeout_ms=None,
     )
 
 
@@ -46,12 +47,14 @@ def test_everything_given() -> None:
         startingOffsets='{"t": {"0": 5, "2": -2}, "u": {"1": 0}}',
         endingOffsets='{"t": {"0": 7, "2": -1}, "u": {"1": 0}}',
         minPartitions="12",
+        **{"kafkaConsumer.pollTimeoutMs": " 30000 "},
     )
     assert parsed.topics == ("t", "u")
     assert parsed.assignment == {"t": (0, 2), "u": (1,)}
     assert parsed.starting_offsets == {"t": {0: 5, 2: EARLIEST}, "u": {1: 0}}
     assert parsed.ending_offsets == {"t": {0: 7, 2: LATEST}, "u": {1: 0}}
     assert parsed.min_partitions == 12
+    assert parsed.poll_timeout_ms == 30_000
 
 
 REFUSED: list[tuple[dict[str, str], str]] = [
@@ -79,6 +82,12 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"subscribe": "t", "includeHeaders": "yes"}, 'give "true" or "false"'),
     ({"subscribe": "t", "minPartitions": "0"}, "at least 1"),
     ({"subscribe": "t", "minPartitions": "many"}, "at least 1"),
+    ({"subscribe": "t", "minPartitions": "9" * 5_000}, "at most 1000000"),
+    *(
+        ({"subscribe": "t", "kafkaConsumer.pollTimeoutMs": text}, "give milliseconds from 1 to 86400000")
+        for text in ("0", "-1", "10s", "1.5", "", "86400001", "9" * 5_000)
+    ),
+    ({"subscribe": "t", "fetchOffset.numRetries": "3"}, 'The nearest is "kafkaConsumer.pollTimeoutMs"'),
     ({"subscribe": "t", "startingOffsets": "latest"}, 'startingOffsets of a batch read cannot be "latest"'),
     ({"subscribe": "t", "endingOffsets": "earliest"}, 'endingOffsets of a batch read cannot be "earliest"'),
 ]

@@ -145,12 +145,13 @@ async def test_a_range_that_stands_still_fails_with_what_it_knows(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(range_reader, "STALL_TIMEOUT_MS", 100)
+    monkeypatch.setattr(range_reader, "LOOK_S", 0.02)
     wanted = whole(cluster)
     cluster.logs["t", 0].high_watermark = 50
     with pytest.raises(RequestTimedOutError) as caught:
         await read(cluster, wanted)
     assert "t-0 [0, 100): at offset 50" in str(caught.value)
-    assert "high watermark 50" in str(caught.value)
+    assert "high watermark is 50" in str(caught.value)
 
 
 async def test_records_below_the_log_start_are_data_loss(cluster: FakeCluster) -> None:

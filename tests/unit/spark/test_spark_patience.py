@@ -1,0 +1,146 @@
+"""How long a range waits for a broker that is gone, and what it says then: in virtual time, with the real limits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from replog.errors import RequestTimedOutError
+from replog.records import decode_records
+from replog.spark import range_reader
+from replog.spark.range_reader import FetchSettings, RangeReader
+from replog.testing.virtual_loop import VirtualLoop
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.spark.spark_fakes import fill, open_view, whole
+
+T = TypeVar("T")
+RECORDS = 500
+LEADER = "broker 1 (127.0.0.1:10001)"
+
+
+@pytest.fixture(autouse=True)
+def small_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = FetchSettings(max_bytes=400, max_partition_bytes=400, buffer_memory_bytes=1_200)
+    monkeypatch.setattr(range_reader, "FETCH_SETTINGS", settings)
+
+
+def in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
+    return VirtualLoop(random.Random(1)).run(main)
+
+
+async def read_through(
+    trouble: Callable[[FakeCluster], Awaitable[None]], *, poll_timeout_ms: int | None = None
+) -> tuple[list[int], float, str]:
+    """Reads one range of two brokers, the leader's trouble beginning in the middle.
+
+    Returns:
+        The offsets that came, the seconds that the last of them or the error took to come, and the error's text.
+    """
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    fill(cluster, "t", RECORDS)
+    wanted = whole(cluster)
+    offsets: list[int] = []
+    loop = asyncio.get_running_loop()
+    async with open_view(cluster) as view:
+        reader = RangeReader(view, wanted, fail_on_data_loss=True, poll_timeout_ms=poll_timeout_ms)
+        view.add_listener(reader.handle_metadata)
+        await reader.start()
+        first = await reader.next_piece()
+        assert first is not None
+        offsets += [record.offset for record in decode_records(first.data)]
+        began_s, troubling = loop.time(), asyncio.create_task(trouble(cluster))  # type: ignore[arg-type]  # coroutines
+        text = ""
+        try:
+            while (piece := await reader.next_piece()) is not None:
+                offsets += [record.offset for record in decode_records(piece.data, start_offset=piece.start_offset)]
+        except RequestTimedOutError as error:
+            text = str(error)
+        took_s = loop.time() - began_s
+        await troubling
+        await reader.close()
+    return offsets, took_s, text
+
+
+def silence(cluster: FakeCluster, node_id: int) -> None:
+    """The process of a node stands still."""
+    cluster.nodes[node_id].is_silent = cluster.nodes[node_id].is_mute = True
+
+
+async def no_leader(cluster: FakeCluster) -> None:
+    cluster.move_leader("t", 0, -1)
+
+
+async def refused(cluster: FakeCluster) -> None:
+    """The process is gone, and the controller has not noticed."""
+    cluster.nodes[1].is_down = True
+    cluster.nodes[1].cut()
+
+
+async def all_silent(cluster: FakeCluster) -> None:
+    for node_id in cluster.nodes:
+        silence(cluster, node_id)
+
+
+async def leader_silent(cluster: FakeCluster) -> None:
+    silence(cluster, 1)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "text"),
+    [
+        (no_leader, f"the partition has no leader; the last was {LEADER}"),
+        (refused, f"its leader, {LEADER}, refuses connections"),
+        (all_silent, f"no broker of the cluster answers; its leader was {LEADER}"),
+    ],
+)
+def test_a_range_that_no_broker_can_serve_fails_after_ten_seconds(
+    trouble: Callable[[FakeCluster], Awaitable[None]], text: str
+) -> None:
+    offsets, took_s, error = in_virtual_time(read_through(trouble))
+    assert offsets == list(range(len(offsets)))
+    assert 10 <= took_s < 12
+    assert f"t-0 [0, 500): at offset {len(offsets)} nothing came for 10" in error
+    assert text in error
+    assert "kafkaConsumer.pollTimeoutMs" in error
+
+
+def test_a_silent_leader_is_waited_for_while_others_may_elect_another() -> None:
+    """Goal: the session of a broker that stands still ends after 9 s, later where a new controller counts it."""
+
+    async def stands_still_for_fifteen_seconds(cluster: FakeCluster) -> None:
+        silence(cluster, 1)
+        await asyncio.sleep(15)
+        cluster.move_leader("t", 0, 2)
+
+    offsets, took_s, error = in_virtual_time(read_through(stands_still_for_fifteen_seconds))
+    assert (offsets, error) == (list(range(RECORDS)), "")
+    assert 15 < took_s < 16
+
+
+def test_a_leader_that_stays_silent_fails_after_a_minute() -> None:
+    _, took_s, error = in_virtual_time(read_through(leader_silent))
+    assert 60 <= took_s < 62
+    assert f"its leader, {LEADER}, sends no records; its high watermark is 500" in error
+
+
+@pytest.mark.parametrize("trouble", [no_leader, refused, all_silent, leader_silent])
+@pytest.mark.parametrize("limit_s", [2, 100])
+def test_the_option_sets_both_limits(trouble: Callable[[FakeCluster], Awaitable[None]], limit_s: int) -> None:
+    _, took_s, error = in_virtual_time(read_through(trouble, poll_timeout_ms=limit_s * 1_000))
+    assert limit_s <= took_s < limit_s + 2
+    assert error
+
+
+def test_a_broker_that_comes_back_in_time_is_read_from_again() -> None:
+    async def gone_for_eight_seconds(cluster: FakeCluster) -> None:
+        await refused(cluster)
+        await asyncio.sleep(8)
+        cluster.nodes[1].is_down = False
+
+    offsets, _, error = in_virtual_time(read_through(gone_for_eight_seconds))
+    assert (offsets, error) == (list(range(RECORDS)), "")
