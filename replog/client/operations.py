@@ -86,7 +86,7 @@ class Operations:
         deadline_s = now_s() + (timeout_ms or self._timeout_ms) / 1000
         answers: list[R] = []
         for request in requests:
-            left_ms = max(1, int((deadline_s - now_s()) * 1000))
+            left_ms = max(1, round((deadline_s - now_s()) * 1000))
             response = await self._view.controller_call(request, timeout_ms=left_ms, what=what, on_retry=on_retry)
             answers.append(expect(response, answer))
         return answers
