@@ -175,7 +175,7 @@ class TestTopicsAndRecords:
             assert consumer.stderr is not None
             consumer.stdout.close()
             assert consumer.stderr.read() == ""
-        assert consumer.returncode == 1
+        assert consumer.returncode == 141
 
     @pytest.mark.parametrize(
         ("arguments", "status", "text"),
