@@ -287,12 +287,16 @@ class ReadableLog:
     def _fetch(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset`, at least one; b"" at the end.
 
-        What stands behind the first batch must not hide it: after a failed fsync anything may be there.
+        Raises CorruptRecordError where offsets up to `end_offset` must be there, and are not: a flipped bit may have moved a
+        batch away.  What stands behind the first batch must not hide it: after a failed fsync anything may be there.
         """
         try:
-            return self._fetch_batches(offset, end_offset, max_bytes)
+            data = self._fetch_batches(offset, end_offset, max_bytes)
         except CorruptRecordError:
-            return self._fetch_batches(offset, end_offset, _FIRST_BATCH_ONLY)
+            data = self._fetch_batches(offset, end_offset, _FIRST_BATCH_ONLY)
+        if not data and offset < end_offset and self._is_complete_from(offset):
+            raise self._located(data, _no_batch_at(0, offset))
+        return data
 
     def _fetch_batches(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
         """From the page cache under the mutex, which takes microseconds; what must come from the disk is read without it, so
@@ -334,7 +338,7 @@ class ReadableLog:
         try:
             for header in scan(data):
                 is_apart = header.base_offset < offset and header.position > 0  # the first may begin below `offset`
-                if is_complete and header.position and header.base_offset != offset:
+                if is_complete and (is_apart or header.base_offset > offset):
                     return ends, _no_batch_at(header.position, offset)
                 if is_apart or header.next_offset <= offset:
                     return ends[:-1], _no_batch_at(ends[-2][0] if len(ends) > 1 else header.position, offset)

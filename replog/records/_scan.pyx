@@ -148,7 +148,7 @@ def consecutive_end(buffer, *, int64_t next_offset, bint is_complete):
             base_offset, delta, count = read_64(p), <int32_t>read_32(p + 23), <int32_t>read_32(p + 57)
             if base_offset < 0 or delta < 0 or delta > OFFSET_MAX - base_offset or count < 0 or count > <int64_t>delta + 1:
                 return -1
-            if position and (base_offset < next_offset or (is_complete and base_offset > next_offset)):
+            if (position and base_offset < next_offset) or (is_complete and base_offset > next_offset):
                 return -1
             if base_offset + delta < next_offset:
                 return -1

@@ -122,7 +122,7 @@ def consecutive_end(buffer: Buffer, *, next_offset: int, is_complete: bool) -> i
     Args:
         buffer: The batches, not changed.
         next_offset: The offset that they were read for; the first batch may begin below it and must end above.
-        is_complete: Whether each batch must begin where the one before it ended.
+        is_complete: Whether each batch must begin where the one before it ended, and the first one not above `next_offset`.
 
     Returns:
         The end; -1 where a header cannot be one, where batches are out of order or miss offsets, or where none is whole.
@@ -137,7 +137,7 @@ def consecutive_end(buffer: Buffer, *, next_offset: int, is_complete: bool) -> i
             break
         if base_offset < 0 or not 0 <= delta <= OFFSET_MAX - base_offset or not 0 <= count <= delta + 1:
             return -1
-        if position and (base_offset < next_offset or (is_complete and base_offset > next_offset)):
+        if (position and base_offset < next_offset) or (is_complete and base_offset > next_offset):
             return -1
         if base_offset + delta < next_offset:
             return -1

@@ -10,7 +10,7 @@ import pytest
 from local_kit import values
 
 import replog
-from replog.errors import CorruptRecordError
+from replog.errors import CorruptRecordError, StorageError
 from replog.log.repair import repair_log
 from replog.log.verification import Finding, FindingKind, LogVerifier
 from replog.records import scan
@@ -186,3 +186,23 @@ def test_a_hole_between_two_batches_is_named(folder: Path) -> None:
         assert [next(read).offset for _ in range(4)] == [header.base_offset for header in headers[:4]]
         with pytest.raises(CorruptRecordError, match=f"offsets {gone.base_offset} to {gone.base_offset} are missing"):
             next(read)
+
+
+@pytest.mark.parametrize("bit", [0, 3, 7, 17, 30, 31, 34, 46, 62, 63])
+def test_no_bit_of_an_offset_ends_a_read_short(tmp_path: Path, bit: int) -> None:
+    records = 60
+    with replog.open_log(tmp_path / "log", maintenance_interval_ms=0) as log:
+        for number in range(records):
+            log.append(b"%03d" % number)
+    path = tmp_path / "log" / "log-0" / f"{0:020d}.log"
+    data = path.read_bytes()
+    for header in list(scan(data))[:-1]:  # of the last one nothing says where it must begin
+        changed = bytearray(data)
+        place = header.position + 7 - bit // 8
+        changed[place] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        with (
+            pytest.raises((CorruptRecordError, StorageError)),
+            replog.open_log(tmp_path / "log", read_only=True) as log,
+        ):
+            list(log)

@@ -188,8 +188,8 @@ def end_by_headers(data: bytes, next_offset: int, *, is_complete: bool) -> int:
     try:
         for header in r.scan(data):
             is_first = header.position == 0
-            if not is_first and (
-                header.base_offset < next_offset or (is_complete and header.base_offset > next_offset)
+            if (not is_first and header.base_offset < next_offset) or (
+                is_complete and header.base_offset > next_offset
             ):
                 return -1
             if header.next_offset <= next_offset:
@@ -214,6 +214,8 @@ def test_a_gap_is_a_fault_only_where_all_offsets_must_be_there(scanner: Any) -> 
     data = batch(0) + batch(2)
     assert scanner.consecutive_end(data, next_offset=0, is_complete=False) == 3
     assert scanner.consecutive_end(data, next_offset=0, is_complete=True) == -1
+    assert scanner.consecutive_end(batch(2), next_offset=0, is_complete=False) == 3
+    assert scanner.consecutive_end(batch(2), next_offset=0, is_complete=True) == -1
 
 
 def test_the_end_of_any_bytes_is_that_of_the_walk_over_headers(scanner: Any) -> None:
