@@ -28,8 +28,9 @@ from replog.log.completeness import hole
 from replog.log.cut_bytes import CutPiece, keep_cut, tell_cut
 from replog.log.disk_space import is_disk_full
 from replog.log.loader_scan import SegmentScanning
+from replog.log.offset_index import RELATIVE_OFFSET_MAX
 from replog.log.plausibility import epochs_fit, promised_end_offset
-from replog.log.segment import OFFSET_MAX, RELATIVE_OFFSET_MAX, LogSegment
+from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_scan import scan_headers
 
 

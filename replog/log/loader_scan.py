@@ -10,10 +10,10 @@ from replog.errors import StorageError
 from replog.log.epoch_witness import UNKNOWN_EPOCH, first_contradiction
 from replog.log.flush_border import batch_over, certain_end
 from replog.log.loader_state import LoaderState
-from replog.log.offset_index import OFFSET_ENTRY_BYTES
+from replog.log.offset_index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX
 from replog.log.producer_files import producers_before
 from replog.log.producer_state import ProducerStateManager
-from replog.log.segment import OFFSET_MAX, RELATIVE_OFFSET_MAX, LogSegment
+from replog.log.segment import OFFSET_MAX, LogSegment
 from replog.log.segment_reader import Found
 from replog.log.segment_recovery import ScanOutcome, ScanProgress
 from replog.log.time_index import TIME_ENTRY_BYTES

@@ -22,7 +22,7 @@ from replog.log.index_entries import Entries, MemoryEntries, floor_entry
 
 OFFSET_ENTRY_BYTES: Final = 8
 _ENTRY: Final = struct.Struct(">ii")
-_RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 class OffsetPosition(NamedTuple):
@@ -111,7 +111,7 @@ class ActiveOffsetIndex(OffsetIndex):
             InvariantViolationError: full, not above the last entry, or too far from the base offset.
         """
         relative_offset = last_offset - self._base_offset
-        if self.is_full or not 0 <= relative_offset <= _RELATIVE_OFFSET_MAX:
+        if self.is_full or not 0 <= relative_offset <= RELATIVE_OFFSET_MAX:
             raise InvariantViolationError(f"offset {last_offset} does not fit the index of segment {self._base_offset}")
         if self.count and self.last().offset >= last_offset:
             raise InvariantViolationError(f"index entry {last_offset} does not follow {self.last().offset}")

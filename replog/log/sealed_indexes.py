@@ -12,16 +12,17 @@ What was made again is held in memory until `rewrite_indexes` puts it on disk.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from replog.errors import CorruptIndexError, CorruptRecordError
 from replog.log.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from replog.log.index_cache import INDEX_CACHE
 from replog.log.index_entries import MappedEntries
-from replog.log.offset_index import OFFSET_ENTRY_BYTES, ActiveOffsetIndex, OffsetIndex
+from replog.log.offset_index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, ActiveOffsetIndex, OffsetIndex
 from replog.log.segment_files import SegmentFiles
 from replog.log.segment_reader import SegmentReader
-from replog.log.segment_scan import read_header, scan_headers
+from replog.log.segment_scan import PlacedHeader, read_header, scan_headers
 from replog.log.time_index import TIME_ENTRY_BYTES, ActiveTimeIndex, TimeIndex, TimestampOffset
 from replog.log.transaction_index import TransactionIndex
 from replog.records import HEADER_BYTES
@@ -174,13 +175,13 @@ class SealedIndexes(SegmentFiles):
                 would let retention delete too early.
 
         Raises:
-            CorruptRecordError: something on the way is no batch.
+            CorruptRecordError: something on the way is no batch, or one that cannot stand there.
         """
         offset_index = ActiveOffsetIndex(self.base_offset, _INDEX_BYTES_MAX)
         time_index = ActiveTimeIndex(self.base_offset, _INDEX_BYTES_MAX)
         bytes_since_index, largest = 0, time_index.last()
         try:
-            for position, header in scan_headers(self.file, 0, self.size_bytes):
+            for position, header in self._headers_in_order():
                 if header.max_timestamp > largest.timestamp:
                     largest = TimestampOffset(header.max_timestamp, header.last_offset)
                 if position and bytes_since_index > _REBUILT_INTERVAL_BYTES:
@@ -194,6 +195,16 @@ class SealedIndexes(SegmentFiles):
         if largest.timestamp >= 0:
             time_index.maybe_append(*largest)
         return offset_index.to_bytes(), time_index.to_bytes()
+
+    def _headers_in_order(self) -> Iterator[PlacedHeader]:
+        """Walks over all headers; raises CorruptRecordError at one whose offsets an index cannot hold."""
+        next_offset = self.base_offset
+        for position, header in scan_headers(self.file, 0, self.size_bytes):
+            if header.base_offset < next_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+                reason = f"offsets {header.base_offset} to {header.last_offset} cannot stand here"
+                raise CorruptRecordError(self.file.path, position, reason)
+            next_offset = header.next_offset
+            yield PlacedHeader(position, header)
 
     def _is_entry(self, entry: TimestampOffset) -> bool:
         """Whether the batch that ends with this offset brought this timestamp."""

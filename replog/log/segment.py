@@ -24,7 +24,7 @@ from replog.errors import CorruptIndexError, CorruptRecordError
 from replog.log.config import LogConfig
 from replog.log.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from replog.log.index_entries import without_trailing_zeros
-from replog.log.offset_index import OFFSET_ENTRY_BYTES, ActiveOffsetIndex, OffsetIndex
+from replog.log.offset_index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, ActiveOffsetIndex, OffsetIndex
 from replog.log.sealed_indexes import SealedIndexes
 from replog.log.segment_reader import Found, SegmentReader
 from replog.log.segment_scan import read_header, scan_headers
@@ -33,7 +33,6 @@ from replog.log.transaction_index import AbortedTransaction, TransactionIndex
 from replog.records import SegmentScan
 from replog_checkpoints import Buffer, File, FileSystem, OpenMode
 
-RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 POSITION_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**63 - 1
 

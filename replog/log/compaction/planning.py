@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from replog.log.config import LogConfig
-from replog.log.segment import RELATIVE_OFFSET_MAX, LogSegment
+from replog.log.offset_index import RELATIVE_OFFSET_MAX
+from replog.log.segment import LogSegment
 from replog.log.segment_list import SegmentList
 from replog.log.segment_scan import read_header
 

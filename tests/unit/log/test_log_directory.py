@@ -20,7 +20,8 @@ from replog.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from replog.log import LogDirectory
+from replog.log import LogConfig, LogDirectory
+from replog.records import scan
 from replog.testing.simulated_faults import Operation, PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import FileSystem, OsFileSystem
@@ -174,6 +175,28 @@ def test_bit_rot_takes_one_replica_offline_and_leaves_no_clean_marker() -> None:
     assert list(directory.offline) == [("t", 0)]
     directory.delete_log("t", 0)
     assert directory.open_log("t", 0, TOPIC, now_ms=T0).log_end_offset == 0
+
+
+def test_an_offset_that_rotted_takes_one_replica_offline() -> None:
+    fs = SimulatedFileSystem()
+    config = LogConfig(index_interval_bytes=100)
+
+    def opened() -> LogDirectory:
+        return LogDirectory.open(fs, "/data", cluster_id="c1", node_id=1, now_ms=T0, config=config)
+
+    directory = opened()
+    for topic in ("t", "u"):
+        append(directory.open_log(topic, 0, TOPIC, config, now_ms=T0), 20)
+    directory.close(now_ms=T0, broker_epoch=1)
+    good = everything(fs)
+    path = "/data/t-0/00000000000000000000.log"
+    for header in scan(good[path]):
+        for name, data in good.items():
+            write_file(fs, name, data)
+        fs.flip_bit(path, header.position + 3)  # 2^32 more: too far for an index
+        directory = opened()
+        assert set(directory.offline) <= {("t", 0)}
+        directory.close(now_ms=T0, broker_epoch=1)
 
 
 def test_a_topic_that_was_created_again_is_told_apart() -> None:
