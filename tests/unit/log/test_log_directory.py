@@ -179,14 +179,14 @@ def test_bit_rot_takes_one_replica_offline_and_leaves_no_clean_marker() -> None:
 
 def test_an_offset_that_rotted_takes_one_replica_offline() -> None:
     fs = SimulatedFileSystem()
-    config = LogConfig(index_interval_bytes=100)
+    config = LogConfig()
 
     def opened() -> LogDirectory:
         return LogDirectory.open(fs, "/data", cluster_id="c1", node_id=1, now_ms=T0, config=config)
 
     directory = opened()
     for topic in ("t", "u"):
-        append(directory.open_log(topic, 0, TOPIC, config, now_ms=T0), 20)
+        append(directory.open_log(topic, 0, TOPIC, config, now_ms=T0), 80)  # more than an index interval
     directory.close(now_ms=T0, broker_epoch=1)
     good = everything(fs)
     path = "/data/t-0/00000000000000000000.log"
