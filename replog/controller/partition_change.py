@@ -232,19 +232,17 @@ def _last_known(
     restarted_uncleanly: Collection[int],
     lost_disks: Collection[int],
 ) -> tuple[int, ...]:
-    """Who together hold everything committed, when they have told how far they reach.
+    """Who together hold everything committed, when they have told how far they reach; in the order in which they left.
 
-    Where one replica alone could commit and its disk is gone, nobody is known to: the others may have fallen behind before,
-    an election would give records up, and that is an operator's decision.
+    Where one replica alone could commit and the disk of the last one that could is gone, nobody is known to: the others may
+    have fallen behind before, an election would give records up, and that is an operator's decision.
     """
     if outcome.election_type is ElectionType.UNCLEAN:
         return ()  # what the others held has been given up
     lost = [replica for replica in (*partition.isr, *partition.elr) if replica in restarted_uncleanly]
-    if not lost and not partition.last_known_elr:
+    candidates = tuple(dict.fromkeys((*partition.last_known_elr, *lost)))
+    if not candidates or (min_isr == 1 and candidates[-1] in lost_disks):
         return ()
-    if lost and set(lost) <= set(lost_disks) and min_isr == 1:
-        return ()
-    candidates = dict.fromkeys((*partition.last_known_elr, *lost))
     known = tuple(replica for replica in candidates if replica in placed and replica not in lost_disks)
     return _without(known, (*outcome.isr, *outcome.elr))
 

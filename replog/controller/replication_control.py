@@ -189,9 +189,8 @@ class ReplicationControl:
         """The configuration changes by `records`.
 
         Allowing unclean elections elects where nobody leads.  A lower min.insync.replicas changes nothing here: a leader that
-        wants to commit without the members of the ELR says so.  A higher one, above an ISR that could commit alone until now,
-        ends the waiting for those who restarted uncleanly before: they may lack what it has committed, and by the new minimum
-        nobody could tell.
+        wants to commit without the members of the ELR says so.  A higher one ends the waiting for those who restarted uncleanly
+        before others could commit without them: they may lack that, and by the new minimum nobody could tell.
         """
         records = [record for record in records if record.name in _ELECTION_KEYS]
         by_name: dict[str, list[ConfigRecord]] = {}
@@ -202,18 +201,26 @@ class ReplicationControl:
             pending = (*by_name.get(self._state.topics[key[0]], ()), *by_name.get("", ()))
             rules = self.rules(key, pending=pending)
             change = partition_change(*key, partition, rules)
-            if change is None and self._may_know_too_little(key, partition, rules):
-                change = PartitionChangeRecord(key[1], key[0], last_known_elr=())
+            if change is None and partition.last_known_elr:
+                known = self._still_known(key, partition, rules)
+                if known != partition.last_known_elr:
+                    change = PartitionChangeRecord(key[1], key[0], last_known_elr=known)
             if change is not None:
                 yield change
 
-    def _may_know_too_little(self, key: PartitionKey, partition: PartitionRegistration, rules: ElectionRules) -> bool:
-        """Whether the ISR could commit without `last_known_elr` by the minimum that ends, and cannot by that of `rules`."""
-        if not partition.last_known_elr:
-            return False
+    def _still_known(
+        self, key: PartitionKey, partition: PartitionRegistration, rules: ElectionRules
+    ) -> tuple[int, ...]:
+        """Who of `last_known_elr` has what was committed by the minimum that ends, which is smaller than that of `rules`.
+
+        Those who left last: as many as made that minimum together with the ISR and the ELR.
+        """
         replicas_count = len(partition.replicas)
         before = min(self.rules(key).min_isr, replicas_count)
-        return before <= len(partition.isr) < min(rules.min_isr, replicas_count)
+        if before >= min(rules.min_isr, replicas_count):
+            return partition.last_known_elr
+        needed = max(0, before - len(partition.isr) - len(partition.elr))
+        return partition.last_known_elr[-needed:] if needed else ()
 
     def _keys_under(self, names: set[str]) -> Iterable[PartitionKey]:
         state = self._state
