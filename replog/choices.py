@@ -7,6 +7,9 @@ from enum import Enum
 
 from replog.errors import ConfigError
 
+INT32_MAX = 2**31 - 1
+"""Of what a request says in 32 bits: sizes, times in milliseconds."""
+
 
 def require_choice(name: str, value: object, accepted: Sequence[object]) -> None:
     """Returns if `value` is one of `accepted`, in type and value.
@@ -31,17 +34,34 @@ def _shown(known: object) -> str:
     return f'"{known}"' if type(known) is str else str(known)
 
 
-def require_at_least(field: str, value: object, low: int, *, is_whole: bool = True) -> None:
+def require_kind(field: str, value: object, kind: type) -> None:
+    """Refuses a setting of another type.
+
+    Args:
+        field: The dotted name of the setting, for the error.
+        value: What was given.
+        kind: The type that it must have.
+
+    Raises:
+        ConfigError: It has another one.
+    """
+    if not isinstance(value, kind):
+        reason = f"{field} is {value!r} ({type(value).__name__}); it must be a {kind.__name__}."
+        raise ConfigError(field, value, reason)
+
+
+def require_at_least(field: str, value: object, low: int, high: int | None = None, *, is_whole: bool = True) -> None:
     """Refuses what is no number, or is below `low`: one that means nothing must not mean "never" or "nothing".
 
     Args:
         field: The dotted name of the setting, for the error.
         value: What was given.
         low: The lowest number that makes sense.
+        high: The highest one that can be said to a broker; None: no limit.
         is_whole: Whether it must be an integer.
 
     Raises:
-        ConfigError: It is of another type, not a number (NaN), or too low.
+        ConfigError: It is of another type, not a number (NaN), too low or too high.
     """
     kinds = (int,) if is_whole else (int, float)
     if type(value) not in kinds:
@@ -49,3 +69,5 @@ def require_at_least(field: str, value: object, low: int, *, is_whole: bool = Tr
         raise ConfigError(field, value, f"{field} is {value!r} ({type(value).__name__}); it must be {kind}.")
     if not value >= low:  # type: ignore[operator]  # a number; NaN is not at least anything
         raise ConfigError(field, value, f"{field} is {value}; it must be at least {low}.")
+    if high is not None and value > high:  # type: ignore[operator]  # a number
+        raise ConfigError(field, value, f"{field} is {value}; it must be at most {high}.")

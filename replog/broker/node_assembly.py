@@ -45,7 +45,8 @@ from replog.broker.replica_logs import METADATA_TOPIC_ID
 from replog.broker.replica_manager import ReplicaManager
 from replog.broker.replica_moves import ReplicaMoves
 from replog.broker.request_handlers import NodeParts, RequestHandlers
-from replog.broker.sessions import ByteCredits, Fetches, Produces
+from replog.broker.sessions import Fetches, Produces
+from replog.byte_semaphore import ByteSemaphore
 from replog.controller.controller import Controller
 from replog.controller.messages import CommittedRecords
 from replog.controller.requests import RegisterController
@@ -322,7 +323,7 @@ class NodeAssembly(ABC):
                 fetches=fetches,
                 fetch_path=self._fetch_path,
                 producer_ids=self._producer_ids,
-                credits=ByteCredits(config.queued_max_request_bytes),
+                credits=ByteSemaphore(config.queued_max_request_bytes),
             )
         )
 

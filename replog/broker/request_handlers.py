@@ -23,7 +23,8 @@ from replog.broker.producer_ids import ProducerIdAllocator
 from replog.broker.quorum_driver import QuorumDriver
 from replog.broker.quorum_requests import QuorumRequests
 from replog.broker.replica_manager import ReplicaManager
-from replog.broker.sessions import ByteCredits, Fetches, FetchSession, Produces, ProduceSession
+from replog.broker.sessions import Fetches, FetchSession, Produces, ProduceSession
+from replog.byte_semaphore import ByteSemaphore
 from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResponse,
@@ -137,7 +138,7 @@ class NodeParts:
     fetches: Fetches
     fetch_path: FetchPath
     producer_ids: ProducerIdAllocator
-    credits: ByteCredits
+    credits: ByteSemaphore
 
 
 class RequestHandlers:

@@ -9,11 +9,11 @@ leave in one message.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from replog.broker.incremental_fetch import IncrementalFetch
+from replog.byte_semaphore import ByteSemaphore
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.task_ends import until_one_ends
 from replog.rpc.transport import Stream
@@ -52,60 +52,6 @@ class Fetches(Protocol):
     def close_incremental(self, fetch: IncrementalFetch) -> None: ...
 
 
-class ByteCredits:
-    """A bounded amount of bytes that requests hold until they are answered; first come, first served.
-
-    One request larger than the whole amount is let through when nothing else is held, so it cannot wait forever; nor can
-    one that is merely large, for nobody overtakes it.
-
-    Args:
-        limit_bytes: How much may be held at a time.
-
-    Invariants:
-        - who stands first in the line does not fit into what is free.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
-        self._held = 0
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    async def acquire(self, size_bytes: int) -> None:
-        """Returns when `size_bytes` are held, behind those who came earlier; cancelled, it holds nothing."""
-        if not self._waiters and self._fits(size_bytes):
-            self._held += size_bytes
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((size_bytes, waiter))
-        try:
-            await waiter
-        except BaseException:
-            if waiter.cancelled():
-                self._admit()  # it may have stood in the way of smaller ones
-            elif waiter.done():  # let in and cancelled in the same turn of the loop
-                self.release(size_bytes)
-            raise
-
-    def release(self, size_bytes: int) -> None:
-        """Gives back what was acquired."""
-        self._held -= size_bytes
-        self._admit()
-
-    def _admit(self) -> None:
-        """Lets in those at the head of the line; what they get is held from here on, so that nobody takes it meanwhile."""
-        while self._waiters:
-            size_bytes, waiter = self._waiters[0]
-            if not waiter.done():
-                if not self._fits(size_bytes):
-                    return
-                self._held += size_bytes
-                waiter.set_result(None)
-            self._waiters.popleft()
-
-    def _fits(self, size_bytes: int) -> bool:
-        return not self._held or self._held + size_bytes <= self._limit
-
-
 class _Outbox(Generic[T]):
     """Answers on their way out; `write` sends all that are ready at once.
 
@@ -136,11 +82,11 @@ class ProduceSession:
     """Serves one produce stream."""
 
     def __init__(
-        self, stream: Stream[Sequence[ProduceResponse], ProduceRequest], path: Produces, broker_credits: ByteCredits
+        self, stream: Stream[Sequence[ProduceResponse], ProduceRequest], path: Produces, broker_credits: ByteSemaphore
     ) -> None:
         self._stream = stream
         self._path = path
-        self._stream_credits = ByteCredits(STREAM_CREDIT_BYTES)
+        self._stream_credits = ByteSemaphore(STREAM_CREDIT_BYTES)
         self._broker_credits = broker_credits
         self._outbox: _Outbox[ProduceResponse] = _Outbox()
 

@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from replog.byte_semaphore import ByteSemaphore
 from replog.client.batch import ProducerBatch
+from replog.client.home_loop import HomeLoop
 from replog.client.partition_queue import PartitionQueue
 from replog.errors import ReplogError, RequestTimedOutError
 
@@ -36,28 +38,35 @@ class AccumulatorSettings:
 
 class Accumulator:
     """Invariants:
-        - `used_bytes` is the sum of `charged_bytes` over the unresolved batches;
-        - with what is reserved it passes `buffer_memory_bytes` by at most one record;
-        - who stands first in the line does not fit into what is free.
+        - `memory` holds the sum of `charged_bytes` over the unresolved batches, and what senders have reserved.
 
     Args:
         settings: see there.
+        home: The loop of the producer, looked at for each new batch; None: whichever runs.
         on_expired: told of each partition that lost a batch to its delivery time-out.
+
+    Attributes:
+        memory: Where a sender reserves room: by `acquire`, and by `release` without awaiting anything in between, once the
+            record is appended, and counted by its batch, or never will be.  The wait ends: every batch is acknowledged or
+            fails at its delivery time-out, and gives its memory back.
     """
 
     def __init__(
-        self, settings: AccumulatorSettings, *, on_expired: Callable[[PartitionQueue], None] = lambda _queue: None
+        self,
+        settings: AccumulatorSettings,
+        *,
+        on_expired: Callable[[PartitionQueue], None] = lambda _queue: None,
+        home: HomeLoop | None = None,
     ) -> None:
         self.settings = settings
-        self.used_bytes = 0
-        self._reserved_bytes = 0
+        self.memory = ByteSemaphore(settings.buffer_memory_bytes)
         self.flushing_count = 0
         self.linger_s = settings.linger_ms / 1000
         self.is_idempotent = settings.is_idempotent
         self.max_in_flight = settings.max_in_flight
         self._on_expired = on_expired
+        self._home = home
         self._unresolved: dict[ProducerBatch, None] = {}  # in order of creation, hence of deadline
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._failed: deque[ProducerBatch] = deque(maxlen=RECENT_FAILURES_MAX)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -65,61 +74,16 @@ class Accumulator:
     def is_flushing(self) -> bool:
         return self.flushing_count > 0
 
-    # ---- memory ----------------------------------------------------------------------------------------------------
-
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether a record of this size may be appended now; one that is larger than all memory may when it is empty.
-
-        Not while somebody who came earlier waits, or has been let in and has not appended yet: nobody is overtaken.
-        """
-        return not self._waiters and not self._reserved_bytes and self._fits(size_bytes)
-
-    def _fits(self, size_bytes: int) -> bool:
-        taken_bytes = self.used_bytes + self._reserved_bytes
-        return not taken_bytes or taken_bytes + size_bytes <= self.settings.buffer_memory_bytes
-
-    async def reserve(self, size_bytes: int) -> None:
-        """Waits until `size_bytes` may be appended, behind those who came earlier, and keeps the room for the caller.
-
-        The wait ends: every batch is acknowledged or fails at its delivery time-out, and gives its memory back.
-        The caller appends, or does not, and then calls `unreserve`, without awaiting anything in between.  Who is
-        cancelled or told that the producer was closed has reserved nothing.
-        """
-        if self.has_room(size_bytes):
-            self._reserved_bytes += size_bytes
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((size_bytes, waiter))
-        try:
-            await waiter
-        except BaseException:
-            if waiter.cancelled():
-                self._wake_waiters()  # it may have stood in the way of smaller ones
-            elif waiter.done() and waiter.exception() is None:  # let in and cancelled in the same turn of the loop
-                self.unreserve(size_bytes)
-            raise
-
-    def unreserve(self, size_bytes: int) -> None:
-        """What was reserved is appended, and counted by its batch, or never will be: whoever fits now is next."""
-        self._reserved_bytes -= size_bytes
-        if self._waiters:
-            self._wake_waiters()
-
-    def _wake_waiters(self) -> None:
-        """Lets in those at the head of the line, as long as there is room."""
-        while self._waiters:
-            size_bytes, waiter = self._waiters[0]
-            if not waiter.done():
-                if not self._fits(size_bytes):
-                    return
-                self._reserved_bytes += size_bytes
-                waiter.set_result(None)
-            self._waiters.popleft()
-
     # ---- batches ---------------------------------------------------------------------------------------------------
 
     def new_batch(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
-        """An empty batch that has room for a record of `record_bytes`."""
+        """An empty batch that has room for a record of `record_bytes`.
+
+        Raises:
+            InvalidRequestError: the producer belongs to another event loop.
+        """
+        if self._home is not None:
+            self._home.enter()
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         return ProducerBatch(
@@ -149,9 +113,7 @@ class Accumulator:
 
     def _release(self, batch: ProducerBatch) -> None:
         del self._unresolved[batch]
-        self.used_bytes -= batch.charged_bytes
-        if self._waiters:
-            self._wake_waiters()
+        self.memory.release(batch.charged_bytes)
 
     def _expire(self) -> None:
         """Fails what is past its deadline, and sets the timer for the next."""
@@ -206,7 +168,4 @@ class Accumulator:
             self._timer.cancel()
         for batch in list(self._unresolved):
             batch.queue.fail_all(error)
-        for _, waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(error)
-        self._waiters.clear()
+        self.memory.close(error)

@@ -26,8 +26,15 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: the list is empty, or an entry is not "host:port" with a port from 1 to 65535.
     """
-    entries = servers.split(",") if isinstance(servers, str) else list(servers)
-    addresses = tuple(dict.fromkeys(_checked(entry.strip()) for entry in entries if entry.strip()))
+    entries = servers.split(",") if isinstance(servers, str) else servers
+    if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, str) for entry in entries):
+        raise ConfigError(
+            "bootstrap.servers",
+            servers,
+            f'bootstrap.servers is {servers!r} ({type(servers).__name__}); it must be "host:port,host:port" or a list of '
+            '"host:port".',
+        )
+    addresses = tuple(dict.fromkeys(parse_address("bootstrap.servers", entry) for entry in entries if entry.strip()))
     if not addresses:
         raise ConfigError("bootstrap.servers", servers, "bootstrap.servers is empty. Give at least one host:port.")
     return addresses
@@ -39,10 +46,20 @@ def address_of(broker: BrokerInfo) -> str:
     return f"{host}:{broker.port}"
 
 
-def _checked(entry: str) -> str:
-    host, separator, port = entry.rpartition(":")
-    if not separator or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
-        raise ConfigError(
-            "bootstrap.servers", entry, f'bootstrap.servers: "{entry}" is not host:port with a port from 1 to 65535.'
-        )
+def parse_address(field: str, text: str) -> str:
+    """One "host:port", without the blanks around it.
+
+    Args:
+        field: The name of the setting or argument, for the error.
+        text: What was given.
+
+    Raises:
+        ConfigError: It is something else, such as a URL.
+    """
+    entry = text.strip()
+    host, _, port = entry.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= 65535
+    if not host or not is_port or "/" in host or any(character.isspace() for character in host):
+        hint = " without a scheme" if "//" in entry else ""
+        raise ConfigError(field, text, f'{field}: "{entry}" is not host:port{hint} with a port from 1 to 65535.')
     return entry

@@ -6,11 +6,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from replog.client.addresses import address_of
+from replog.choices import require_at_least
+from replog.client.addresses import address_of, parse_address
+from replog.client.arguments import (
+    assignments_of,
+    items_of,
+    limit_ms,
+    numbers_by_partition,
+    partitions_of,
+    require_limit,
+    require_text,
+    require_whole,
+    texts_of,
+    wrong_type,
+)
 from replog.client.cluster import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView, expect
 from replog.client.cluster_image import has_leaders, is_in_sync, is_ready
 from replog.client.offsets import delete_records, epoch_ends, list_offsets
-from replog.client.operations import Operations, config_text, in_parts
+from replog.client.operations import Fate, Operations, config_text, in_parts, require_configs
 from replog.client.partition_description import PartitionDescription, describe_partition
 from replog.client.reassignments import Reassignments, compared, describe_reassignments
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
@@ -28,8 +41,6 @@ from replog.ending import Ending
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
-    ReplogError,
-    RequestTimedOutError,
 )
 from replog.metadata.records import ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
@@ -43,7 +54,7 @@ from replog.rpc.log_dir_messages import (
 )
 from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
-from replog.rpc.transport import ConnectionLostError, Transport
+from replog.rpc.transport import Transport
 
 DEFAULT_TIMEOUT_MS = 30_000
 
@@ -73,6 +84,7 @@ class Admin(Operations):
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         transport: Transport | None = None,
     ) -> None:
+        require_at_least("timeout.ms", timeout_ms, 1)
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._timeout_ms = timeout_ms
         self._ending = Ending(self._view.close)
@@ -87,6 +99,11 @@ class Admin(Operations):
         await self.close()
 
     async def close(self) -> None:
+        """Closes the connections.  Calling it again does nothing."""
+        if self._view.is_out_of_reach:
+            await self._view.close()
+            return
+        self._view.home.enter()
         await self._ending.wait()
 
     # ---- topics ----------------------------------------------------------------------------------------------------
@@ -98,11 +115,14 @@ class Admin(Operations):
 
         A result says NONE too when an earlier attempt of this call, whose answer was lost, had created the topic.
         """
-        wanted = tuple(topics)
+        wanted = tuple(items_of("topics", topics, "a list of NewTopic"))
+        for topic in wanted:
+            if not isinstance(topic, NewTopic):
+                raise wrong_type("an item of topics", topic, "a NewTopic")
         requests = [CreateTopics(part, validate_only=validate_only) for part in in_parts(wanted, _records_of)]
-        fate = _Fate()
+        fate = Fate()
         answers = await self._ask_all(
-            requests, CreateTopicsResponse, timeout_ms, what="create topics", on_retry=fate.note
+            requests, CreateTopicsResponse, self._limit_ms(timeout_ms), what="create topics", on_retry=fate.note
         )
         results = tuple(result for answer in answers for result in answer.topics)
         if not fate.unknown or validate_only:
@@ -133,12 +153,15 @@ class Admin(Operations):
                 the controller says.
             RequestTimedOutError: not within the time-out; the topic may exist all the same.
         """
-        limit_ms = timeout_ms or self._timeout_ms
-        replicas = tuple(tuple(brokers) for brokers in assignments)
+        within_ms = self._limit_ms(timeout_ms)
+        require_text("name", name)
+        require_whole("num_partitions", num_partitions)
+        require_whole("replication_factor", replication_factor)
+        replicas = assignments_of(assignments)
         topic = NewTopic(name, num_partitions, replication_factor, replicas, _entries(configs or {}))
-        (result,) = await self.create_topics([topic], timeout_ms=limit_ms)
+        (result,) = await self.create_topics([topic], timeout_ms=within_ms)
         _raise_result(result)
-        return await self.wait_for_topic(name, has_leaders, timeout_ms=limit_ms, what=f"wait for leaders of {name}")
+        return await self.wait_for_topic(name, has_leaders, timeout_ms=within_ms, what=f"wait for leaders of {name}")
 
     async def delete_topic(self, name: str, *, timeout_ms: int | None = None) -> None:
         """Deletes a topic and waits until it is gone from the metadata that this client sees.
@@ -146,10 +169,11 @@ class Admin(Operations):
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
         """
-        limit_ms = timeout_ms or self._timeout_ms
-        fate = _Fate()
+        require_text("name", name)
+        within_ms = self._limit_ms(timeout_ms)
+        fate = Fate()
         response = await self._view.controller_call(
-            DeleteTopics((name,)), timeout_ms=limit_ms, what=f"delete topic {name}", on_retry=fate.note
+            DeleteTopics((name,)), timeout_ms=within_ms, what=f"delete topic {name}", on_retry=fate.note
         )
         (result,) = expect(response, DeleteTopicsResponse).topics
         if not (fate.unknown and result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -159,7 +183,7 @@ class Admin(Operations):
             return True if self._view.cluster_id and name not in self._view.image.topics else None
 
         self._view.request_refresh()
-        await self._view.wait_for(gone, timeout_ms=limit_ms, what=f"see topic {name} go")
+        await self._view.wait_for(gone, timeout_ms=within_ms, what=f"see topic {name} go")
 
     async def list_topics(self, *, timeout_ms: int | None = None) -> list[str]:
         """Names of all topics, sorted."""
@@ -178,20 +202,23 @@ class Admin(Operations):
         Raises:
             UnknownTopicOrPartitionError: one is still not there after that.
         """
+        wanted = texts_of("names", names)
+        require_limit("visible_within_ms", visible_within_ms)
         await self.describe_cluster()
-        return {name: await self._view.topic_or_raise(name, within_ms=visible_within_ms) for name in names}
+        return {name: await self._view.topic_or_raise(name, within_ms=visible_within_ms) for name in wanted}
 
     async def alter_topic_configs(
         self, topic: str, configs: Mapping[str, object], *, timeout_ms: int | None = None
     ) -> None:
         """Sets configs of a topic; see `alter_configs`."""
+        require_text("topic", topic)
         await self.alter_configs((ResourceType.TOPIC, topic), configs, timeout_ms=timeout_ms)
 
     # ---- cluster and nodes -----------------------------------------------------------------------------------------
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
         """Brokers, controller and topics, asked anew."""
-        return await self._view.describe(timeout_ms or self._timeout_ms)
+        return await self._view.describe(self._limit_ms(timeout_ms))
 
     async def describe_node(
         self,
@@ -211,10 +238,11 @@ class Admin(Operations):
             BrokerNotAvailableError: no broker of this id is registered.
             ConnectionLostError: the node does not answer.  One attempt only: a dead node is an answer here.
         """
-        limit_ms = timeout_ms or ATTEMPT_TIMEOUT_MS
-        address = broker if isinstance(broker, str) else await self._address(broker)
-        named = None if partitions is None else tuple(ControllerTopicPartition(*one) for one in partitions)
-        response = await self._view.call(address, DescribeNodeRequest(named), timeout_ms=limit_ms)
+        within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
+        chosen = None if partitions is None else partitions_of("partitions", partitions)
+        named = None if chosen is None else tuple(ControllerTopicPartition(*one) for one in chosen)
+        address = await self._address(broker)
+        response = await self._view.call(address, DescribeNodeRequest(named), timeout_ms=within_ms)
         return expect(response, DescribeNodeResponse)
 
     async def describe_node_configs(
@@ -230,9 +258,9 @@ class Admin(Operations):
             BrokerNotAvailableError: no node of this id is known.
             ConnectionLostError: it does not answer.
         """
-        address = node if isinstance(node, str) else await self._node_address(node)
-        request = DescribeNodeConfigsRequest()
-        response = await self._view.call(address, request, timeout_ms=timeout_ms or ATTEMPT_TIMEOUT_MS)
+        within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
+        address = parse_address("node", node) if isinstance(node, str) else await self._node_address(node)
+        response = await self._view.call(address, DescribeNodeConfigsRequest(), timeout_ms=within_ms)
         return expect(response, DescribeNodeConfigsResponse).configs
 
     async def describe_log_dirs(self, broker: int | str, *, timeout_ms: int | None = None) -> tuple[LogDir, ...]:
@@ -246,9 +274,9 @@ class Admin(Operations):
             BrokerNotAvailableError: no broker of this id is registered.
             ConnectionLostError: it does not answer.
         """
-        address = broker if isinstance(broker, str) else await self._address(broker)
+        address = await self._address(broker)
         request = DescribeLogDirsRequest()
-        response = await self._view.call(address, request, timeout_ms=timeout_ms or ATTEMPT_TIMEOUT_MS)
+        response = await self._view.call(address, request, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
         return expect(response, DescribeLogDirsResponse).directories
 
     async def move_replica(
@@ -270,9 +298,12 @@ class Admin(Operations):
             StorageError: the log directory is offline.
             DiskFullError: it has no room.
         """
-        address = broker if isinstance(broker, str) else await self._address(broker)
+        require_text("topic", topic)
+        require_whole("partition", partition)
+        require_text("path", path)
+        address = await self._address(broker)
         request = MoveReplicaRequest(topic, partition, path)
-        response = await self._view.call(address, request, timeout_ms=timeout_ms or ATTEMPT_TIMEOUT_MS)
+        response = await self._view.call(address, request, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
         expect(response, MoveReplicaResponse)
 
     async def describe_partition(
@@ -289,9 +320,12 @@ class Admin(Operations):
         Raises:
             UnknownTopicOrPartitionError: there is no such partition.
         """
-        limit_ms = timeout_ms or ATTEMPT_TIMEOUT_MS
+        require_text("topic", topic)
+        require_whole("partition", partition)
+        require_limit("visible_within_ms", visible_within_ms)
+        within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
         return await describe_partition(
-            self._view, topic, partition, timeout_ms=limit_ms, visible_within_ms=visible_within_ms
+            self._view, topic, partition, timeout_ms=within_ms, visible_within_ms=visible_within_ms
         )
 
     async def describe_reassignments(
@@ -303,43 +337,47 @@ class Admin(Operations):
             since: an earlier look; rates, times left and stalls are reckoned from it.
             timeout_ms: of each question; what a broker would have said that does not answer by then is None.
         """
-        found = await describe_reassignments(self._view, timeout_ms=timeout_ms or ATTEMPT_TIMEOUT_MS)
+        if since is not None and not isinstance(since, Reassignments):
+            raise wrong_type("since", since, "what describe_reassignments returned before, or None")
+        found = await describe_reassignments(self._view, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
         return found if since is None else compared(since, found)
 
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """One offset per partition; see `replog.client.offsets.list_offsets` for what can be asked and raised."""
-        wanted = {TopicPartition(*partition): time for partition, time in timestamps.items()}
-        return await list_offsets(self._view, wanted, timeout_ms=timeout_ms or self._timeout_ms)
+        wanted = numbers_by_partition("timestamps", timestamps)
+        return await list_offsets(self._view, wanted, timeout_ms=self._limit_ms(timeout_ms))
 
     async def delete_records(
         self, offsets: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """Deletes what is below the offsets (-1: below the high watermark); see `replog.client.offsets.delete_records`."""
-        wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
-        return await delete_records(self._view, wanted, timeout_ms=timeout_ms or self._timeout_ms)
+        wanted = numbers_by_partition("offsets", offsets)
+        return await delete_records(self._view, wanted, timeout_ms=self._limit_ms(timeout_ms))
 
     async def epoch_ends(
         self, epochs: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, EpochEndOffset | None]:
         """Where leader epochs end in the leaders' logs; see `replog.client.offsets.epoch_ends`."""
-        wanted = {TopicPartition(*partition): epoch for partition, epoch in epochs.items()}
-        return await epoch_ends(self._view, wanted, timeout_ms=timeout_ms or self._timeout_ms)
+        wanted = numbers_by_partition("epochs", epochs)
+        return await epoch_ends(self._view, wanted, timeout_ms=self._limit_ms(timeout_ms))
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
 
     async def wait_until_ready(self, *, brokers: int = 1, timeout_ms: int | None = None) -> ClusterMetadata:
         """Waits until at least `brokers` brokers are unfenced and there is a controller."""
+        require_whole("brokers", brokers)
 
         def ready() -> ClusterMetadata | None:
             return self._view.metadata if is_ready(self._view.image, brokers) else None
 
-        limit_ms = timeout_ms or self._timeout_ms
-        return await self._view.wait_for(ready, timeout_ms=limit_ms, what=f"wait for {brokers} brokers")
+        within_ms = self._limit_ms(timeout_ms)
+        return await self._view.wait_for(ready, timeout_ms=within_ms, what=f"wait for {brokers} brokers")
 
     async def wait_until_in_sync(self, topic: str, *, timeout_ms: int | None = None) -> TopicInfo:
         """Waits until every partition has a leader and all its replicas in the ISR."""
+        require_text("topic", topic)
         return await self.wait_for_topic(
             topic, is_in_sync, timeout_ms=timeout_ms, what=f"wait for all replicas of {topic} to be in sync"
         )
@@ -348,6 +386,9 @@ class Admin(Operations):
         self, name: str, predicate: Callable[[TopicInfo], bool], *, timeout_ms: int | None = None, what: str = ""
     ) -> TopicInfo:
         """Waits until the topic's metadata satisfies `predicate`; looked at after every change."""
+        require_text("name", name)
+        if not callable(predicate):
+            raise wrong_type("predicate", predicate, "a function of a TopicInfo")
 
         def found() -> TopicInfo | None:
             topic = self._view.image.topics.get(name)
@@ -355,18 +396,23 @@ class Admin(Operations):
 
         self._view.open()
         self._view.request_refresh()
-        limit_ms = timeout_ms or self._timeout_ms
-        return await self._view.wait_for(found, timeout_ms=limit_ms, what=what or f"wait for topic {name}")
+        within_ms = self._limit_ms(timeout_ms)
+        return await self._view.wait_for(found, timeout_ms=within_ms, what=what or f"wait for topic {name}")
 
-    async def _address(self, broker_id: int) -> str:
+    async def _address(self, broker: int | str) -> str:
+        """Where a broker listens that is named by its id, or by that."""
+        if isinstance(broker, str):
+            return parse_address("broker", broker)
+        require_whole("broker", broker, 'a broker id or "host:port"')
         metadata = await self._view.ready(self._timeout_ms)
-        if (broker := self._view.image.brokers.get(broker_id)) is None:
-            known = ", ".join(str(broker.broker_id) for broker in metadata.brokers)
-            raise BrokerNotAvailableError(f"no broker {broker_id} is registered; there are: {known or 'none'}")
-        return address_of(broker)
+        if (found := self._view.image.brokers.get(broker)) is None:
+            known = ", ".join(str(one.broker_id) for one in metadata.brokers)
+            raise BrokerNotAvailableError(f"no broker {broker} is registered; there are: {known or 'none'}")
+        return address_of(found)
 
     async def _node_address(self, node_id: int) -> str:
         """The address of a broker, or of a voter that is none."""
+        require_whole("node", node_id, 'a node id or "host:port"')
         metadata = await self._view.ready(self._timeout_ms)
         found = {broker.broker_id: address_of(broker) for broker in metadata.brokers}
         if node_id not in found:
@@ -387,22 +433,12 @@ class Admin(Operations):
         return TopicResult(topic.name, ErrorCode.NONE, "", info.topic_id, len(info.partitions), factor)
 
 
-class _Fate:
-    """Remembers whether an attempt was lost in a way that leaves open if it took effect."""
-
-    def __init__(self) -> None:
-        self.unknown = False
-
-    def note(self, error: ReplogError) -> None:
-        lost = isinstance(error, ConnectionLostError) and not error.refused
-        self.unknown = self.unknown or lost or isinstance(error, RequestTimedOutError)
-
-
 def _records_of(topic: NewTopic) -> int:
     return 1 + len(topic.configs) + max(1, topic.num_partitions, len(topic.assignments))
 
 
 def _entries(configs: Mapping[str, object]) -> tuple[ConfigEntry, ...]:
+    require_configs(configs)
     return tuple(ConfigEntry(name, None if value is None else config_text(value)) for name, value in configs.items())
 
 

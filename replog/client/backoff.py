@@ -39,7 +39,14 @@ class Backoff:
         self._next_ms = self._min_ms
 
 
-async def retry(attempt: Callable[[int], Awaitable[T]], *, timeout_ms: int, what: str, backoff: Backoff) -> T:
+async def retry(
+    attempt: Callable[[int], Awaitable[T]],
+    *,
+    timeout_ms: int,
+    what: str,
+    backoff: Backoff,
+    final: tuple[type[ReplogError], ...] = (),
+) -> T:
     """Calls `attempt` until it returns, with pauses, for at most `timeout_ms`.
 
     Args:
@@ -47,6 +54,7 @@ async def retry(attempt: Callable[[int], Awaitable[T]], *, timeout_ms: int, what
         timeout_ms: overall limit.
         what: names the operation in the error, e.g. "create topic flights".
         backoff: how long to pause.
+        final: Kinds of RetriableError that trying again does not mend here.
 
     Raises:
         RequestTimedOutError: the time is up; it names the last cause, which is also its `__cause__`.
@@ -59,6 +67,8 @@ async def retry(attempt: Callable[[int], Awaitable[T]], *, timeout_ms: int, what
         try:
             return await attempt(remaining_ms)
         except RetriableError as error:
+            if isinstance(error, final):
+                raise
             cause = telling(cause, error)
         await asyncio.sleep(max(0.0, min(backoff.next_s(), deadline_s - loop.time())))
     raise timed_out(what, timeout_ms, cause) from cause

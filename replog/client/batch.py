@@ -12,9 +12,11 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from replog.client.home_loop import require_loop
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import ReplogError, raised_anew
 from replog.records import BatchBuilder, decode_batch, encode_batch
+from replog.rpc.forks import raise_if_forked
 
 if TYPE_CHECKING:
     from replog.client.partition_queue import PartitionQueue
@@ -103,7 +105,7 @@ class ProducerBatch:
         self._leader_epoch = _UNKNOWN_EPOCH  # of the leader that it was sent to last
         self._unanswered_epoch = -1  # the highest of those that were given up without an answer
         self._waiters: list[asyncio.Future[None]] = []
-        self.callbacks: dict[_Outcome[Any], list[tuple[Callable[[Any], object], Context | None]]] = {}
+        self.callbacks: dict[Outcome[Any], list[tuple[Callable[[Any], object], Context | None]]] = {}
 
     @property
     def is_done(self) -> bool:
@@ -179,12 +181,23 @@ class ProducerBatch:
         self.raise_failure()
 
     async def settled(self) -> None:
-        """Returns when the outcome is known, whatever it is."""
+        """Returns when the outcome is known, whatever it is.  Raises: as `require_here`."""
         if not self.future.done():
+            self.require_here()
             # one for each: who is cancelled must not cancel the batch for the others, and a shield costs twice as much
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
+
+    def require_here(self) -> None:
+        """Refuses a wait that would not end.
+
+        Raises:
+            InvalidRequestError: the producer belongs to another event loop, where the outcome will be known.
+            BrokerClosedError: this is a copy in a forked process; the parent will know it.
+        """
+        raise_if_forked()
+        require_loop(self.future.get_loop())
 
     def raise_failure(self) -> None:
         """Returns if the records are acknowledged.
@@ -208,11 +221,20 @@ class ProducerBatch:
                 outcome.add_done_callback(callback, context=context)
 
 
-class _Outcome(Generic[T]):
+if TYPE_CHECKING:
+    _Future = asyncio.Future  # type checkers let only futures into `asyncio.wait`
+else:
+
+    class _Future(Generic[T]):
+        __slots__ = ()
+
+
+class Outcome(_Future[T]):
     """What can be waited for like a future: `await`, `asyncio.wait`, `gather`, `wait_for`, `shield`, `as_completed`.
 
-    It cannot be cancelled: who is cancelled while waiting leaves the records on their way.  A task takes a coroutine, and
-    gets one from `wait`: `task_group.create_task(delivery.wait())`.
+    To type checkers it is a future; what only the maker of a future does (`set_result`, ...) it does not have.  It cannot be
+    cancelled: who is cancelled while waiting leaves the records on their way.  A task takes a coroutine, and gets one from
+    `wait`: `task_group.create_task(delivery.wait())`.
     """
 
     __slots__ = ()
@@ -243,6 +265,10 @@ class _Outcome(Generic[T]):
     def __await__(self) -> Generator[object, None, T]:
         return self.wait().__await__()
 
+    def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 -- as futures have it
+        """Does nothing, and says so: the records are on their way."""
+        return False
+
     def cancelled(self) -> bool:
         """Never."""
         return False
@@ -260,11 +286,16 @@ class _Outcome(Generic[T]):
         return None
 
     def add_done_callback(self, callback: Callable[[Self], object], *, context: Context | None = None) -> None:
-        """Calls `callback` with this, from the loop, once it is done."""
+        """Calls `callback` with this, from the loop, once it is done.
+
+        Raises:
+            InvalidRequestError, BrokerClosedError: as `ProducerBatch.require_here`.
+        """
         batch = self._next_batch()
         if batch is None:
             asyncio.get_running_loop().call_soon(callback, self, context=context)
         else:
+            batch.require_here()
             batch.callbacks.setdefault(self, []).append((callback, context))
 
     def remove_done_callback(self, callback: Callable[[Self], object]) -> int:
@@ -280,7 +311,7 @@ class _Outcome(Generic[T]):
         return removed_count
 
 
-class Delivery(_Outcome[RecordMetadata]):
+class Delivery(Outcome[RecordMetadata]):
     """The outcome of one record, to be awaited (or not: `flush` waits for all of them).
 
     `await delivery` gives its `RecordMetadata` or raises what kept the record from being acknowledged.
@@ -316,7 +347,7 @@ class Delivery(_Outcome[RecordMetadata]):
         return RecordMetadata(batch.queue.topic, batch.queue.partition_id, offset, timestamp)
 
 
-class BulkDelivery(_Outcome[Sequence[DeliveredRange]]):
+class BulkDelivery(Outcome[Sequence[DeliveredRange]]):
     """The outcome of one `send_many`: awaited once for all its records.
 
     `await bulk` gives the ranges of offsets they got, or raises the first error; some of the records may be

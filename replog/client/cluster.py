@@ -14,19 +14,23 @@ import logging
 import math
 import random
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
 
+from replog.choices import require_kind
 from replog.client.addresses import Leader, parse_bootstrap_servers
 from replog.client.backoff import Backoff, retry, telling, timed_out
 from replog.client.cluster_image import ClusterImage
 from replog.client.connections import DATA, ConnectionPool, default_transport
+from replog.client.home_loop import HomeLoop
+from replog.client.metadata_pictures import pictures_of
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import (
     BrokerClosedError,
+    BrokerIdNotRegisteredError,
     InconsistentClusterIdError,
     MalformedFrameError,
     ReplogError,
@@ -38,7 +42,7 @@ from replog.errors import (
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.forks import is_forked, raise_if_forked
 from replog.rpc.messages import Hello
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataUpdate, TopicInfo, WatchRequest
+from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog.rpc.task_ends import end_tasks
 from replog.rpc.transport import Connection, ConnectionLostError, SeededTransport, Transport
 
@@ -54,6 +58,9 @@ VISIBLE_WITHIN_MS = 2_000
 """How long a new topic may take to reach a broker's metadata before it counts as missing."""
 
 _WRONG_NODE = (InconsistentClusterIdError, MalformedFrameError, UnsupportedVersionError)
+
+_FINAL = (BrokerIdNotRegisteredError,)
+"""Retriable for the broker that it is about, which registers and goes on; what a client asks about a broker is not."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +90,7 @@ class ClusterView:
         client_id: str = "",
         rng: random.Random | None = None,
     ) -> None:
+        require_kind("client.id", client_id, str)
         self.bootstrap = parse_bootstrap_servers(bootstrap_servers)
         self.client_id = client_id
         if rng is None and isinstance(transport, SeededTransport):
@@ -91,6 +99,7 @@ class ClusterView:
         self.image = ClusterImage()
         self.last_error: ReplogError | None = None
         self.heard_s = -math.inf
+        self.home = HomeLoop()
         self._transport = transport or default_transport()
         self._pool = ConnectionPool(self._transport)
         self._failures: dict[str, ReplogError] = {}
@@ -105,8 +114,14 @@ class ClusterView:
     # ---- life ------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Starts the watch and the refresher; returns at once.  Calling it again does nothing."""
+        """Starts the watch and the refresher; returns at once.  Calling it again does nothing.
+
+        Raises:
+            InvalidRequestError: this client belongs to another event loop.
+            BrokerClosedError: it was closed, or is a copy in a forked process.
+        """
         self._raise_if_closed()
+        self.home.enter()
         if not self._tasks:
             self._tasks = [
                 asyncio.create_task(self._watch_forever(), name="replog-metadata-watch"),
@@ -116,12 +131,17 @@ class ClusterView:
     async def close(self) -> None:
         """Ends both tasks and closes the connections.  Calling it again does nothing."""
         self._closed = True
-        self._changed.set()
-        if is_forked():  # tasks and connections are the parent's
+        if self.is_out_of_reach:
             return
+        self._changed.set()
         await end_tasks(*self._tasks)
         self._tasks = []
         await self._pool.close()
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether tasks and connections cannot be ended from here: a fork has copied them, or their loop was closed."""
+        return is_forked() or self.home.is_gone
 
     def __del__(self) -> None:
         if not getattr(self, "_tasks", None) or self._closed or is_forked():
@@ -226,6 +246,7 @@ class ClusterView:
     async def call(self, address: str, request: ClientRequest, *, timeout_ms: int) -> ClientResponse:
         """One attempt at one broker; raises what comes."""
         raise_if_forked()
+        self.home.enter()
         async with self._pool.use(address) as connection:
             return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
 
@@ -262,7 +283,9 @@ class ClusterView:
         what: str,
         on_retry: Callable[[ReplogError], None] | None = None,
     ) -> ControllerResponse:
-        """Gives a request for the active controller to any broker, which passes it on.  Raises: as `backoff.retry`.
+        """Gives a request for the active controller to any broker, which passes it on.
+
+        Raises: as `backoff.retry`; BrokerIdNotRegisteredError at once.
 
         Args:
             on_retry: told of each failed attempt, for callers to whom it matters that one may have taken effect.
@@ -273,7 +296,7 @@ class ClusterView:
                 async with self._pool.use(address) as connection:
                     return await connection.controller_call(request, timeout_ms=limit_ms, cluster_id=self.cluster_id)
             except RetriableError as error:
-                if on_retry is not None:
+                if on_retry is not None and not isinstance(error, _FINAL):
                     on_retry(error)
                 raise
 
@@ -292,12 +315,14 @@ class ClusterView:
                     break
                 try:
                     return await self._ask_one(address, ask, min(left_ms, ATTEMPT_TIMEOUT_MS))
+                except _FINAL:
+                    raise
                 except (RetriableError, *_WRONG_NODE) as error:
                     # a node that is not ours counts only when there is no other answer
                     cause = telling(cause, error) if cause is None or isinstance(error, RetriableError) else cause
             raise cause or ConnectionLostError("no time was left to ask a broker")
 
-        return await retry(ask_each, timeout_ms=timeout_ms, what=what, backoff=Backoff(self.rng))
+        return await retry(ask_each, timeout_ms=timeout_ms, what=what, backoff=Backoff(self.rng), final=_FINAL)
 
     async def _ask_one(self, address: str, ask: Callable[[str, int], Awaitable[T]], limit_ms: int) -> T:
         try:
@@ -331,7 +356,7 @@ class ClusterView:
         it knows of no controller: it may be cut off from a cluster that goes on."""
         async with (
             self._pool.use(address) as connection,
-            aclosing(_pictures(connection, self.image, ATTEMPT_TIMEOUT_MS)) as pictures,
+            aclosing(pictures_of(connection, self.image, ATTEMPT_TIMEOUT_MS)) as pictures,
         ):
             async for picture in pictures:
                 self._adopt(address, picture.image)
@@ -379,7 +404,7 @@ class ClusterView:
         """Asks one broker for what has changed; whether it knows of a controller."""
         async with (
             self._pool.use(address) as connection,
-            aclosing(_pictures(connection, self.image, limit_ms, follow=False)) as pictures,
+            aclosing(pictures_of(connection, self.image, limit_ms, follow=False)) as pictures,
         ):
             try:
                 async with asyncio.timeout(limit_ms / 1000):
@@ -438,54 +463,3 @@ def expect(response: object, cls: type[T]) -> T:
     if not isinstance(response, cls):
         raise MalformedFrameError(f"expected {cls.__name__} as an answer, got {type(response).__name__}")
     return response
-
-
-@dataclass(frozen=True, slots=True)
-class _Picture:
-    """What one broker's metadata led to: `image` may be newer than what that broker knows.
-
-    Attributes:
-        knows_controller: whether that broker knows of an active controller.
-    """
-
-    image: ClusterImage
-    knows_controller: bool
-
-
-async def _pictures(
-    connection: Connection, known: ClusterImage, limit_ms: int, *, follow: bool = True
-) -> AsyncGenerator[_Picture]:
-    """The pictures of a watch.
-
-    Args:
-        known: where it starts from.
-        limit_ms: for each step up to the end of the first picture, and for a broker that knows of no controller to hear
-            of one; otherwise silence means that nothing changes.
-        follow: go on after the first picture.
-
-    Raises:
-        ConnectionLostError: nothing came within the limit, or the connection was lost.
-    """
-    updates = connection.watch_metadata(WatchRequest(known.metadata_offset, follow))
-    problem = "sends no metadata"
-    try:
-        steps: list[MetadataUpdate] = []
-        limit_s: float | None = limit_ms / 1000
-        while True:
-            async with asyncio.timeout(limit_s):
-                steps.append(await anext(updates))
-            if steps[-1].is_last:
-                known, knows_controller = known.after(steps), steps[-1].controller_id >= 0
-                yield _Picture(known, knows_controller)
-                steps, limit_s = [], None if knows_controller else limit_ms / 1000
-                problem = "ended the metadata watch" if knows_controller else "knows of no controller"
-    except (TimeoutError, StopAsyncIteration):
-        raise ConnectionLostError(f"{connection.address} {problem}") from None
-    finally:
-        await _close_iterator(updates)
-
-
-async def _close_iterator(updates: AsyncIterator[MetadataUpdate]) -> None:
-    close = getattr(updates, "aclose", None)
-    if close is not None:
-        await close()

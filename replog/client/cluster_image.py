@@ -78,6 +78,14 @@ class ClusterImage:
             return None
         return Leader(broker.broker_id, address_of(broker), info.leader_epoch, self.topics[topic].topic_id)
 
+    def why_leaderless(self, topic: str, partition: int) -> str:
+        """What is known of a partition that nobody leads, for people: which brokers it waits for."""
+        info = self.partition(topic, partition)
+        if info is None:
+            return f"{topic}-{partition} is not known"
+        waits_for = info.isr or info.elr or info.last_known_elr or info.replicas
+        return f"{topic}-{partition} has no leader; it waits for one of the brokers {','.join(map(str, waits_for))}"
+
     def addresses(self) -> Iterable[str]:
         """Where to ask, most promising first: live brokers, then fenced ones (they may have come back since)."""
         yield from (address_of(broker) for broker in self.broker_infos if not broker.fenced)

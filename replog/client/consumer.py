@@ -5,10 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 from types import TracebackType
 from typing import Literal, Self, get_args
 
-from replog.choices import require_at_least, require_choice
+from replog.choices import require_at_least, require_choice, require_kind
+from replog.client.arguments import (
+    partition_of,
+    partitions_of,
+    require_limit,
+    require_mapping,
+    require_text,
+    require_whole,
+)
 from replog.client.backlog import Backlog
 from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
@@ -22,12 +31,11 @@ from replog.ending import Ending
 from replog.errors import (
     BrokerClosedError,
     InvalidRequestError,
-    LogTruncatedError,
-    OffsetOutOfRangeError,
+    LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
     raised_anew,
 )
-from replog.rpc.forks import is_forked, raise_if_forked, tell_at_fork
+from replog.rpc.forks import raise_if_forked, tell_at_fork
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from replog.rpc.transport import Transport
 
@@ -95,16 +103,8 @@ class Consumer:
         transport: Transport | None = None,
     ) -> None:
         require_choice("auto.offset.reset", auto_offset_reset, get_args(OffsetReset))
-        for name, value, low in (
-            ("fetch.max.wait.ms", fetch_max_wait_ms, 0),
-            ("fetch.min.bytes", fetch_min_bytes, 0),
-            ("fetch.max.bytes", fetch_max_bytes, 1),
-            ("max.partition.fetch.bytes", max_partition_fetch_bytes, 1),
-            ("buffer.memory.bytes", buffer_memory_bytes, 1),
-            ("request.timeout.ms", request_timeout_ms, 1),
-            ("connect.timeout.ms", connect_timeout_ms, 1),
-        ):
-            require_at_least(name, value, low)
+        require_at_least("connect.timeout.ms", connect_timeout_ms, 1)
+        require_kind("client.rack", client_rack, str)
         self._settings = FetchSettings(
             fetch_max_wait_ms,
             fetch_min_bytes,
@@ -150,11 +150,15 @@ class Consumer:
 
     async def close(self) -> None:
         """Stops fetching and closes the connections.  A reader that waits gets BrokerClosedError."""
+        if not self._view.is_out_of_reach:
+            self._view.home.enter()
         self._is_closed = True
         self._backlog.clear()
+        if self._view.is_out_of_reach:
+            await self._view.close()
+            return
         self._wake.set()
-        if not is_forked():  # what it holds is the parent's
-            await self._ending.wait()
+        await self._ending.wait()
 
     def handle_fork(self) -> None:
         """In a forked child nothing is handed out, not even what is there already: the parent reads on."""
@@ -176,6 +180,9 @@ class Consumer:
     ) -> None:
         """Reads these partitions from now on; positions of partitions that were assigned before are kept.
 
+        A partition without a leader holds up no other: from "earliest" or an offset it is read as soon as it has a leader,
+        and the log says that it is waited for.  "latest" is a place in time, which only a leader can tell: it is waited for.
+
         Args:
             partitions: (topic, partition) pairs; replaces the assignment.
             start: where newly assigned partitions begin: "earliest", "latest" (the high watermark), or an offset for
@@ -187,38 +194,56 @@ class Consumer:
             InvalidRequestError: it lacks a partition, or has something for one that is no offset, such as the -1 of
                 `list_offsets` where no record is as late as asked for.
             UnknownTopicOrPartitionError: one does not exist.
-            RequestTimedOutError: a leader did not tell its offsets in time.
+            RequestTimedOutError: a leader did not tell its offsets in time, or, for "latest", there was none; it names the
+                partitions.
         """
         self._raise_if_closed()
         check_start(start)
-        wanted = list(dict.fromkeys(TopicPartition(*partition) for partition in partitions))
+        require_limit("timeout_ms", timeout_ms)
+        wanted = list(dict.fromkeys(partitions_of("partitions", partitions)))
         await require_partitions(self._view, wanted)
         new = [partition for partition in wanted if not self._is_current(partition)]
         positions = await self._start_positions(new, start, timeout_ms)
-        topics = self._view.image.topics
         for partition in new:
-            if partition.topic not in topics:  # before anything is changed: an assignment is all or nothing
+            if (
+                partition.topic not in self._view.image.topics
+            ):  # before anything is changed: an assignment is all or nothing
                 raise UnknownTopicOrPartitionError(f"topic {partition.topic} was deleted")
         for partition in [p for p in self._states if p in new or p not in wanted]:
             self._unassign(partition)
         for partition in new:
-            self._states[partition] = PartitionState(partition, topics[partition.topic].topic_id, positions[partition])
+            self._states[partition] = self._new_state(partition, positions.get(partition))
         self._handle_metadata()
 
-    async def assign_topic(self, topic: str, *, start: Start = "earliest") -> list[TopicPartition]:
+    def _new_state(self, partition: TopicPartition, position: int | None) -> PartitionState:
+        """The state of a partition that is read from `position`, None: from where its log starts, which nobody could tell."""
+        topic_id = self._view.image.topics[partition.topic].topic_id
+        if position is not None:
+            return PartitionState(partition, topic_id, position)
+        self._view.request_refresh()
+        _log.warning("%s; it is read as soon as it has one", self._view.image.why_leaderless(*partition))
+        state = PartitionState(partition, topic_id, 0)
+        state.is_at_log_start = True
+        return state
+
+    async def assign_topic(
+        self, topic: str, *, start: Start = "earliest", timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> list[TopicPartition]:
         """Assigns all partitions of one topic; returns them.
 
         Args:
             topic: The topic's name.
             start: As in `assign`, "earliest" or "latest"; for an offset of each, use `assign`.
+            timeout_ms: As in `assign`.
 
         Raises:
             As `assign`.
         """
         require_choice("start", start, get_args(Start))
+        require_text("topic", topic)
         info = await self._view.topic_or_raise(topic)
         partitions = [TopicPartition(topic, partition.partition_id) for partition in info.partitions]
-        await self.assign(partitions, start=start)
+        await self.assign(partitions, start=start, timeout_ms=timeout_ms)
         return partitions
 
     def assignment(self) -> list[TopicPartition]:
@@ -229,8 +254,14 @@ class Consumer:
 
         Raises:
             InvalidRequestError: the partition is not assigned.
+            LeaderNotAvailableError: it was assigned without a leader, and no leader has told yet where its log starts.
         """
-        return self._state(partition).position
+        state = self._state(partition)
+        if state.is_at_log_start:
+            raise LeaderNotAvailableError(
+                f"{self._view.image.why_leaderless(*state.partition)}: nobody can tell where it starts yet"
+            )
+        return state.position
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Reads on at `offset`.  Whether it exists shows when it is fetched (see `auto_offset_reset`).
@@ -240,13 +271,16 @@ class Consumer:
         """
         if not is_offset(offset):
             raise InvalidRequestError(f"cannot seek to offset {offset!r}; see seek_to_beginning and seek_to_end")
+        self._raise_if_closed()
         state = self._state(partition)
         self._backlog.drop(state)
-        state.seek(offset)
+        state.seek(index(offset))
         self._fetchers.wake(state)
 
     def rewind(self, positions: Mapping[TopicPartition, int]) -> None:
         """Takes back what was handed out from these offsets on: a caller could not pass it on to whom it was for."""
+        self._raise_if_closed()
+        require_mapping("positions", positions, 'a dict such as {("flights", 0): 17}')
         for partition, offset in positions.items():
             state = self._states.get(partition)
             if state is not None and offset < state.position:
@@ -303,6 +337,9 @@ class Consumer:
 
         A call that raises or is cancelled has handed out nothing and moved no position.
         """
+        self._raise_if_closed()
+        require_whole("max_records", max_records)
+        require_limit("timeout_ms", timeout_ms)
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         await self._decode_ahead(max_records, deadline_s)
         return self._backlog.take(max_records)  # from here to the caller nothing waits
@@ -313,6 +350,8 @@ class Consumer:
         For readers that decode columns by themselves.  Control batches are left in.  Raises: as `__anext__`, and as
         there, a call that raises or is cancelled has moved no position.
         """
+        self._raise_if_closed()
+        require_limit("timeout_ms", timeout_ms)
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         if not self._backlog.has_records:
             await self._wait_for_chunk(deadline_s)
@@ -378,12 +417,7 @@ class Consumer:
             if parted is None or state.chunks_count:
                 continue
             if self._reset_policy == "raise":
-                raise LogTruncatedError(
-                    f"{state.partition}: records from offset {parted.end_offset} to {state.fetch_offset} that were read are not "
-                    "in the log any more: a replica without them was elected. Undo what was made of them, then seek to "
-                    f"{parted.end_offset}.",
-                    parted.end_offset,
-                )
+                raise state.truncated_error(parted.end_offset)
             _log.warning(
                 "%s: the log was cut from %d to %d by an unclean election; reading on there",
                 state.partition, state.fetch_offset, parted.end_offset,
@@ -395,24 +429,20 @@ class Consumer:
             refused = state.out_of_range
             if refused is None or state.chunks_count:
                 continue
-            partition, offset = state.partition, state.fetch_offset
+            partition = state.partition
             first = (await self.beginning_offsets([partition]))[partition]
             end = (await self.end_offsets([partition]))[partition]
             if state.out_of_range is not refused:
                 continue
             if self._reset_policy == "raise":
-                raise OffsetOutOfRangeError(
-                    f"{partition}: offset {offset} does not exist; the log has offsets {first} to {end} (exclusive). "
-                    'Seek to one of them, or set auto_offset_reset to "earliest" or "latest".',
-                    first,
-                    end,
-                )
+                raise state.out_of_range_error(first, end)
             self.seek(partition, first if self._reset_policy == "earliest" else end)
 
     def _raise_if_closed(self) -> None:
         raise_if_forked()
         if self._is_closed:
             raise BrokerClosedError("this consumer was closed; make a new one")
+        self._view.home.enter()
 
     # ---- what the fetchers report ----------------------------------------------------------------------------------
 
@@ -440,7 +470,7 @@ class Consumer:
 
     def _unassign(self, partition: TopicPartition) -> None:
         state = self._states[partition]
-        self.seek(partition, state.position)
+        self._backlog.drop(state)
         self._fetchers.leave(state)
         del self._states[partition]
 
@@ -452,23 +482,31 @@ class Consumer:
         return state is not None and topic is not None and state.topic_id == topic.topic_id
 
     def _state(self, partition: tuple[str, int]) -> PartitionState:
-        state = self._states.get(TopicPartition(*partition))
+        wanted = partition_of("partition", partition)
+        state = self._states.get(wanted)
         if state is None:
-            raise InvalidRequestError(f"{TopicPartition(*partition)} is not assigned; call assign first")
+            raise InvalidRequestError(f"{wanted} is not assigned; call assign first")
         return state
 
     async def _start_positions(
         self, new: list[TopicPartition], start: Start | Mapping[tuple[str, int], int], timeout_ms: int
     ) -> Mapping[TopicPartition, int]:
         if not isinstance(start, str):
-            offsets = {TopicPartition(*partition): offset for partition, offset in start.items()}
+            offsets = {TopicPartition(*partition): index(offset) for partition, offset in start.items()}
             if missing := [str(partition) for partition in new if partition not in offsets]:
                 raise InvalidRequestError(f"start has no offset for {', '.join(missing)}")
             return offsets
-        return await self._offsets(new, EARLIEST_TIMESTAMP if start == "earliest" else LATEST_TIMESTAMP, timeout_ms)
+        if not new:
+            return {}
+        if start == "latest":
+            return await self._offsets(new, LATEST_TIMESTAMP, timeout_ms)
+        wanted = dict.fromkeys(new, EARLIEST_TIMESTAMP)
+        found = await list_offsets(self._view, wanted, timeout_ms=timeout_ms, skips_leaderless=True)
+        return {partition: answer.offset for partition, answer in found.items()}
 
     async def _offsets(self, partitions: Partitions, timestamp: int, timeout_ms: int) -> dict[TopicPartition, int]:
         self._raise_if_closed()
-        wanted = {TopicPartition(*partition): timestamp for partition in partitions}
+        require_limit("timeout_ms", timeout_ms)
+        wanted = dict.fromkeys(partitions_of("partitions", partitions), timestamp)
         found = await list_offsets(self._view, wanted, timeout_ms=timeout_ms) if wanted else {}
         return {partition: answer.offset for partition, answer in found.items()}

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from replog.client.addresses import Leader
 from replog.client.types import TopicPartition
-from replog.errors import CorruptRecordError, ReplogError
+from replog.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError, ReplogError
 from replog.records import BatchHeader, Buffer, scan
 from replog.rpc.messages import EpochEnd, FetchResult
 
@@ -63,6 +63,7 @@ class PartitionState:
         out_of_range: the offset was refused; the consumer's reset policy decides.
         diverging: what was read is not in the log any more; the same policy decides.
         leader_only: another replica could not serve; for a while the leader is asked.
+        is_at_log_start: reading begins where the log starts, and no leader has told yet where that is: `position` is a guess.
     """
 
     def __init__(self, partition: TopicPartition, topic_id: UUID, position: int) -> None:
@@ -83,6 +84,7 @@ class PartitionState:
         self.diverging: EpochEnd | None = None
         self.backoff_until_s = 0.0
         self.leader_only = False
+        self.is_at_log_start = False
         self._leader_only_until_s = -math.inf
         self._leader_only_s = 0.0
         self._failures_count = 0
@@ -95,12 +97,20 @@ class PartitionState:
     def seek(self, offset: int) -> None:
         """Reads on at `offset`; what was fetched or asked for is forgotten (the caller drops the chunks)."""
         self.position = self.fetch_offset = offset
+        self.is_at_log_start = False
         self.last_epoch = -1
         self.error = None
         self.out_of_range = None
         self.diverging = None
         self.forget_request()
         self.clear_backoff()
+
+    def follow_log_start(self, result: FetchResult) -> bool:
+        """Takes in that the log starts above the guess; False: the refusal is about something else."""
+        if not self.is_at_log_start or result.log_start_offset <= self.fetch_offset:
+            return False
+        self.position = self.fetch_offset = result.log_start_offset
+        return True
 
     def rewind(self, offset: int) -> None:
         """Hands out again from `offset` on: as `seek`, but what was read is still compared with the leaders' logs."""
@@ -113,6 +123,24 @@ class PartitionState:
         self.fetch_offset = offset
         self.error = error
         self.forget_request()
+
+    def truncated_error(self, end_offset: int) -> LogTruncatedError:
+        """The error for a reader whose records are not in the log any more from `end_offset` on."""
+        return LogTruncatedError(
+            f"{self.partition}: records from offset {end_offset} to {self.fetch_offset} that were read are not in the log any "
+            "more: a replica without them was elected. Undo what was made of them, then seek to "
+            f"{end_offset}.",
+            end_offset,
+        )
+
+    def out_of_range_error(self, log_start_offset: int, end_offset: int) -> OffsetOutOfRangeError:
+        """The error for a reader whose position is not in the log, which has the offsets between the two."""
+        return OffsetOutOfRangeError(
+            f"{self.partition}: offset {self.fetch_offset} does not exist; the log has offsets {log_start_offset} to "
+            f'{end_offset} (exclusive). Seek to one of them, or set auto_offset_reset to "earliest" or "latest".',
+            log_start_offset,
+            end_offset,
+        )
 
     def forget_request(self) -> None:
         """Whatever is in flight is not waited for any more."""
@@ -135,6 +163,7 @@ class PartitionState:
             CorruptRecordError: the bytes are not batches that continue at the fetch offset.
         """
         self._failures_count = 0
+        self.is_at_log_start = False
         self.high_watermark = max(self.high_watermark, result.high_watermark)
         self.log_start_offset = max(self.log_start_offset, result.log_start_offset)
         headers = [header for header in scan(data) if header.next_offset > self.fetch_offset]

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from replog.choices import INT32_MAX, require_at_least
 from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
 from replog.client.leader_calls import partition_error
@@ -26,6 +27,9 @@ from replog.rpc.messages import (
 )
 from replog.rpc.request_limits import MAX_PARTITIONS
 from replog.rpc.transport import Connection, Stream
+
+WAIT_MS_MAX = 2**30 - 1
+"""Of each of the two times that a fetch request says the sum of: 12 days."""
 
 REQUESTS_MAX = 4
 """Fetch requests in flight at one broker."""
@@ -47,6 +51,17 @@ class FetchSettings:
     """Bound of what is fetched ahead in all, shared evenly by the leaders."""
     request_timeout_ms: int = 30_000
     """A broker that is silent for longer, on top of `max_wait_ms`, is taken for lost."""
+
+    def __post_init__(self) -> None:
+        for name, value, low, high in (
+            ("fetch.max.wait.ms", self.max_wait_ms, 0, WAIT_MS_MAX),
+            ("fetch.min.bytes", self.min_bytes, 0, INT32_MAX),
+            ("fetch.max.bytes", self.max_bytes, 1, INT32_MAX),
+            ("max.partition.fetch.bytes", self.max_partition_bytes, 1, INT32_MAX),
+            ("buffer.memory.bytes", self.buffer_memory_bytes, 1, None),
+            ("request.timeout.ms", self.request_timeout_ms, 1, WAIT_MS_MAX),
+        ):
+            require_at_least(name, value, low, high)
 
 
 @dataclass(slots=True)
@@ -216,6 +231,9 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
             return  # whatever it is, the leader knows better
         error = partition_error(result.error, result.message, state.partition)
         if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if state.follow_log_start(result):
+                self.wake()
+                return
             state.out_of_range = result
             self._on_trouble()
         elif isinstance(error, RetriableError):

@@ -24,7 +24,8 @@ from replog.rpc.error_codes import error_from_code
 
 _STALE_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR})
 
-W = TypeVar("W")
+NAMED_MAX = 5
+"""Partitions that one error names."""
 
 
 class PartitionResult(Protocol):
@@ -79,6 +80,7 @@ async def ask_leaders(
     *,
     timeout_ms: int,
     what: str,
+    skips_leaderless: bool = False,
 ) -> dict[TopicPartition, R]:
     """One result for each partition, from the leaders; retried across leader changes, so that it must be safe to repeat.
 
@@ -89,6 +91,7 @@ async def ask_leaders(
         results_of: the results in its response.
         timeout_ms: overall limit.
         what: for messages.
+        skips_leaderless: whether the result may lack partitions that have no leader; else a leader is waited for.
 
     Raises:
         UnknownTopicOrPartitionError: a partition does not exist.
@@ -100,7 +103,11 @@ async def ask_leaders(
     found: dict[TopicPartition, R] = {}
 
     async def attempt(remaining_ms: int) -> dict[TopicPartition, R]:
-        missing = [partition for partition in wanted if partition not in found]
+        missing = [
+            partition
+            for partition in wanted
+            if partition not in found and not (skips_leaderless and view.leader(*partition) is None)
+        ]
         limit_ms = min(remaining_ms, ATTEMPT_TIMEOUT_MS)
         failures = await _ask_each(view, missing, request_for, results_of, found, limit_ms)
         if failures:
@@ -122,12 +129,15 @@ async def _ask_each(
     """Asks every leader at once; fills `found`, returns what went wrong."""
     failures: list[ReplogError] = []
     by_address: dict[str, list[tuple[TopicPartition, Leader]]] = {}
+    leaderless: list[str] = []
     for partition in wanted:
         leader = view.leader(*partition)
         if leader is None:
-            failures.append(LeaderNotAvailableError(f"{partition} has no leader right now"))
+            leaderless.append(view.image.why_leaderless(*partition))
         else:
             by_address.setdefault(leader.address, []).append((partition, leader))
+    if leaderless:
+        failures.append(LeaderNotAvailableError(_some(leaderless)))
 
     async def ask(address: str, members: Members) -> Mapping[TopicPartition, R]:
         results = results_of(await view.call(address, request_for(members), timeout_ms=timeout_ms))
@@ -145,6 +155,12 @@ async def _ask_each(
         else:
             failures += _collect(answer, found)
     return failures
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first of them, and how many there are more."""
+    named = "; ".join(texts[:NAMED_MAX])
+    return named if len(texts) <= NAMED_MAX else f"{named}; and {len(texts) - NAMED_MAX} more"
 
 
 def _collect(answer: Mapping[TopicPartition, R], found: dict[TopicPartition, R]) -> list[ReplogError]:

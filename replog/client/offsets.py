@@ -21,7 +21,7 @@ from replog.rpc.messages import (
 
 
 async def list_offsets(
-    view: ClusterView, timestamps: Mapping[TopicPartition, int], *, timeout_ms: int
+    view: ClusterView, timestamps: Mapping[TopicPartition, int], *, timeout_ms: int, skips_leaderless: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """One offset per partition, from the leaders; retried across leader changes.
 
@@ -30,6 +30,7 @@ async def list_offsets(
         timestamps: what to look for: ms since 1970 (the first record at or after), LATEST_TIMESTAMP (the high
             watermark, exclusive) or EARLIEST_TIMESTAMP (the log start).
         timeout_ms: overall limit.
+        skips_leaderless: as in `ask_leaders`.
 
     Raises:
         UnknownTopicOrPartitionError: a partition does not exist.
@@ -51,6 +52,7 @@ async def list_offsets(
         lambda response: expect(response, ListOffsetsResponse).results,
         timeout_ms=timeout_ms,
         what="list offsets",
+        skips_leaderless=skips_leaderless,
     )
     return {partition: OffsetAndTimestamp(result.offset, result.timestamp) for partition, result in found.items()}
 

@@ -12,8 +12,20 @@ from typing import TypeVar
 from uuid import UUID
 
 from replog.choices import require_choice
+from replog.client.arguments import (
+    assignments_of,
+    broker_ids_of,
+    limit_ms,
+    partition_of,
+    partitions_of,
+    require_mapping,
+    require_text,
+    require_whole,
+    wrong_type,
+)
 from replog.client.cluster import VISIBLE_WITHIN_MS, ClusterView, expect
 from replog.client.types import TopicPartition
+from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.controller.requests import (
     AlterableConfig,
     AlterConfigs,
@@ -22,8 +34,6 @@ from replog.controller.requests import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
     ConfigOperation,
-    ControllerRequest,
-    ControllerResponse,
     CreatePartitions,
     CreatePartitionsResponse,
     DrainBroker,
@@ -40,7 +50,7 @@ from replog.controller.requests import (
     UpdateFeaturesResponse,
 )
 from replog.controller.requests import TopicPartition as ControllerTopicPartition
-from replog.errors import ErrorCode, ReplogError, RequestTimedOutError
+from replog.errors import BrokerIdNotRegisteredError, ErrorCode, ReplogError, RequestTimedOutError
 from replog.metadata.records import ElectionType, ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.error_codes import error_from_code
@@ -53,6 +63,7 @@ from replog.rpc.quorum_messages import (
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
+from replog.rpc.transport import ConnectionLostError
 
 RECORDS_TOGETHER = 1_000
 """Records of the metadata log that one request of this client makes, where it may be cut: the controller handles a request in
@@ -64,6 +75,17 @@ CLUSTER = (ResourceType.BROKER, "")
 
 R = TypeVar("R", bound=ControllerResponse)
 T = TypeVar("T")
+
+
+class Fate:
+    """Remembers whether an attempt was lost in a way that leaves open if it took effect."""
+
+    def __init__(self) -> None:
+        self.unknown = False
+
+    def note(self, error: ReplogError) -> None:
+        lost = isinstance(error, ConnectionLostError) and not error.refused
+        self.unknown = self.unknown or lost or isinstance(error, RequestTimedOutError)
 
 
 class Operations:
@@ -83,13 +105,16 @@ class Operations:
     ) -> list[R]:
         """The answers to requests that are made one after the other, within one time-out; the first error ends it."""
         now_s = asyncio.get_running_loop().time
-        deadline_s = now_s() + (timeout_ms or self._timeout_ms) / 1000
+        deadline_s = now_s() + self._limit_ms(timeout_ms) / 1000
         answers: list[R] = []
         for request in requests:
             left_ms = max(1, round((deadline_s - now_s()) * 1000))
             response = await self._view.controller_call(request, timeout_ms=left_ms, what=what, on_retry=on_retry)
             answers.append(expect(response, answer))
         return answers
+
+    def _limit_ms(self, timeout_ms: int | None) -> int:
+        return limit_ms(timeout_ms, self._timeout_ms)
 
     # ---- configurations ----------------------------------------------------------------------------------------------
 
@@ -113,10 +138,10 @@ class Operations:
             ConfigError: a name or value is not allowed.
             UnknownTopicOrPartitionError: no such topic.
         """
-        require_choice("resource type", resource[0], tuple(ResourceType))
+        _require_resource(resource)
         request = AlterConfigs((AlterConfigsResource(*resource, _alterable(configs)),), validate_only=validate_only)
         response = await self._view.controller_call(
-            request, timeout_ms=timeout_ms or self._timeout_ms, what=f"alter configs of {resource[1] or 'the cluster'}"
+            request, timeout_ms=self._limit_ms(timeout_ms), what=f"alter configs of {resource[1] or 'the cluster'}"
         )
         for result in expect(response, AlterConfigsResponse).resources:
             if result.error is not ErrorCode.NONE:
@@ -131,9 +156,9 @@ class Operations:
             UnknownTopicOrPartitionError: no such topic.
             InvalidRequestError: no such broker.
         """
-        require_choice("resource type", resource[0], tuple(ResourceType))
+        _require_resource(resource)
         response = await self._view.call_any(
-            DescribeConfigsRequest(*resource), timeout_ms=timeout_ms or self._timeout_ms, what="describe configs"
+            DescribeConfigsRequest(*resource), timeout_ms=self._limit_ms(timeout_ms), what="describe configs"
         )
         return expect(response, DescribeConfigsResponse).configs
 
@@ -160,10 +185,12 @@ class Operations:
         Raises:
             UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError: as the controller says.
         """
-        wanted = NewPartitions(topic, count, tuple(tuple(replicas) for replicas in assignments))
+        require_text("topic", topic)
+        require_whole("count", count)
+        wanted = NewPartitions(topic, count, assignments_of(assignments))
         response = await self._view.controller_call(
             CreatePartitions((wanted,), validate_only=validate_only),
-            timeout_ms=timeout_ms or self._timeout_ms,
+            timeout_ms=self._limit_ms(timeout_ms),
             what=f"add partitions to {topic}",
         )
         (result,) = expect(response, CreatePartitionsResponse).topics
@@ -179,7 +206,8 @@ class Operations:
     ) -> tuple[PartitionResult, ...]:
         """Lets partitions be led by their first replica, or, unclean, by any that is alive; look at each `error`.
 
-        It is done once the elections are committed; it waits a little longer, until this client has heard of them.
+        It is done once the elections are committed; it waits a little longer, until this client has heard of them.  More than
+        `RECORDS_TOGETHER` partitions are named in several requests, as in `reassign_partitions`.
 
         Args:
             partitions: None: all that need it.
@@ -189,7 +217,8 @@ class Operations:
         require_choice("election type", election_type, (ElectionType.PREFERRED, ElectionType.UNCLEAN))
         requests = [ElectLeaders(election_type, None)]
         if partitions is not None:
-            chosen = [ControllerTopicPartition(*one) for one in dict.fromkeys(partitions)]
+            named = partitions_of("partitions", partitions)
+            chosen = [ControllerTopicPartition(*one) for one in dict.fromkeys(named)]
             requests = [ElectLeaders(election_type, part) for part in in_parts(chosen)]
         answers = await self._ask_all(requests, ElectLeadersResponse, timeout_ms, what="elect leaders")
         results = tuple(result for answer in answers for result in answer.partitions)
@@ -220,15 +249,15 @@ class Operations:
     ) -> tuple[PartitionResult, ...]:
         """Moves partitions; returns when the wish is committed, not when the data has moved.  Look at each `error`.
 
+        Each partition moves for itself.  More than `RECORDS_TOGETHER` are asked for in several requests, one after the other: an
+        error that is raised may leave those of earlier requests moving.
+
         Args:
             replicas: where each partition shall live, the preferred leader first; None cancels what is under way.
             allow_replication_factor_change: the number of replicas may change.
             timeout_ms: of the whole call.
         """
-        items = [
-            Reassignment(topic, partition_id, None if wanted is None else tuple(wanted))
-            for (topic, partition_id), wanted in replicas.items()
-        ]
+        items = _reassignments(replicas)
         requests = [AlterPartitionReassignments(part, allow_replication_factor_change) for part in in_parts(items)]
         answers = await self._ask_all(
             requests, AlterPartitionReassignmentsResponse, timeout_ms, what="reassign partitions"
@@ -237,7 +266,7 @@ class Operations:
 
     async def list_reassignments(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, tuple[int, ...]]:
         """The partitions that are moving, and the replicas they will have."""
-        metadata = await self._view.describe(timeout_ms or self._timeout_ms)
+        metadata = await self._view.describe(self._limit_ms(timeout_ms))
         return {
             TopicPartition(topic.name, partition.partition_id): tuple(
                 replica for replica in partition.replicas if replica not in partition.removing_replicas
@@ -258,8 +287,9 @@ class Operations:
         Raises:
             BrokerIdNotRegisteredError: no such broker.
         """
+        require_whole("broker_id", broker_id)
         response = await self._view.controller_call(
-            DrainBroker(broker_id, drained), timeout_ms=timeout_ms or self._timeout_ms, what=f"drain broker {broker_id}"
+            DrainBroker(broker_id, drained), timeout_ms=self._limit_ms(timeout_ms), what=f"drain broker {broker_id}"
         )
         return expect(response, DrainBrokerResponse).replicas_count
 
@@ -270,11 +300,19 @@ class Operations:
             InvalidRequestError: it is alive, or still has replicas.
             BrokerIdNotRegisteredError: no such broker.
         """
-        response = await self._view.controller_call(
-            UnregisterBroker(broker_id),
-            timeout_ms=timeout_ms or self._timeout_ms,
-            what=f"unregister broker {broker_id}",
-        )
+        require_whole("broker_id", broker_id)
+        fate = Fate()
+        try:
+            response = await self._view.controller_call(
+                UnregisterBroker(broker_id),
+                timeout_ms=self._limit_ms(timeout_ms),
+                what=f"unregister broker {broker_id}",
+                on_retry=fate.note,
+            )
+        except BrokerIdNotRegisteredError:
+            if fate.unknown:
+                return  # an earlier attempt, whose answer was lost, has done it
+            raise
         expect(response, UnregisterBrokerResponse)
 
     async def update_features(
@@ -285,9 +323,13 @@ class Operations:
         Raises:
             FeatureUpdateFailedError: a broker or controller does not know the level, or it would be a downgrade.
         """
+        require_mapping("levels", levels, 'a dict such as {"metadata.version": 1}')
+        for name, level in levels.items():
+            require_text("a key of levels", name)
+            require_whole(f"levels[{name!r}]", level)
         updates = tuple(FeatureUpdate(name, level, allow_downgrade) for name, level in levels.items())
         response = await self._view.controller_call(
-            UpdateFeatures(updates), timeout_ms=timeout_ms or self._timeout_ms, what="update features"
+            UpdateFeatures(updates), timeout_ms=self._limit_ms(timeout_ms), what="update features"
         )
         expect(response, UpdateFeaturesResponse)
 
@@ -296,7 +338,7 @@ class Operations:
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> DescribeQuorumResponse:
         """Leader, voters and observers, as the leader knows them."""
         response = await self._view.call_any(
-            DescribeQuorumRequest(), timeout_ms=timeout_ms or self._timeout_ms, what="describe the quorum"
+            DescribeQuorumRequest(), timeout_ms=self._limit_ms(timeout_ms), what="describe the quorum"
         )
         return expect(response, DescribeQuorumResponse)
 
@@ -309,9 +351,13 @@ class Operations:
             DuplicateVoterError: there is a voter of this id; remove it first.
             RequestTimedOutError: it has not caught up, or another change is under way; names the last cause.
         """
+        require_whole("voter_id", voter_id)
+        if not isinstance(directory_id, UUID):
+            raise wrong_type("directory_id", directory_id, "a UUID")
+        require_text("endpoint", endpoint)
         response = await self._view.call_any(
             AddVoterRequest(voter_id, directory_id, endpoint),
-            timeout_ms=timeout_ms or self._timeout_ms,
+            timeout_ms=self._limit_ms(timeout_ms),
             what=f"add voter {voter_id}",
         )
         expect(response, AddVoterResponse)
@@ -324,21 +370,48 @@ class Operations:
         Raises:
             VoterNotFoundError: no such voter, or it is the last one.
         """
+        require_whole("voter_id", voter_id)
+        if directory_id is not None and not isinstance(directory_id, UUID):
+            raise wrong_type("directory_id", directory_id, "a UUID or None")
         response = await self._view.call_any(
             RemoveVoterRequest(voter_id, directory_id),
-            timeout_ms=timeout_ms or self._timeout_ms,
+            timeout_ms=self._limit_ms(timeout_ms),
             what=f"remove voter {voter_id}",
         )
         expect(response, RemoveVoterResponse)
 
 
+def _require_resource(resource: object) -> None:
+    if not isinstance(resource, (tuple, list)) or len(resource) != 2:
+        raise wrong_type("resource", resource, 'a pair such as (ResourceType.TOPIC, "flights")')
+    require_choice("resource type", resource[0], tuple(ResourceType))
+    require_text("the name of resource", resource[1])
+
+
+def require_configs(configs: object) -> None:
+    """Raises TypeError for anything but a mapping whose keys are names."""
+    require_mapping("configs", configs, 'a dict such as {"retention.ms": 1000}')
+    for name in configs:  # type: ignore[attr-defined]  # a mapping
+        require_text("a key of configs", name)
+
+
 def _alterable(configs: Mapping[str, object]) -> tuple[AlterableConfig, ...]:
+    require_configs(configs)
     return tuple(
         AlterableConfig(name, ConfigOperation.DELETE)
         if value is None
         else AlterableConfig(name, ConfigOperation.SET, config_text(value))
         for name, value in configs.items()
     )
+
+
+def _reassignments(replicas: Mapping[tuple[str, int], Sequence[int] | None]) -> list[Reassignment]:
+    require_mapping("replicas", replicas, 'a dict such as {("flights", 0): [1, 2, 3]}')
+    named = [(partition_of("a key of replicas", key), wanted) for key, wanted in replicas.items()]
+    return [
+        Reassignment(*partition, None if wanted is None else broker_ids_of(f"the replicas of {partition}", wanted))
+        for partition, wanted in named
+    ]
 
 
 def config_text(value: object) -> str:

@@ -140,7 +140,7 @@ class PartitionQueue:
         """Counts what was added to the batch, to the byte."""
         builder = batch.builder
         charged_bytes = builder.size_bytes - HEADER_BYTES
-        self._accumulator.used_bytes += charged_bytes - batch.charged_bytes
+        self._accumulator.memory.held_bytes += charged_bytes - batch.charged_bytes
         batch.charged_bytes = charged_bytes
         batch.records_count = builder.records_count
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol
 
+from replog.errors import ConfigError
+
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
@@ -33,6 +35,22 @@ class Partitioner(Protocol):
             available: partitions that have a leader now, possibly none of them.
         """
         ...
+
+
+def check_partitioner(partitioner: object) -> None:
+    """Refuses what is given as a partitioner and is none: a name (even str has a method `partition`), or a class.
+
+    Raises:
+        ConfigError: It is neither None nor an object with a method `partition`.
+    """
+    is_one = not isinstance(partitioner, (str, bytes, bytearray, type)) and callable(
+        getattr(partitioner, "partition", None)
+    )
+    if partitioner is not None and not is_one:
+        reason = (
+            f"partitioner is {partitioner!r}; it must be None or an object with a method partition, see Partitioner."
+        )
+        raise ConfigError("partitioner", partitioner, reason)
 
 
 class DefaultPartitioner:

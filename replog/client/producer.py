@@ -14,11 +14,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from replog.client.accumulator import Accumulator, AccumulatorSettings
+from replog.client.arguments import (
+    require_headers,
+    require_limit,
+    require_records,
+    require_text,
+    require_whole,
+    wrong_type,
+)
 from replog.client.batch import BulkDelivery, Delivery
 from replog.client.bulk import CHUNK_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Chunk, RecordLike, Runs, take_chunk
 from replog.client.cluster import ClusterView
 from replog.client.partition_queue import PartitionQueue
-from replog.client.partitioner import DefaultPartitioner, Partitioner, partition_of_key
+from replog.client.partitioner import DefaultPartitioner, Partitioner, check_partitioner, partition_of_key
 from replog.client.producer_config import Acks, ProducerConfig
 from replog.client.router import Router, TopicQueues
 from replog.client.sender import SenderSettings
@@ -33,6 +41,9 @@ YIELD_BYTES = 64 * 1024
 """After this much a busy `send` loop lets the loop run, so that senders and replies get their turn."""
 
 _DATA = (bytes, type(None))
+
+NO_HEADERS: tuple[Header, ...] = ()
+"""The one empty tuple, which needs no check."""
 
 RECORD_BYTES_BOUND = batch_bytes_bound(None, None)
 RECORD_OVERHEAD_BYTES = 10
@@ -109,8 +120,16 @@ class Producer:
         )
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._wall_ms = transport.wall_ms if isinstance(transport, TimedTransport) else wall_ms
-        self._partitioner = partitioner or DefaultPartitioner(sticky_bytes=batch_size_bytes, rng=self._view.rng)
-        self._accumulator = Accumulator(_accumulator_settings(self.config), on_expired=self._handle_expired)
+        check_partitioner(partitioner)
+        self._partitioner = (
+            DefaultPartitioner(sticky_bytes=batch_size_bytes, rng=self._view.rng)
+            if partitioner is None
+            else partitioner
+        )
+        self._accumulator = Accumulator(
+            _accumulator_settings(self.config), on_expired=self._handle_expired, home=self._view.home
+        )
+        self._memory = self._accumulator.memory
         self._router = Router(self._view, self._accumulator, _sender_settings(self.config))
         self._topics = self._router.topics
         self._max_request_bytes = self.config.max_request_bytes
@@ -158,6 +177,8 @@ class Producer:
         Raises:
             ReplogError: as `flush`; the producer is closed all the same.
         """
+        if timeout_ms is not None:
+            require_limit("timeout_ms", timeout_ms)
         await self._shut_down(timeout_ms)
         error = self._accumulator.unseen_failure()
         if error is not None and timeout_ms != 0:
@@ -166,6 +187,10 @@ class Producer:
     async def _shut_down(self, timeout_ms: int | None) -> None:
         if self._is_closed:
             return
+        if self._view.home.is_gone:
+            await self._give_up()
+            return
+        self._view.home.enter()
         self._is_closed = True
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -174,6 +199,17 @@ class Producer:
             pass
         finally:
             await self._ending.wait()
+
+    async def _give_up(self) -> None:
+        """Ends a producer whose loop was closed before it was: nothing of it can be sent or waited for."""
+        self._is_closed = True
+        await self._view.close()
+        lost_count = sum(batch.records_count for batch in self._accumulator.unresolved())
+        if lost_count:
+            raise BrokerClosedError(
+                f"the event loop of this producer was closed before {lost_count} records were acknowledged; they may or may "
+                "not be in the log. Close a producer in the loop in which it sends"
+            )
 
     def handle_fork(self) -> None:
         """In a forked child nothing is sent: the parent has what waits here, and sends it."""
@@ -191,6 +227,7 @@ class Producer:
             ReplogError: the first failure since the last flush among records whose delivery nobody has awaited.
         """
         raise_if_forked()
+        self._view.home.enter()
         await self._flush()
         error = self._accumulator.unseen_failure()
         if error is not None:
@@ -216,7 +253,7 @@ class Producer:
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Sequence[Header] = (),
+        headers: Sequence[Header] = NO_HEADERS,
     ) -> Delivery:
         """Puts a record into a batch; waits only for room, or for the topic's first metadata.
 
@@ -243,8 +280,11 @@ class Producer:
         if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
             await self._yield()
         reserved_bytes = 0
-        queues = self._topics.get(topic)
-        if queues is None or self._is_closed or not self._accumulator.has_room(size_bytes):
+        try:
+            queues = self._topics.get(topic)
+        except TypeError:  # not even a key
+            raise wrong_type("topic", topic, "a str") from None
+        if queues is None or self._is_closed or not self._memory.has_room(size_bytes):
             queues = await self._wait_until_possible(topic, partition, size_bytes)
             reserved_bytes = size_bytes
         try:  # nothing is awaited from here on: who is cancelled has sent nothing
@@ -255,7 +295,7 @@ class Producer:
                 self._router.route(queue)
         finally:
             if reserved_bytes:
-                self._accumulator.unreserve(reserved_bytes)
+                self._memory.release(reserved_bytes)
         self._bytes_since_yield += size_bytes
         return Delivery(batch, relative_offset, timestamp)
 
@@ -278,10 +318,13 @@ class Producer:
         Raises:
             As `send`, at the record that is at fault: those before it are sent, and `flush` tells their fate.
         """
-        if isinstance(records, (bytes, bytearray, memoryview, str)):
-            raise TypeError("send_many takes an iterable of records; send takes one")
+        require_text("topic", topic)
+        require_records(records, "send_many")
         if timestamp_ms is not None:
             _check_timestamp(timestamp_ms)
+        if partition is not None:
+            require_whole("partition", partition)
+        self._raise_if_closed()
         runs = Runs()
         rest = iter(records)
         while True:
@@ -305,7 +348,7 @@ class Producer:
             await self._yield()
         reserved_bytes = 0
         queues = self._topics.get(topic)
-        if queues is None or self._is_closed or not self._accumulator.has_room(chunk.size_bytes):
+        if queues is None or self._is_closed or not self._memory.has_room(chunk.size_bytes):
             queues = await self._wait_until_possible(topic, partition, chunk.size_bytes)
             reserved_bytes = chunk.size_bytes
         try:
@@ -316,7 +359,7 @@ class Producer:
                     runs.add(batch, first, count)
         finally:
             if reserved_bytes:
-                self._accumulator.unreserve(reserved_bytes)
+                self._memory.release(reserved_bytes)
         self._bytes_since_yield += chunk.size_bytes
 
     def _spread(
@@ -345,14 +388,16 @@ class Producer:
         Raises:
             UnknownTopicOrPartitionError: no such topic.
         """
+        require_text("topic", topic)
         return [p.partition_id for p in (await self._view.topic_or_raise(topic)).partitions]
 
     def _checked_size(self, topic: str, key: Any, value: Any, headers: Sequence[Header]) -> int:
         """Upper bound of the record in a batch of its own; refuses what can never be sent, of whatever type."""
         if not (isinstance(value, _DATA) and isinstance(key, _DATA)):
             name, data = ("key", key) if isinstance(value, _DATA) else ("value", value)
-            raise TypeError(f"{name} is {type(data).__name__}, expected bytes or None: encode it first")
-        if headers:
+            raise wrong_type(name, data, "bytes or None: encode it first")
+        if headers is not NO_HEADERS:
+            require_headers(headers)
             size_bytes = batch_bytes_bound(key, value, headers)
         else:
             size_bytes = RECORD_BYTES_BOUND + (len(key) if key else 0) + (len(value) if value else 0)
@@ -382,28 +427,32 @@ class Producer:
             self._yielding_count -= 1
 
     async def _wait_until_possible(self, topic: str, partition: int | None, size_bytes: int) -> TopicQueues:
-        """Waits for the topic's metadata and for room, which is reserved for the caller then; see `reserve`."""
+        """Waits for the topic's metadata and for room, which is reserved for the caller then; see `Accumulator.memory`."""
+        require_text("topic", topic)
         self._bytes_since_yield = 0
         while True:
             self._raise_if_closed()
             queues = await self._router.resolve(topic)
             if partition is not None:
                 _check_partition(queues, partition)
-            await self._accumulator.reserve(size_bytes)
+            await self._memory.acquire(size_bytes)
             if not self._is_closed and self._topics.get(topic) is queues:
                 return queues
-            self._accumulator.unreserve(size_bytes)
+            self._memory.release(size_bytes)
 
     def _raise_if_closed(self) -> None:
         raise_if_forked()
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
+        self._view.home.enter()
 
     def _handle_expired(self, queue: PartitionQueue) -> None:
         self._router.route(queue)
 
 
 def _check_partition(queues: TopicQueues, partition: int) -> None:
+    if type(partition) is not int:
+        require_whole("partition", partition)
     if not 0 <= partition < len(queues.queues):
         raise UnknownTopicOrPartitionError(
             f"{queues.name} has {len(queues.queues)} partitions, numbered from 0; there is no partition {partition}"
@@ -412,6 +461,8 @@ def _check_partition(queues: TopicQueues, partition: int) -> None:
 
 def _check_timestamp(timestamp_ms: int) -> None:
     """Says before anything is waited for what the codec would say after it."""
+    if type(timestamp_ms) is not int:
+        require_whole("timestamp_ms", timestamp_ms, "an int, milliseconds since 1970, or None for now")
     if not NO_TIMESTAMP <= timestamp_ms < 1 << 63:
         raise InvalidRecordError(f"timestamp {timestamp_ms} ms is neither a time since 1970 nor -1 for none")
 

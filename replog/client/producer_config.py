@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from replog.choices import require_at_least, require_choice
+from replog.choices import INT32_MAX, require_at_least, require_choice
 from replog.errors import ConfigError
 from replog.rpc.messages import ACKS_ALL
 
@@ -66,7 +66,8 @@ class ProducerConfig:
                 f'enable.idempotence needs acks "all", and acks is {self.acks!r}. Change one.',
             )
         for name, low in _LOWEST.items():
-            require_at_least(name.replace("_", "."), getattr(self, name), low, is_whole=name != "linger_ms")
+            high = INT32_MAX if name in _SAID_TO_BROKERS else None
+            require_at_least(name.replace("_", "."), getattr(self, name), low, high, is_whole=name != "linger_ms")
         require_choice("fail.below.min.isr", self.fail_below_min_isr, (True, False))
         if self.max_request_bytes > MAX_REQUEST_BYTES_MAX:
             raise ConfigError(
@@ -107,3 +108,4 @@ _LOWEST: dict[str, int] = {
     "max_in_flight_per_partition": 1,
     "connect_timeout_ms": 1,
 }
+_SAID_TO_BROKERS = frozenset({"max_request_bytes", "request_timeout_ms"})

@@ -7,8 +7,10 @@ from operator import index
 from typing import Literal, SupportsIndex, get_args
 
 from replog.choices import require_choice
-from replog.client.types import TopicPartition
+from replog.client.arguments import partition_of
 from replog.errors import InvalidRequestError
+
+OFFSET_MAX = 2**63 - 1
 
 Start = Literal["earliest", "latest"]
 
@@ -19,11 +21,13 @@ def check_start(start: object) -> None:
     Raises:
         ConfigError: another word than `Start` has, or neither word nor mapping.
         InvalidRequestError: a mapping to something that is no offset.
+        TypeError: a mapping from something that is no partition.
     """
     if not isinstance(start, Mapping):
         require_choice("start", start, get_args(Start))
         return
-    for partition, offset in start.items():
+    for key, offset in start.items():
+        partition = partition_of("a key of start", key)
         if is_offset(offset):
             continue
         why = f"{offset!r}, which is no offset from 0"
@@ -31,9 +35,9 @@ def check_start(start: object) -> None:
             why = (
                 "-1: list_offsets says so where no record is as late as asked for; use the offset of end_offsets there"
             )
-        raise InvalidRequestError(f"start of {TopicPartition(*partition)} is {why}")
+        raise InvalidRequestError(f"start of {partition} is {why}")
 
 
 def is_offset(offset: object) -> bool:
-    """Returns whether this is a whole number from 0, of whatever library."""
-    return isinstance(offset, SupportsIndex) and index(offset) >= 0
+    """Returns whether this is a whole number from 0 that a request can say, of whatever library."""
+    return isinstance(offset, SupportsIndex) and 0 <= index(offset) <= OFFSET_MAX

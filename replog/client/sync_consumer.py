@@ -8,9 +8,10 @@ and the positions with it.  Taking is one plain assignment, between which and th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
 
+from replog.client.arguments import partition_of, require_whole
 from replog.client.consumer import (
     CONNECT_TIMEOUT_MS,
     DEFAULT_TIMEOUT_MS,
@@ -85,11 +86,11 @@ class SyncConsumer(SyncClient[Consumer]):
 
     def start(self) -> None:
         """As `Consumer.start`."""
-        self._run(self._client.start())
+        self._run(self._client.start)
 
     def close(self) -> None:
         """As `Consumer.close`.  Calling it again does nothing."""
-        self._end(self._client.close())
+        self._end(self._client.close)
 
     # ---- what to read ----------------------------------------------------------------------------------------------
 
@@ -103,9 +104,11 @@ class SyncConsumer(SyncClient[Consumer]):
         """As `Consumer.assign`."""
         self._change(lambda: self._client.assign(partitions, start=start, timeout_ms=timeout_ms))
 
-    def assign_topic(self, topic: str, *, start: Start = "earliest") -> list[TopicPartition]:
+    def assign_topic(
+        self, topic: str, *, start: Start = "earliest", timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> list[TopicPartition]:
         """As `Consumer.assign_topic`."""
-        return self._change(lambda: self._client.assign_topic(topic, start=start))
+        return self._change(lambda: self._client.assign_topic(topic, start=start, timeout_ms=timeout_ms))
 
     def assignment(self) -> list[TopicPartition]:
         """As `Consumer.assignment`."""
@@ -115,7 +118,7 @@ class SyncConsumer(SyncClient[Consumer]):
         """As `Consumer.position`; in a loop over the consumer, the offset after the record that the loop has."""
         if not (self._is_settled or self._is_closed):
             self._change(_nothing)
-        wanted = TopicPartition(*partition)
+        wanted = partition_of("partition", partition)
         position = self._client.position(wanted)
         return min(position, _first_offsets((*self._offer, *reversed(self._left))).get(wanted, position))
 
@@ -147,23 +150,24 @@ class SyncConsumer(SyncClient[Consumer]):
         self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> dict[TopicPartition, int]:
         """As `Consumer.beginning_offsets`."""
-        return self._run(self._client.beginning_offsets(partitions, timeout_ms=timeout_ms))
+        return self._run(lambda: self._client.beginning_offsets(partitions, timeout_ms=timeout_ms))
 
     def end_offsets(self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[TopicPartition, int]:
         """As `Consumer.end_offsets`."""
-        return self._run(self._client.end_offsets(partitions, timeout_ms=timeout_ms))
+        return self._run(lambda: self._client.end_offsets(partitions, timeout_ms=timeout_ms))
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def poll(self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
         """As `Consumer.poll`; first what a loop over the consumer that was left had not got."""
+        require_whole("max_records", max_records)
         self._settle()
         if self._left and max_records > 0:
             found = self._left[: -max_records - 1 : -1]
             del self._left[-max_records:]
             return found
         self._is_settled = False
-        found = self._run(self._offered(lambda: self._client.poll(max_records, timeout_ms)))
+        found = self._run(lambda: self._offered(lambda: self._client.poll(max_records, timeout_ms)))
         self._offer = ()
         self._is_settled = True
         return found
@@ -172,23 +176,25 @@ class SyncConsumer(SyncClient[Consumer]):
         """As `Consumer.fetch_batches`."""
         self._settle()
         self._is_settled = False
-        found = self._run(self._offered(lambda: self._client.fetch_batches(timeout_ms)))
+        found = self._run(lambda: self._offered(lambda: self._client.fetch_batches(timeout_ms)))
         self._offer = ()
         self._is_settled = True
         return found
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
-        while True:
-            self._settle()
-            if not self._left:
-                self._is_settled = False
-                self._left = self._run(self._offered(self._poll_reversed))
-                self._offer = ()
-                self._is_settled = True
-                continue
-            record = self._left[-1]
-            del self._left[-1]
-            yield record
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """As `Consumer.__anext__`; an interrupted loop is gone on with by another one, or by `next`."""
+        self._settle()
+        while not self._left:
+            self._is_settled = False
+            self._left = self._run(lambda: self._offered(self._poll_reversed))
+            self._offer = ()
+            self._is_settled = True
+        record = self._left[-1]
+        del self._left[-1]
+        return record
 
     async def _poll_reversed(self) -> list[ConsumerRecord]:
         return (await self._client.poll())[::-1]
@@ -204,7 +210,7 @@ class SyncConsumer(SyncClient[Consumer]):
     def _change(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Does something to the assignment or the positions, after all that was not handed out is given back."""
         self._is_settled = False
-        result = self._run(self._in_turn(work))
+        result = self._run(lambda: self._in_turn(work))
         self._is_settled = True
         return result
 

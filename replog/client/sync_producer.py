@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from replog.client.batch import BulkDelivery, Delivery
+from replog.client.arguments import require_records
+from replog.client.batch import BulkDelivery, Delivery, Outcome
 from replog.client.bulk import RecordLike
 from replog.client.loop_thread import SyncClient
 from replog.client.partitioner import Partitioner
-from replog.client.producer import DEFAULTS, Producer
+from replog.client.producer import DEFAULTS, NO_HEADERS, Producer
 from replog.client.producer_config import Acks
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import BrokerClosedError
@@ -100,11 +101,11 @@ class SyncProducer(SyncClient[Producer]):
 
     def start(self) -> None:
         """As `Producer.start`."""
-        self._run(self._client.start())
+        self._run(self._client.start)
 
     def close(self, *, timeout_ms: int | None = None) -> None:
         """As `Producer.close`.  Calling it again does nothing."""
-        self._end(self._client.close(timeout_ms=timeout_ms))
+        self._end(lambda: self._client.close(timeout_ms=timeout_ms))
 
     def send(
         self,
@@ -113,10 +114,11 @@ class SyncProducer(SyncClient[Producer]):
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Sequence[Header] = (),
+        headers: Sequence[Header] = NO_HEADERS,
     ) -> SyncDelivery:
         """As `Producer.send`."""
-        return SyncDelivery(self, self._run(self._client.send(topic, value, key, partition, timestamp_ms, headers)))
+        delivery = self._run(lambda: self._client.send(topic, value, key, partition, timestamp_ms, headers))
+        return SyncDelivery(self, delivery)
 
     def send_many(
         self,
@@ -127,36 +129,25 @@ class SyncProducer(SyncClient[Producer]):
         timestamp_ms: int | None = None,
     ) -> SyncBulkDelivery:
         """As `Producer.send_many`."""
-        taken: Any = records
-        if not isinstance(taken, (bytes, str)):  # which the producer refuses
-            taken = list(taken)  # the caller's code runs in the caller's thread
-        sending = self._client.send_many(topic, taken, partition=partition, timestamp_ms=timestamp_ms)
-        return SyncBulkDelivery(self, self._run(sending))
+        require_records(records, "send_many")
+        taken = list(records)  # the caller's code runs in the caller's thread
+        delivery = self._run(
+            lambda: self._client.send_many(topic, taken, partition=partition, timestamp_ms=timestamp_ms)
+        )
+        return SyncBulkDelivery(self, delivery)
 
     def flush(self) -> None:
         """As `Producer.flush`."""
-        self._run(self._client.flush())
+        self._run(self._client.flush)
 
     def partitions_for(self, topic: str) -> list[int]:
         """As `Producer.partitions_for`."""
-        return self._run(self._client.partitions_for(topic))
+        return self._run(lambda: self._client.partitions_for(topic))
 
-    def outcome(self, delivery: Awaitable[T], timeout_s: float | None) -> T:
+    def outcome(self, delivery: Outcome[T], timeout_s: float | None) -> T:
         """Waits for a delivery of this producer; a closed producer's deliveries are all decided."""
-
-        async def wait() -> T:
-            return await delivery
-
-        if self._is_closed:
-            return _decided(delivery)
-        return self._run(wait(), timeout_s)
-
-
-def _decided(delivery: Awaitable[T]) -> T:
-    """The outcome of a delivery that needs no waiting, hence no loop."""
-    try:
-        next(delivery.__await__())
-    except StopIteration as done:
-        value: T = done.value
-        return value
-    raise BrokerClosedError("the producer was closed before the records were acknowledged")
+        if not self._is_closed:
+            return self._run(delivery.wait, timeout_s)
+        if not delivery.done():
+            raise BrokerClosedError("the producer was closed before the records were acknowledged")
+        return delivery.result()

@@ -7,7 +7,7 @@ a batch later, and one that is refused there would take its neighbours with it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from replog.errors import InvalidRecordError, RecordTooLargeError
@@ -70,6 +70,9 @@ def record_input(
     if key is not None and type(key) is not bytes:
         key = _to_bytes("key", key)
     if headers:
+        if not isinstance(headers, (tuple, list)):
+            hint = "; of a dict pass list(headers.items())" if isinstance(headers, Mapping) else ""
+            raise TypeError(f"headers is a list of (name, value) pairs, not {type(headers).__name__}{hint}")
         headers = tuple(_header(header) for header in headers)
         size_bytes = batch_bytes_bound(key, value, headers)
     else:
@@ -93,6 +96,10 @@ def record_inputs(records: Iterable[RecordLike], batch_bytes: int) -> list[Recor
     """The same for what `append_many` takes; see there."""
     if isinstance(records, (bytes, bytearray, memoryview, str)):
         raise TypeError("append_many takes a sequence of records; append takes one")
+    if isinstance(records, Mapping) or not isinstance(records, Iterable):
+        raise TypeError(
+            f"append_many takes an iterable of values, (value, key) pairs or NewRecords, not {type(records).__name__}"
+        )
     inputs = []
     for record in records:
         if isinstance(record, NewRecord):

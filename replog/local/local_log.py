@@ -27,6 +27,7 @@ from replog.local.config import LocalLogConfig
 from replog.local.encoding import Group, GroupEncoder, RecordLike, record_input, record_inputs, wall_ms
 from replog.local.folder import LogFolder
 from replog.local.group_flush import GroupFlush
+from replog.local.iterating import RecordIterator
 from replog.local.keeper import Keeper, KeeperThread
 from replog.local.reading import ReadableLog, check_offset
 from replog.local.waiting import Watchers
@@ -363,7 +364,7 @@ class LocalLog(ReadableLog):
         while self.wait_for(offset, timeout_s=timeout_s):
             end_offset = self._high_watermark
             try:
-                yield from self._records(offset, end_offset)
+                yield from RecordIterator(self.read_chunk, offset, end_offset)
             except BrokerClosedError:
                 return
             offset = end_offset

@@ -23,6 +23,7 @@ from replog.errors import (
     UnsupportedCompressionError,
 )
 from replog.local.damage import located
+from replog.local.iterating import RecordIterator
 from replog.log import Log, is_disk_full
 from replog.log.disk_space import disk_full
 from replog.log.file_names import LOG_SUFFIX, parse_file_name
@@ -159,13 +160,14 @@ class ReadableLog:
                 part of it (`LocalLog.tail` waits for them).
 
         Raises:
-            As `read`; OffsetOutOfRangeError also when the log start passes the iterator (retention, `truncate_before`).
+            As `read`; OffsetOutOfRangeError also when the log start passes the iterator (retention, `truncate_before`).  After
+                an error, KeyboardInterrupt included, `next` goes on with the record after the last one it gave.
         """
-        return self._records(*self.range_of(start_offset, end_offset))
+        return RecordIterator(self.read_chunk, *self.range_of(start_offset, end_offset))
 
     def __iter__(self) -> Iterator[Record]:
-        """`iterate()`: everything acknowledged by now."""
-        return self.iterate()
+        """The loop of `iterate()`: everything acknowledged by now."""
+        return iter(self.iterate())
 
     # By time
 
@@ -180,7 +182,7 @@ class ReadableLog:
         Returns:
             None when no record is that late.
         """
-        with self._reading():
+        with self._mutex, self._reading():
             found = self._log.offset_for_timestamp(timestamp_ms, end_offset=self._high_watermark)
         return None if found is None else found[0]
 
@@ -242,7 +244,7 @@ class ReadableLog:
         return start, end
 
     def read_chunk(self, offset: int, end_offset: int) -> tuple[list[Record], int]:
-        """(records, offset to go on with) of about `CHUNK_BYTES` below `end_offset`.  For `AsyncLocalLog`."""
+        """(records, offset to go on with) of about `CHUNK_BYTES` below `end_offset`."""
         data = self._fetch(offset, self._high_watermark, CHUNK_BYTES)  # the end may lie inside a batch
         if not data:
             return [], end_offset
@@ -271,14 +273,18 @@ class ReadableLog:
 
     @contextmanager
     def _reading(self) -> Generator[None]:
-        with self._mutex:
-            self._check_open()
-            try:
-                yield
-            except OSError as error:
-                if is_disk_full(error):
-                    raise disk_full("a read did not begin", self._path, error) from error
-                raise StorageError(f"{self._path} cannot be read: {error}. Check the disk") from error
+        """What a read does under the mutex.
+
+        It does not take the mutex itself: a generator that is interrupted on its way into the `with` keeps what it holds until
+        the interrupt has been dealt with, and closing the log meanwhile would wait for ever.
+        """
+        self._check_open()
+        try:
+            yield
+        except OSError as error:
+            if is_disk_full(error):
+                raise disk_full("a read did not begin", self._path, error) from error
+            raise StorageError(f"{self._path} cannot be read: {error}. Check the disk") from error
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -302,7 +308,7 @@ class ReadableLog:
         """From the page cache under the mutex, which takes microseconds; what must come from the disk is read without it, so
         that appends go on meanwhile.  Checksums are looked at where the batches are decoded.
         """
-        with self._reading():
+        with self._mutex, self._reading():
             data = self._log.read_cached(
                 offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True, is_checked=False
             )
@@ -317,13 +323,6 @@ class ReadableLog:
             with self._mutex:
                 data = self._log.complete_read(job)
         return data or b""
-
-    def _records(self, start_offset: int, end_offset: int) -> Iterator[Record]:
-        offset = start_offset
-        while offset < end_offset and (data := self._fetch(offset, self._high_watermark, CHUNK_BYTES)):
-            for records, next_offset in self._records_of(data, offset, end_offset):
-                yield from records
-                offset = next_offset
 
     def _ends(self, data: bytes, offset: int) -> tuple[list[tuple[int, int]], CorruptRecordError | None]:
         """(byte, offset) at which each batch ends, and what is wrong behind them.

@@ -13,7 +13,7 @@ from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ErrorCode, MalformedFrameError, NotLeaderOrFollowerError, ReplogError
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc.client_messages import CLIENT_KINDS, ClientRequest, ClientResponse
-from replog.rpc.convert import from_proto, to_proto
+from replog.rpc.convert import from_proto, to_proto, unsendable
 from replog.rpc.error_codes import error_code_of, error_from_code
 from replog.rpc.request_limits import check_request, check_text
 
@@ -57,7 +57,8 @@ class IncomingCall(Generic[T]):
 def encode_client_request(
     request: ClientRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False
 ) -> bytes:
-    message = data_pb2.ClientRequest(cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded)
+    message = data_pb2.ClientRequest(cluster_id=cluster_id, forwarded=forwarded)
+    _set_timeout(message, timeout_ms)
     return _encode(request, message, CLIENT_KINDS, 0)
 
 
@@ -82,7 +83,8 @@ def decode_client_response(data: bytes) -> ClientResponse:
 def encode_controller_request(
     request: ControllerRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False
 ) -> bytes:
-    message = controller_pb2.ControllerRequest(cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded)
+    message = controller_pb2.ControllerRequest(cluster_id=cluster_id, forwarded=forwarded)
+    _set_timeout(message, timeout_ms)
     return _encode(request, message, _CONTROLLER_KINDS, 0)
 
 
@@ -102,6 +104,13 @@ def decode_controller_response(data: bytes) -> ControllerResponse:
     _raise_error(message)
     response: ControllerResponse = _decode(message, "response", _CONTROLLER_KINDS, 1)
     return response
+
+
+def _set_timeout(message: Any, timeout_ms: int) -> None:
+    try:
+        message.timeout_ms = timeout_ms
+    except (ValueError, TypeError) as error:
+        raise unsendable("timeout_ms", timeout_ms, error) from None
 
 
 _Kinds = Mapping[str, tuple[type, type]]

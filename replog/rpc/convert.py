@@ -20,10 +20,11 @@ from uuid import UUID
 
 from google.protobuf.message import Message
 
-from replog.errors import MalformedFrameError
+from replog.errors import InvalidRequestError, MalformedFrameError
 
 T = TypeVar("T")
 
+_SHOWN_CHARACTERS = 80
 _BUFFERS = {bytes, bytearray, memoryview}
 
 _Write = Callable[[Message, Any], None]
@@ -31,11 +32,31 @@ _Read = Callable[[Message], Any]
 
 
 def to_proto(value: object, message: Message) -> None:
-    """Fills `message` from the dataclass `value`; every field of `value` has a field of the same name."""
+    """Fills `message` from the dataclass `value`; every field of `value` has a field of the same name.
+
+    Raises:
+        InvalidRequestError: a number is larger than its field, or something is of another type.
+    """
     for name, write, _ in _plan(type(value)):
         field = getattr(value, name)
         if field is not None:
-            write(message, field)
+            try:
+                write(message, field)
+            except (ValueError, TypeError) as error:
+                raise unsendable(f"{type(value).__name__}.{name}", field, error) from None
+
+
+def unsendable(where: str, value: object, error: Exception) -> InvalidRequestError:
+    """The error about a value that its field on the wire cannot hold.
+
+    Args:
+        where: The name of the message and the field.
+        value: What was to be sent.
+        error: What protobuf says.
+    """
+    shown = repr(value)
+    shown = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}..."
+    return InvalidRequestError(f"{where} is {shown}, which cannot be sent: {error}")
 
 
 def from_proto(cls: type[T], message: Message) -> T:

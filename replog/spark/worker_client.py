@@ -39,7 +39,7 @@ def fetch_snapshot(options: ReadOptions) -> Snapshot:
         finally:
             await view.close()
 
-    return loop_thread().run(resolve())
+    return loop_thread().run(resolve)
 
 
 class WorkerClient:
@@ -55,24 +55,24 @@ class WorkerClient:
         self.cluster_id = cluster_id
         self._readers: set[RangeReader] = set()
         self._thread = loop_thread()
-        self._view = self._thread.run(self._connect())
+        self._view = self._thread.run(self._connect)
 
     def close(self) -> None:
         """Closes the connections; no range may be open."""
-        self._thread.run(self._view.close())
+        self._thread.run(self._view.close)
 
     @contextmanager
     def open_range(self, wanted: OffsetRange, options: ReadOptions) -> Iterator[Iterator[Piece]]:
         """The record batches of `wanted`, fetched ahead of the caller within a bound.  Raises: as `RangeReader`."""
-        reader = self._thread.run(self._open_reader(wanted, options))
+        reader = self._thread.run(lambda: self._open_reader(wanted, options))
         try:
             yield self._pieces(reader)
         finally:
             with suppress(TimeoutError):  # the process may be ending, and the loop's thread with it
-                self._thread.run(self._close_reader(reader), CLOSE_TIMEOUT_S)
+                self._thread.run(lambda: self._close_reader(reader), CLOSE_TIMEOUT_S)
 
     def _pieces(self, reader: RangeReader) -> Iterator[Piece]:
-        while (piece := self._thread.run(reader.next_piece())) is not None:
+        while (piece := self._thread.run(reader.next_piece)) is not None:
             yield piece
 
     # ---- in the loop's thread ----------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.thread = LoopThread.acquire()  # kept for good: gRPC's asyncio side wants one loop per process
+        self.thread = LoopThread.acquire(self)  # kept for good: gRPC's asyncio side wants one loop per process
         self.clients: dict[str, WorkerClient] = {}
 
 
@@ -169,7 +169,7 @@ def close_clients() -> None:
             return
         for client in _process.clients.values():
             client.close()
-        _process.thread.release()
+        LoopThread.release(_process)
         _process = None
 
 

@@ -77,13 +77,14 @@ def spark_cluster(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[SparkCluster]:
     """Three broker processes; a test that stops one brings it back."""
-    thread = LoopThread.acquire()
-    local = thread.run(LocalCluster.start(tmp_path_factory.mktemp("cluster") / "nodes"), 60)
+    user = object()
+    thread = LoopThread.acquire(user)
+    local = thread.run(lambda: LocalCluster.start(tmp_path_factory.mktemp("cluster") / "nodes"), 60)
     cluster = SparkCluster(local, thread)
     yield cluster
     cluster.close()
-    thread.run(local.stop_all(), 60)
-    thread.release()
+    thread.run(local.stop_all, 60)
+    thread.release(user)
 
 
 @pytest.fixture

@@ -43,7 +43,10 @@ class SparkCluster:
         return self.local.bootstrap_servers
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._thread.run(coroutine, 60)
+        async def wait() -> T:
+            return await coroutine
+
+        return self._thread.run(wait, 60)
 
     def topic(self, partitions: int = 1, replication_factor: int = 1, **configs: object) -> str:
         """Creates a topic under a name of its own."""

@@ -15,7 +15,8 @@ from garbage_kit import VALUE, Garbage, garbage
 from replog.broker.config import ServerConfig
 from replog.broker.environment import NodeEnvironment
 from replog.broker.node import Node
-from replog.broker.sessions import ByteCredits, FetchSession, ProduceSession
+from replog.broker.sessions import FetchSession, ProduceSession
+from replog.byte_semaphore import ByteSemaphore
 from replog.client import Admin, Consumer, Producer
 from replog.errors import CorruptRecordError
 from replog.rpc.messages import FetchPartition, FetchRequest, ProducePartition, ProduceRequest
@@ -208,7 +209,7 @@ async def test_answers_that_a_lost_stream_does_not_take_leave_no_records() -> No
             assert found.with_records() == []
             request = ProduceRequest(1, 1000, -1, (ProducePartition(*KEY),), (batch(VALUE),))
             with pytest.raises(ConnectionLostError):
-                await ProduceSession(LostStream(request), it.produce_path, ByteCredits(1 << 20)).run()
+                await ProduceSession(LostStream(request), it.produce_path, ByteSemaphore(1 << 20)).run()
             del request
             await it.flushed()
             assert found.with_records() == []

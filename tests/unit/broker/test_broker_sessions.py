@@ -12,7 +12,8 @@ import pytest
 from broker_kit import wait_until
 
 from replog.broker import sessions
-from replog.broker.sessions import REQUEST_OVERHEAD_BYTES, ByteCredits, FetchSession, ProduceSession
+from replog.broker.sessions import REQUEST_OVERHEAD_BYTES, FetchSession, ProduceSession
+from replog.byte_semaphore import ByteSemaphore
 from replog.rpc.messages import FetchRequest, FetchResponse, ProducePartition, ProduceRequest, ProduceResponse
 from replog.rpc.transport import ConnectionLostError
 
@@ -59,7 +60,7 @@ class FakePath:
 
 
 class Session:
-    def __init__(self, broker_credits: ByteCredits) -> None:
+    def __init__(self, broker_credits: ByteSemaphore) -> None:
         self.stream, self.path = FakeStream(), FakePath()
         self.session = ProduceSession(self.stream, self.path, broker_credits)  # type: ignore[arg-type]
         self.task = asyncio.create_task(self.session.run())
@@ -75,8 +76,8 @@ class Session:
 
 
 @contextlib.asynccontextmanager
-async def produce_session(broker_credits: ByteCredits | None = None) -> AsyncIterator[Session]:
-    it = Session(broker_credits or ByteCredits(1 << 30))
+async def produce_session(broker_credits: ByteSemaphore | None = None) -> AsyncIterator[Session]:
+    it = Session(broker_credits or ByteSemaphore(1 << 30))
     try:
         yield it
     finally:
@@ -99,70 +100,6 @@ async def quiet(values: Callable[[], Sequence[object]]) -> int:
     return seen
 
 
-# ---- credits -----------------------------------------------------------------------------------------------------------
-
-
-async def test_credits_are_a_bound() -> None:
-    credits_ = ByteCredits(100)
-    await credits_.acquire(60)
-    waiting = [asyncio.create_task(credits_.acquire(40)), asyncio.create_task(credits_.acquire(40))]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert [task.done() for task in waiting] == [True, False]
-    credits_.release(60)
-    await asyncio.wait_for(waiting[1], 1)
-
-
-async def test_one_request_above_the_limit_passes_alone() -> None:
-    credits_ = ByteCredits(100)
-    await asyncio.wait_for(credits_.acquire(500), 1)
-    small = asyncio.create_task(credits_.acquire(1))
-    await asyncio.sleep(0)
-    assert not small.done()
-    credits_.release(500)
-    await asyncio.wait_for(small, 1)
-
-
-async def test_a_waiter_that_left_does_not_take_the_wakeup_with_it() -> None:
-    credits_ = ByteCredits(100)
-    await credits_.acquire(100)
-    first, second = asyncio.create_task(credits_.acquire(50)), asyncio.create_task(credits_.acquire(50))
-    await asyncio.sleep(0)
-    credits_.release(100)
-    first.cancel()
-    await asyncio.wait_for(second, 1)
-
-
-async def test_a_large_request_is_not_overtaken_by_small_ones_that_come_later() -> None:
-    credits_ = ByteCredits(100)
-    await credits_.acquire(60)
-    large = asyncio.create_task(credits_.acquire(80))
-    await asyncio.sleep(0)
-    small = [asyncio.create_task(credits_.acquire(30)) for _ in range(3)]
-    await quiet(lambda: [task.done() for task in small])
-    assert not any(task.done() for task in small), "there would be room, but the large one came first"
-    credits_.release(60)
-    await asyncio.wait_for(large, 1)
-    credits_.release(80)
-    await asyncio.wait_for(asyncio.gather(*small), 1)
-
-
-@pytest.mark.parametrize("is_let_in", [False, True])
-async def test_who_is_cancelled_in_the_line_holds_nothing(is_let_in: bool) -> None:
-    credits_ = ByteCredits(100)
-    await credits_.acquire(100)
-    large, small = asyncio.create_task(credits_.acquire(100)), asyncio.create_task(credits_.acquire(10))
-    await asyncio.sleep(0)
-    if is_let_in:
-        credits_.release(100)
-    else:
-        credits_.release(50)
-    large.cancel()
-    await asyncio.wait_for(small, 1)
-    with pytest.raises(asyncio.CancelledError):
-        await large
-
-
 # ---- produce -----------------------------------------------------------------------------------------------------------
 
 
@@ -182,7 +119,7 @@ async def test_the_bytes_of_records_count() -> None:
 
 
 async def test_all_streams_share_the_brokers_credits() -> None:
-    shared = ByteCredits(12 * REQUEST_OVERHEAD_BYTES)
+    shared = ByteSemaphore(12 * REQUEST_OVERHEAD_BYTES)
     async with produce_session(shared) as one, produce_session(shared) as two:
         one.send(30)
         assert await quiet(lambda: one.path.open) == 10
@@ -246,7 +183,7 @@ async def test_the_end_of_a_stream_ends_its_session() -> None:
 
 
 async def test_what_a_dead_session_held_comes_back_to_the_broker() -> None:
-    shared = ByteCredits(2 * REQUEST_OVERHEAD_BYTES)
+    shared = ByteSemaphore(2 * REQUEST_OVERHEAD_BYTES)
     async with produce_session(shared) as dead, produce_session(shared) as alive:
         dead.send(2)
         await wait_until(lambda: len(dead.path.open) == 2)

@@ -32,24 +32,24 @@ async def test_records_wait_for_room_in_turn() -> None:
     turns: list[str] = []
 
     async def want(name: str, size_bytes: int) -> None:
-        await accumulator.reserve(size_bytes)
+        await accumulator.memory.acquire(size_bytes)
         turns.append(name)
-        accumulator.unreserve(size_bytes)
+        accumulator.memory.release(size_bytes)
 
     waiting = [asyncio.create_task(want("large", 800)), asyncio.create_task(want("small", 50))]
     await asyncio.sleep(0)
-    assert not accumulator.has_room(10), "others wait already"
+    assert not accumulator.memory.has_room(10), "others wait already"
     queue.handle_failed(batch, BrokerClosedError("x"))
     await asyncio.gather(*waiting)
     assert turns == ["large", "small"]
-    assert accumulator.used_bytes == 0
+    assert accumulator.memory.held_bytes == 0
 
 
 async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
     accumulator, queue = make()
     queue.append(0, None, b"x" * 500, (), 600)
-    large = asyncio.create_task(accumulator.reserve(900))
-    small = asyncio.create_task(accumulator.reserve(100))
+    large = asyncio.create_task(accumulator.memory.acquire(900))
+    small = asyncio.create_task(accumulator.memory.acquire(100))
     await asyncio.sleep(0)
     large.cancel()
     await asyncio.wait({large, small}, timeout=1)
@@ -60,20 +60,20 @@ async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
 async def test_room_that_was_given_to_somebody_is_given_to_nobody_else() -> None:
     accumulator, queue = make()
     batch, _ = queue.append(0, None, b"x" * 900, (), 1000)
-    first, second = (asyncio.create_task(accumulator.reserve(600)) for _ in range(2))
+    first, second = (asyncio.create_task(accumulator.memory.acquire(600)) for _ in range(2))
     await asyncio.sleep(0)
     queue.handle_failed(batch, BrokerClosedError("x"))
-    assert not accumulator.has_room(500), "although nobody has appended yet"
+    assert not accumulator.memory.has_room(500), "although nobody has appended yet"
     await asyncio.wait({first}, timeout=1)
     assert not second.done()
-    accumulator.unreserve(600)
+    accumulator.memory.release(600)
     await asyncio.wait_for(second, 1)
 
 
 async def test_who_is_let_in_and_cancelled_at_once_keeps_nothing() -> None:
     accumulator, queue = make()
     batch, _ = queue.append(0, None, b"x" * 900, (), 1000)
-    first, second = (asyncio.create_task(accumulator.reserve(600)) for _ in range(2))
+    first, second = (asyncio.create_task(accumulator.memory.acquire(600)) for _ in range(2))
     await asyncio.sleep(0)
     queue.handle_failed(batch, BrokerClosedError("x"))
     first.cancel()
@@ -83,7 +83,7 @@ async def test_who_is_let_in_and_cancelled_at_once_keeps_nothing() -> None:
 
 async def test_a_record_larger_than_all_memory_goes_alone() -> None:
     accumulator, _ = make(buffer_memory_bytes=100)
-    assert accumulator.has_room(5000)
+    assert accumulator.memory.has_room(5000)
 
 
 async def test_the_delivery_timeout_fails_the_batch_and_names_the_cause() -> None:
@@ -91,14 +91,14 @@ async def test_the_delivery_timeout_fails_the_batch_and_names_the_cause() -> Non
     batch, _ = queue.append(0, None, b"x", (), 100)
     with pytest.raises(RequestTimedOutError, match=r"t-0: 1 records .*20 ms.*never sent.*no leader"):
         await batch.wait()
-    assert accumulator.used_bytes == 0
+    assert accumulator.memory.held_bytes == 0
     assert not queue.has_work
 
 
 async def test_close_fails_what_is_left_and_who_waits() -> None:
     accumulator, queue = make()
     batch, _ = queue.append(0, None, b"x", (), 1000)
-    waiter = asyncio.create_task(accumulator.reserve(500))
+    waiter = asyncio.create_task(accumulator.memory.acquire(500))
     await asyncio.sleep(0)
     accumulator.close(BrokerClosedError("closed"))
     with pytest.raises(BrokerClosedError):

@@ -75,9 +75,9 @@ async def test_what_comes_before_a_wrong_record_is_sent() -> None:
     cluster.create_topic("t", 2)
     async with make(cluster, max_request_bytes=50_000) as producer:
         good = [(b"v", b"%d" % i) for i in range(10)]
-        with pytest.raises(TypeError, match="value is str"):
+        with pytest.raises(TypeError, match=r"value is .*\(str\); expected bytes"):
             await producer.send_many("t", [*good, "text", b"after"])  # type: ignore[list-item]
-        with pytest.raises(TypeError, match="key is int"):
+        with pytest.raises(TypeError, match=r"key is (int|1 \(int\))"):
             await producer.send_many("t", [(b"", b"before key"), (b"v", 1)])  # type: ignore[list-item]
         with pytest.raises(RecordTooLargeError):
             await producer.send_many("t", [(b"", b"before large"), b"x" * 50_000])
@@ -169,10 +169,10 @@ async def test_memory_is_bounded_and_send_many_waits() -> None:
         sending = asyncio.create_task(producer.send_many("t", [b"x" * 50] * 1_000))
         await asyncio.sleep(0.05)
         assert not sending.done()
-        assert 5_000 < producer._accumulator.used_bytes <= 10_000
+        assert 5_000 < producer._accumulator.memory.held_bytes <= 10_000
         await node.release_held()
         await (await sending)
-        assert producer._accumulator.used_bytes == 0
+        assert producer._accumulator.memory.held_bytes == 0
     assert sum(len(log.values()) for log in cluster.logs.values()) == 1_000
 
 

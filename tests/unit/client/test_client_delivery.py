@@ -49,14 +49,14 @@ async def test_asyncio_wait_takes_deliveries_and_gives_them_back() -> None:
 async def test_first_completed_and_first_exception() -> None:
     async with held_producer() as (producer, cluster):
         first, second = await producer.send("t", b"a"), await producer.send("t", b"b" * 600_000)
-        waiting = asyncio.create_task(asyncio.wait([first, second], return_when=asyncio.FIRST_EXCEPTION))  # type: ignore[type-var]
+        waiting = asyncio.create_task(asyncio.wait([first, second], return_when=asyncio.FIRST_EXCEPTION))
         await until(lambda: bool(cluster.nodes[1].held))
         batch, _ = second.place
         batch.queue.handle_failed(batch, RecordTooLargeError("x"))
         done, _ = await asyncio.wait_for(waiting, 5)
         assert second in done
         assert isinstance(second.exception(), RecordTooLargeError)
-        done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
+        done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
         assert done == {second}
 
 
@@ -82,9 +82,9 @@ async def test_callbacks_are_called_once_from_the_loop() -> None:
     async with held_producer() as (producer, cluster):
         delivery = await producer.send("t", b"a")
         for callback in (called.append, called.append, called.clear):
-            delivery.add_done_callback(callback)  # type: ignore[arg-type]
-        assert delivery.remove_done_callback(called.clear) == 1  # type: ignore[arg-type]
-        assert delivery.remove_done_callback(called.clear) == 0  # type: ignore[arg-type]
+            delivery.add_done_callback(callback)
+        assert delivery.remove_done_callback(called.clear) == 1
+        assert delivery.remove_done_callback(called.clear) == 0
         await released(cluster)
         await until(lambda: len(called) == 2)
         delivery.add_done_callback(called.append)
@@ -95,7 +95,7 @@ async def test_callbacks_are_called_once_from_the_loop() -> None:
 async def test_who_waits_when_the_producer_is_closed_is_told() -> None:
     async with held_producer() as (producer, _):
         delivery = await producer.send("t", b"a")
-        waiting = asyncio.create_task(asyncio.wait([delivery]))  # type: ignore[type-var]
+        waiting = asyncio.create_task(asyncio.wait([delivery]))
         await asyncio.sleep(0)
         await producer.close(timeout_ms=0)
         assert (await waiting)[0] == {delivery}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +82,38 @@ def test_clients_that_were_carried_along_are_refused_and_close() -> None:
 def test_a_child_of_a_parent_that_has_not_connected_is_like_any_process(before: str) -> None:
     connect = "assert 'connect to 127.0.0.1:1' in connect_sync() and 'connect to' in asyncio.run(connect())"
     assert run(f"def before(): {before}\ndef inside(): {connect}") == ["0"]
+
+
+def test_a_delivery_of_the_parent_and_clients_that_were_started_there() -> None:
+    """Whatever was under way in the parent goes on there: a child that waits for it is told so at once."""
+    before = """
+def before():
+    global loop, consumer, producer, admin, delivery, bulk
+    sys.path.insert(0, TESTS)
+    from fake_cluster import FakeCluster
+    connect_sync()
+    loop = asyncio.new_event_loop()
+    async def start():
+        cluster = FakeCluster()
+        cluster.create_topic("t")
+        clients = [cls(cluster.bootstrap, transport=cluster.transport()) for cls in (Consumer, Producer, Admin)]
+        await clients[0].assign([("t", 0)])
+        cluster.nodes[1].is_silent = True
+        return *clients, await clients[1].send("t", b"0"), await clients[1].send_many("t", [b"1"])
+    consumer, producer, admin, delivery, bulk = loop.run_until_complete(start())
+"""
+    calls = [
+        "lambda: loop.run_until_complete(delivery)",
+        "lambda: loop.run_until_complete(asyncio.wait([bulk]))",
+        "lambda: asyncio.run(delivery.wait())",
+        "lambda: asyncio.run(bulk.wait())",
+        "lambda: asyncio.run(consumer.poll())",
+        "lambda: asyncio.run(consumer.end_offsets([('t', 0)]))",
+        "lambda: consumer.seek(('t', 0), 0)",
+        "lambda: asyncio.run(producer.flush())",
+        "lambda: asyncio.run(producer.send('t', b''))",
+        "lambda: asyncio.run(admin.list_topics())",
+    ]
+    close = "for client in (consumer, producer, admin): asyncio.run(client.close())"
+    script = f"TESTS = {str(Path(__file__).parent)!r}{before}\ndef inside():\n told({', '.join(calls)})\n {close}"
+    assert run(script) == ["True"] * len(calls) + ["0"]

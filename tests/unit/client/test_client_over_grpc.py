@@ -77,15 +77,16 @@ async def test_a_stopped_server_is_lost_and_found_again() -> None:
 @pytest.fixture
 def cluster_in_a_thread() -> Iterator[FakeCluster]:
     """The server in the shared loop thread, where the sync clients' loop is: one loop per process for gRPC."""
-    thread = LoopThread.acquire()
+    user = object()
+    thread = LoopThread.acquire(user)
     stack = contextlib.AsyncExitStack()
 
     async def start() -> FakeCluster:
         return await stack.enter_async_context(served())
 
-    yield thread.run(start())
-    thread.run(stack.aclose())
-    thread.release()
+    yield thread.run(start)
+    thread.run(stack.aclose)
+    thread.release(user)
 
 
 def test_without_async(cluster_in_a_thread: FakeCluster) -> None:
@@ -111,13 +112,20 @@ def test_without_async(cluster_in_a_thread: FakeCluster) -> None:
 def test_the_last_client_ends_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoopThread, "_shared", None)  # another test may hold the process's own
     before = set(threading.enumerate())
-    first, second = LoopThread.acquire(), LoopThread.acquire()
+    first, second = LoopThread.acquire("one"), LoopThread.acquire("other")
     assert first is second
-    first.release()
+    first.run(nothing)
+    first.release("one")
+    first.release("one")
     (thread,) = set(threading.enumerate()) - before
     assert thread.is_alive()
-    second.release()
+    second.release("other")
+    thread.join(5)
     assert not thread.is_alive()
+
+
+async def nothing() -> None:
+    pass
 
 
 def test_importing_the_package_does_not_load_grpc() -> None:

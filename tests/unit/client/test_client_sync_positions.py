@@ -7,7 +7,6 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from types import FrameType
 from typing import Any
 
@@ -16,7 +15,8 @@ from reading_kit import FIRST_OFFSET, HEALTHY, SICK, Account, filled_cluster
 
 from replog.client import SyncConsumer
 from replog.client import sync_consumer as under_test
-from replog.errors import OffsetOutOfRangeError
+from replog.client.loop_thread import _Call
+from replog.errors import OffsetOutOfRangeError, ReplogError
 
 
 def consumer_of(records_count: int) -> SyncConsumer:
@@ -57,17 +57,18 @@ def read_all(consumer: SyncConsumer, account: Account, read: Callable[[], None])
 @pytest.mark.parametrize("seed", range(10))
 def test_an_interrupt_before_and_after_the_result_is_ready(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    result = Future.result
+    wait = _Call.wait
     is_hostile = False
 
-    def interrupted(future: Future[Any], timeout: float | None = None) -> Any:
+    def interrupted(call: _Call[Any], timeout_s: float | None) -> Any:
         if is_hostile and rng.random() < 0.3:
             if rng.random() < 0.7:
-                future.exception(10)  # ready, and the waiting thread has not got it
+                with contextlib.suppress(ReplogError):
+                    wait(call, 10)  # ready, and the waiting thread has not got it
             raise KeyboardInterrupt
-        return result(future, timeout)
+        return wait(call, timeout_s)
 
-    monkeypatch.setattr(Future, "result", interrupted)
+    monkeypatch.setattr(_Call, "wait", interrupted)
     account = Account([*HEALTHY, SICK], 400)
 
     def read() -> None:
@@ -97,7 +98,7 @@ def interrupts() -> Iterator[None]:
     assert main is not None
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_code.co_filename == under_test.__file__ and frame.f_code.co_name != "__iter__":
+        if frame is not None and frame.f_code.co_filename == under_test.__file__ and frame.f_code.co_name != "__next__":
             raise KeyboardInterrupt
 
     def send() -> None:

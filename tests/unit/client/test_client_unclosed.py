@@ -31,9 +31,9 @@ def test_a_client_without_async() -> None:
     cluster = FakeCluster()
     transport: Any = cluster.transport()
     forgotten = [SyncConsumer(cluster.bootstrap, transport=transport).__enter__()]
-    thread, client = forgotten[0]._thread, forgotten[0]._client
+    thread, client, place = forgotten[0]._thread, forgotten[0]._client, forgotten[0]._place
     with pytest.warns(ResourceWarning, match="a SyncConsumer was never closed"):
         forgotten.clear()
     assert thread is not None
-    thread.run(client.close())
-    thread.release()
+    thread.run(client.close)
+    thread.release(place)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rpc_values import values
 
-from replog.errors import MalformedFrameError, NotLeaderOrFollowerError, ReplogError, TopicExistsError
+from replog.errors import (
+    InvalidRequestError,
+    MalformedFrameError,
+    NotLeaderOrFollowerError,
+    ReplogError,
+    TopicExistsError,
+)
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import CLIENT_KINDS
+from replog.rpc.messages import ListOffsetsPartition, ListOffsetsRequest
 from replog.rpc.metadata_messages import MetadataRequest
 from replog.rpc.node_messages import DescribeNodeRequest
 
@@ -101,3 +109,14 @@ def test_every_kind_of_the_envelope_has_its_classes() -> None:
     ):
         names = {field.name for field in message.DESCRIPTOR.oneofs_by_name[oneof].fields} - {"error"}
         assert names == set(kinds)
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**200, 1.5, "0"])
+def test_a_number_that_its_field_cannot_hold_is_named(number: Any) -> None:
+    """Whoever made the request reads which argument it was, and gets an error of ours."""
+    request = ListOffsetsRequest((ListOffsetsPartition(UUID(int=1), 0, timestamp=number),))
+    with pytest.raises(InvalidRequestError, match=r"ListOffsetsPartition\.timestamp is .*cannot be sent"):
+        calls.encode_client_request(request, cluster_id="c", timeout_ms=5)
+    for encode in (calls.encode_client_request, calls.encode_controller_request):
+        with pytest.raises(InvalidRequestError, match=r"timeout_ms is .*cannot be sent"):
+            encode(DescribeNodeRequest(), cluster_id="c", timeout_ms=number)  # type: ignore[operator]

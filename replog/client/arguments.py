@@ -1,0 +1,194 @@
+"""What a caller may pass to the clients' methods: what is something else is refused at once, by its name.
+
+Why: Python takes a string for a sequence of characters and a dict for a sequence of its keys, and what comes of that is an
+error far away, or none.  Each check here looks at one argument; settings of constructors are in `replog.choices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, SupportsIndex, TypeVar
+
+from replog.client.types import TopicPartition
+from replog.errors import InvalidRequestError
+
+T = TypeVar("T")
+
+PAIR: Final = 'a (topic, partition) pair such as ("flights", 0)'
+_TEXTS: Final = (str, bytes, bytearray, memoryview)
+_HEADER_DATA: Final = (bytes, bytearray, memoryview, type(None))
+_SHOWN_CHARACTERS: Final = 80
+
+LIMIT_MS_MAX: Final = 2**31 - 1
+"""Of a time limit: 24 days.  A longer one is as good as this, and a request cannot say any number."""
+
+
+def wrong_type(name: str, value: object, expected: str) -> TypeError:
+    """The error about an argument of another type than it must have.
+
+    Args:
+        name: The name of the argument.
+        value: What was given.
+        expected: What it must be, in words.
+    """
+    return TypeError(f"{name} is {shown(value)} ({type(value).__name__}); expected {expected}")
+
+
+def shown(value: object) -> str:
+    """A value in an error, cut to a length that people read."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def require_text(name: str, value: object) -> None:
+    """Raises TypeError for anything but a str."""
+    if not isinstance(value, str):
+        raise wrong_type(name, value, "a str")
+
+
+def is_whole(value: object) -> bool:
+    """Whether this is an integer, of whatever library, and no bool."""
+    return type(value) is int or (isinstance(value, SupportsIndex) and not isinstance(value, bool))
+
+
+def require_whole(name: str, value: object, expected: str = "an int") -> None:
+    """Raises TypeError for anything but an integer."""
+    if not is_whole(value):
+        raise wrong_type(name, value, expected)
+
+
+def limit_ms(value: Any, default_ms: int) -> int:
+    """A time limit that may be left out.
+
+    Args:
+        value: The argument `timeout_ms`; None and 0 stand for the default.
+        default_ms: What holds then, milliseconds.
+
+    Raises:
+        TypeError: It is no number.
+        InvalidRequestError: It is not a number (NaN).
+    """
+    if value is None:
+        return default_ms
+    require_limit("timeout_ms", value)
+    return int(min(value, LIMIT_MS_MAX)) or default_ms
+
+
+def require_limit(name: str, value: Any) -> None:
+    """Refuses a time limit that is no number.  One that has passed, below 0, is as good as 0."""
+    if type(value) is int:
+        return
+    if not (is_whole(value) or isinstance(value, float)):
+        raise wrong_type(name, value, "a number of milliseconds")
+    if value != value:  # noqa: PLR0124 -- what is not a number is not even equal to itself
+        raise InvalidRequestError(f"{name} is not a number (NaN); expected milliseconds")
+
+
+def require_mapping(name: str, value: object, expected: str) -> None:
+    """Raises TypeError for anything but a mapping."""
+    if not isinstance(value, Mapping):
+        raise wrong_type(name, value, expected)
+
+
+def items_of(name: str, values: Iterable[T], expected: str, *, is_ordered: bool = False) -> list[T]:
+    """The items of an argument that takes several.
+
+    Args:
+        name: The name of the argument.
+        values: What was given.
+        expected: What it must be, in words.
+        is_ordered: Whether the order of the items counts, which a set has not.
+
+    Raises:
+        TypeError: It is text, bytes or a mapping, which only look like several, or cannot be iterated.
+    """
+    if isinstance(values, (*_TEXTS, Mapping)) or not isinstance(values, Iterable):
+        raise wrong_type(name, values, expected)
+    if is_ordered and isinstance(values, AbstractSet):
+        raise wrong_type(name, values, f"{expected}, in an order, which a set has not")
+    return list(values)
+
+
+def texts_of(name: str, values: Iterable[str]) -> list[str]:
+    """The strings of an argument that takes several; one alone is not taken for its characters."""
+    found = items_of(name, values, "a list of str")
+    for value in found:
+        require_text(f"an item of {name}", value)
+    return found
+
+
+def partition_of(name: str, value: object) -> TopicPartition:
+    """A (topic, partition) pair.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if type(value) is TopicPartition and type(value[0]) is str and type(value[1]) is int:
+        return value
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise wrong_type(name, value, PAIR)
+    topic, partition = value
+    if not isinstance(topic, str) or not is_whole(partition):
+        raise wrong_type(name, value, PAIR)
+    return TopicPartition(topic, partition)
+
+
+def partitions_of(name: str, values: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+    """The (topic, partition) pairs of an argument; keys of a mapping count, so that what `end_offsets` returns does."""
+    pairs: Iterable[object] = values if isinstance(values, Mapping) else items_of(name, values, f"a list of {PAIR}")
+    return [partition_of(f"an item of {name}", value) for value in pairs]
+
+
+def numbers_by_partition(name: str, values: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+    """A mapping from (topic, partition) pairs to integers."""
+    require_mapping(name, values, 'a dict such as {("flights", 0): 17}')
+    found = {partition_of(f"a key of {name}", key): value for key, value in values.items()}
+    for partition, value in found.items():
+        require_whole(f"{name}[{partition}]", value)
+    return found
+
+
+def broker_ids_of(name: str, values: Iterable[int]) -> tuple[int, ...]:
+    """Broker ids in order, the preferred leader first."""
+    found = items_of(name, values, "a list of broker ids such as [1, 2, 3]", is_ordered=True)
+    for value in found:
+        require_whole(f"an item of {name}", value)
+    return tuple(found)
+
+
+def assignments_of(values: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """The argument `assignments`: the replicas of each partition, in order."""
+    expected = "a list of lists of broker ids such as [[1, 2], [2, 3]]"
+    found = items_of("assignments", values, expected, is_ordered=True)
+    return tuple(broker_ids_of("an item of assignments", replicas) for replicas in found)
+
+
+def require_headers(headers: Any) -> None:
+    """Refuses headers that are no list of (name, value) pairs.
+
+    Raises:
+        TypeError: Another type, of all or of one.
+    """
+    if not isinstance(headers, (tuple, list)):
+        hint = "; of a dict pass list(headers.items())" if isinstance(headers, Mapping) else ""
+        raise wrong_type("headers", headers, f'a list of (name, value) pairs such as [("trace", b"1")]{hint}')
+    for header in headers:
+        is_pair = isinstance(header, (tuple, list)) and len(header) == 2
+        if not is_pair or not isinstance(header[0], str) or not isinstance(header[1], _HEADER_DATA):
+            raise wrong_type("an item of headers", header, 'a (str, bytes or None) pair such as ("trace", b"1")')
+
+
+def require_records(records: object, method: str) -> None:
+    """Refuses what only looks like several records.
+
+    Args:
+        records: What was given.
+        method: The name of the method, for the error.
+    """
+    if isinstance(records, _TEXTS):
+        raise wrong_type("records", records, f"an iterable of records; {method.replace('_many', '')} takes one")
+    if isinstance(records, Mapping):
+        raise wrong_type("records", records, "an iterable of values or (value, key) pairs, not a mapping")
+    if not isinstance(records, Iterable):
+        raise wrong_type("records", records, "an iterable of values or (value, key) pairs")

@@ -1,0 +1,106 @@
+"""Ctrl-C in a loop over a log: the next loop goes on with the record after the last one that was given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import replog
+from replog.errors import CorruptRecordError
+from replog.local.reading import ReadableLog
+
+SCRIPT = """
+import os, random, signal, sys, threading
+import replog
+
+class Interrupted(KeyboardInterrupt):
+    pass
+
+count, is_armed, rng, over = 0, False, random.Random(4711), threading.Event()
+
+def interrupt(number, frame):
+    global count, is_armed
+    if is_armed:
+        is_armed, count = False, count + 1
+        raise Interrupted
+
+def send():
+    while not over.wait(rng.uniform(0, 0.002)):
+        if is_armed:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, interrupt)
+log = replog.open_log(sys.argv[1], flush="os")
+VALUE = b"x" * 2_000
+log.append_many([VALUE] * 20_000)
+threading.Thread(target=send, daemon=True).start()
+
+def read(records, end_offset):
+    global is_armed
+    caught, expected = 0, 0
+    next_record = records.__next__
+    while expected < end_offset:
+        try:
+            is_armed = True
+            record = next_record()
+            is_armed = False
+        except Interrupted:
+            caught += 1
+            if expected == log.high_watermark:
+                log.append(VALUE)
+            continue
+        assert record.offset == expected, (record.offset, expected)
+        expected += 1
+        if expected == log.high_watermark:
+            threading.Timer(0.003, log.append, (VALUE,)).start()
+    return caught
+
+caught = read(log.iterate(), 20_000)
+over.set()
+assert caught == count > 0, (caught, count)
+log.append(b"the log is as usable as before")
+for thread in threading.enumerate():
+    if isinstance(thread, threading.Timer):
+        thread.join()
+log.close()
+"""
+
+
+def test_signals_at_any_moment(tmp_path: Path) -> None:
+    path = ":".join(path for path in sys.path if path)
+    command = [sys.executable, "-W", "always", "-c", SCRIPT, str(tmp_path / "log")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={"PYTHONPATH": path})
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_a_read_that_failed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with replog.open_log(tmp_path / "log") as log:
+        log.append_many([b"0", b"1"])
+        records = log.iterate()
+        fetch = ReadableLog._fetch
+
+        def interrupted(*_: object) -> bytes:
+            monkeypatch.setattr(ReadableLog, "_fetch", fetch)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(ReadableLog, "_fetch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(records)
+        assert [record.value for record in records] == [b"0", b"1"]
+
+
+def test_damage_is_told_each_time(tmp_path: Path) -> None:
+    with replog.open_log(tmp_path / "log") as log:
+        log.append(b"0" * 100)
+    (file,) = (tmp_path / "log").glob("**/*.log")
+    data = bytearray(file.read_bytes())
+    with replog.open_log(tmp_path / "log") as log:
+        records = log.iterate()
+        data[-1] ^= 0xFF
+        file.write_bytes(data)
+        for _ in range(2):
+            with pytest.raises(CorruptRecordError):
+                next(records)
