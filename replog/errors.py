@@ -32,7 +32,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 class ErrorCode(IntEnum):
-    """Kafka's numeric error codes (kafka-reference 4), the one table of them."""
+    """Kafka's numeric error codes (docs/KAFKA.md 4), the one table of them."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -365,7 +365,7 @@ class RecordTooLargeError(InvalidRequestError):
 
 
 class InvalidRecordError(InvalidRequestError):
-    """A batch breaks a rule of the format (kafka-reference 4.1)."""
+    """A batch breaks a rule of the format (docs/KAFKA.md 4.1)."""
 
     code = ErrorCode.INVALID_RECORD
 

@@ -17,7 +17,7 @@ as soon as it has been seen, before anything is loaded.
 | after it was seen, before it is removed   | the marker: nothing was changed since, it is still true  |
 | before the fsync of the folder (removal)  | not possible to start work: removal returns after the fsync |
 
-A damaged marker is an error to its reader, who treats the stop as unclean.  Source: kafka-reference 1.11, 3.1.
+A damaged marker is an error to its reader, who treats the stop as unclean.  Source: docs/KAFKA.md 1.11, 3.1.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 
 Why stricter than Kafka's reader: it takes an empty file as an empty list and does not miss the last newline.  After a
 crash an empty file is what a lost write looks like, and `t 0 42` may be the beginning of `t 0 4200`; taken at their word
-both would make a log start over at an older offset.  Source: kafka-reference 1.10.
+both would make a log start over at an older offset.  Source: docs/KAFKA.md 1.10.
 """
 
 from __future__ import annotations

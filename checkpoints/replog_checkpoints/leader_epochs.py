@@ -1,7 +1,7 @@
 """Leader-epoch checkpoint: which leader epoch began at which offset, one file per replica.
 
 Why: after a crash a follower asks its leader where an epoch ended and cuts there, instead of trusting a high watermark
-that may lag (KIP-101; kafka-reference 1.10, 3.5).
+that may lag (KIP-101; docs/KAFKA.md 1.10, 3.5).
 
 A complete file `leader-epoch-checkpoint`::
 

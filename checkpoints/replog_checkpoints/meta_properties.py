@@ -20,7 +20,7 @@ Kafka puts the date in a second comment line; we write none, so equal content is
 | before the rename                                | no file: the directory is not formatted and not used   |
 | after the rename, before the fsync of the folder | no file or all of it; nothing else was written yet     |
 
-Source: kafka-reference 1.11.
+Source: docs/KAFKA.md 1.11.
 """
 
 from __future__ import annotations

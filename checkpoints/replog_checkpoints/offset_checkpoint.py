@@ -22,7 +22,7 @@ A complete file::
 | after the rename, before the fsync of the folder | old or new, both complete |
 
 All four offsets may lag behind the truth (an older file costs time, not data), but none may run ahead of it: the caller
-lowers a recovery point durably before the first append after a truncation.  Source: kafka-reference 1.10.
+lowers a recovery point durably before the first append after a truncation.  Source: docs/KAFKA.md 1.10.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ A complete file `partition.metadata`, two lines and no newline at the end (43 by
 | after the rename, before the fsync of the folder | no file or all of it; still no record                      |
 
 A damaged file takes the replica offline: guessing the id could serve one topic's records as another's.
-Source: kafka-reference 1.11.
+Source: docs/KAFKA.md 1.11.
 """
 
 from __future__ import annotations

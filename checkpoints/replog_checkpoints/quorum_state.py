@@ -27,7 +27,7 @@ and version 0 (voters are configured; `clusterId` and `appliedOffset` are always
 | after the rename, before the fsync of the folder | old or new, both complete; still nothing was sent       |
 | after the fsync of the folder                    | the new file                                            |
 
-Absent means "never took part in an election"; damaged means the node must not start.  Source: kafka-reference 1.11, 5.1.
+Absent means "never took part in an election"; damaged means the node must not start.  Source: docs/KAFKA.md 1.11, 5.1.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     UUID("01020304-0506-0708-1112-131415161718")  <->  AQIDBAUGBwgREhMUFRYXGA
 
-Source: kafka-reference 1.11.
+Source: docs/KAFKA.md 1.11.
 """
 
 from __future__ import annotations

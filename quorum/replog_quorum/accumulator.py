@@ -1,4 +1,4 @@
-"""Gathers what a leader appends into batches (kafka-reference 5.7).
+"""Gathers what a leader appends into batches (docs/KAFKA.md 5.7).
 
 Each append gets its offsets at once and goes into one batch as a whole, so that a log never holds half of it; several
 appends share a batch as long as they fit.  Pure: the host writes what it drains.

@@ -31,7 +31,7 @@ def high_watermark(current: int, end_offsets: Mapping[int, int], epoch_start_off
     """Next high watermark of a leader; never below `current`.
 
     A majority's end offset counts only once it is past the start of the leader's own epoch: records of an earlier
-    epoch that sit on a majority may still be overwritten (Raft 5.4.2, figure 8; kafka-reference 5.3).
+    epoch that sit on a majority may still be overwritten (Raft 5.4.2, figure 8; docs/KAFKA.md 5.3).
 
     Args:
         current: high watermark so far (exclusive), `UNKNOWN_OFFSET` before the first.
@@ -49,7 +49,7 @@ def log_is_up_to_date(last_epoch: int, last_offset: int, own_last_epoch: int, ow
 
 
 def truncation_offset(diverging: EpochEnd, local: EpochEnd, log_end_offset: int) -> int:
-    """Where a follower cuts when its leader answered with a diverging epoch (KIP-595; kafka-reference 5.4).
+    """Where a follower cuts when its leader answered with a diverging epoch (KIP-595; docs/KAFKA.md 5.4).
 
     Args:
         diverging: largest epoch of the leader not above the follower's last one, and where it ends there.
@@ -65,7 +65,7 @@ def truncation_offset(diverging: EpochEnd, local: EpochEnd, log_end_offset: int)
 
 def successor_backoff_ms(node_id: int, preferred_candidates: Sequence[int], backoff_max_ms: int) -> int:
     """How long a voter waits after its leader has resigned: the most caught-up one not at all, the others longer
-    and longer, so that they do not split the vote (kafka-reference 5.2)."""
+    and longer, so that they do not split the vote (docs/KAFKA.md 5.2)."""
     if node_id not in preferred_candidates:
         return backoff_max_ms
     position = preferred_candidates.index(node_id)

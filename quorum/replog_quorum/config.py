@@ -1,4 +1,4 @@
-"""Timers and sizes of the quorum, with Kafka's defaults (kafka-reference 2, 5.1).
+"""Timers and sizes of the quorum, with Kafka's defaults (docs/KAFKA.md 2, 5.1).
 
 Times are milliseconds on the monotonic clock that the host passes to `Quorum.step`.
 """
@@ -71,7 +71,7 @@ class QuorumConfig:
 
     @property
     def check_quorum_timeout_ms(self) -> int:
-        """How long a leader leads without hearing from a majority (kafka-reference 5.3)."""
+        """How long a leader leads without hearing from a majority (docs/KAFKA.md 5.3)."""
         return self.fetch_timeout_ms * 3 // 2
 
     @property

@@ -1,4 +1,4 @@
-"""One snapshot on its way to a follower: open, chunk after chunk, install (KIP-630; kafka-reference 5.4).
+"""One snapshot on its way to a follower: open, chunk after chunk, install (KIP-630; docs/KAFKA.md 5.4).
 
 | interrupted                     | what happens next                                                                     |
 |---------------------------------|---------------------------------------------------------------------------------------|

@@ -13,7 +13,7 @@ from replog_quorum.voters import VoterSet
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """What must survive a crash: kafka-reference 1.11, quorum-state."""
+    """What must survive a crash: docs/KAFKA.md 1.11, quorum-state."""
 
     epoch: int = 0
     leader_id: int | None = None

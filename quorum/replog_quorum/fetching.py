@@ -19,7 +19,7 @@ def send_fetch(
     """Ask `destination` for what follows the end of the log.
 
     A voter's fetch offset is a promise that everything below survives a crash, because the leader counts it toward the
-    high watermark; so a voter whose log is still being flushed asks later (kafka-reference 5.3).
+    high watermark; so a voter whose log is still being flushed asks later (docs/KAFKA.md 5.3).
 
     Returns:
         The fetch offset, or None when nothing was sent.

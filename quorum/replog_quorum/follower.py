@@ -1,4 +1,4 @@
-"""Follower: pulls the log of its leader (KIP-595; kafka-reference 5.4).
+"""Follower: pulls the log of its leader (KIP-595; docs/KAFKA.md 5.4).
 
 One fetch is in flight at a time.  The next one leaves when what the last one brought is on disk (voters) or in the log
 (observers): its fetch offset is how the leader learns that this node has the data.

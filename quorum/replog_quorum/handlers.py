@@ -1,4 +1,4 @@
-"""Requests of other nodes: validate, adopt a higher epoch, let the role decide, answer (kafka-reference 5.2)."""
+"""Requests of other nodes: validate, adopt a higher epoch, let the role decide, answer (docs/KAFKA.md 5.2)."""
 
 from __future__ import annotations
 

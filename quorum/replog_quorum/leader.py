@@ -1,5 +1,5 @@
 """Leader: answers fetches, moves the high watermark, changes the voter set, and resigns when no majority fetches any
-more (kafka-reference 5.3, 5.4, 5.6)."""
+more (docs/KAFKA.md 5.3, 5.4, 5.6)."""
 
 # ruff: noqa: ARG002 - overrides keep the signature of Role
 from __future__ import annotations

@@ -174,7 +174,7 @@ class RoleMachine:
 
 
 def initial_role(context: Context, now_ms: int) -> Role:
-    """The role a node starts in, from what its disk says (kafka-reference 5.1).
+    """The role a node starts in, from what its disk says (docs/KAFKA.md 5.1).
 
     A former leader never continues its epoch; a candidate does (nobody else can have its own vote).
     """

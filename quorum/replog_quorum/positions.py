@@ -1,4 +1,4 @@
-"""Whether a replica's log is a prefix of the leader's, and what it is told if not (kafka-reference 5.4)."""
+"""Whether a replica's log is a prefix of the leader's, and what it is told if not (docs/KAFKA.md 5.4)."""
 
 from __future__ import annotations
 

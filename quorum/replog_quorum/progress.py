@@ -55,7 +55,7 @@ class ProgressTable:
     def fetched(self, replica: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """A replica's log is known to equal the leader's up to `fetch_offset`.
 
-        It is caught up when that is the leader's end, or was when it last asked (kafka-reference B.10): under load the
+        It is caught up when that is the leader's end, or was when it last asked (docs/KAFKA.md 4.2): under load the
         end has always moved on.
         """
         before = self._get(replica)

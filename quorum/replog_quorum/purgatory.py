@@ -1,4 +1,4 @@
-"""Fetches that wait on the leader because there is nothing new for them (kafka-reference 5.4).
+"""Fetches that wait on the leader because there is nothing new for them (docs/KAFKA.md 5.4).
 
 A waiting fetch is what makes replication fast without polling: the answer leaves in the same step as the append or the
 new high watermark that it waited for.

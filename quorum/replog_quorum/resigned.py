@@ -1,7 +1,7 @@
 """Resigned: led this epoch, leads no more, and must not lead it again.
 
 Why a restarted leader comes up here: what it appended last may be lost with the crash, and a second leadership of the same
-epoch would give the same (offset, epoch) to another record (kafka-reference 5.1, B.14).
+epoch would give the same (offset, epoch) to another record (docs/KAFKA.md 5.1).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Role(ABC):
 
 
 def grants_without_leader(context: Context, request: VoteRequest, *, is_up_to_date: bool) -> bool:
-    """Grant rule of Unattached and Prospective (kafka-reference 5.2): one real vote per epoch, none once this node
+    """Grant rule of Unattached and Prospective (docs/KAFKA.md 5.2): one real vote per epoch, none once this node
     knows the epoch's leader, and only for a log that holds everything ours does."""
     if request.pre_vote:
         return is_up_to_date

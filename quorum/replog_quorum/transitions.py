@@ -1,4 +1,4 @@
-"""The roles and the legal ways between them, as data (kafka-reference 5.1).
+"""The roles and the legal ways between them, as data (docs/KAFKA.md 5.1).
 
 A role decides *that* it must change by returning one of the `To...` values; `RoleMachine.become` carries it out and
 checks it against `TRANSITIONS` first.  Diagram and table in `docs/PROTOCOL.md` and `quorum/README.md` are written from it

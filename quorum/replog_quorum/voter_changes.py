@@ -1,4 +1,4 @@
-"""Changes of the voter set, as the leader makes them: one voter at a time (KIP-853; kafka-reference 5.6).
+"""Changes of the voter set, as the leader makes them: one voter at a time (KIP-853; docs/KAFKA.md 5.6).
 
 Two rules make a change safe: something of the leader's own epoch has committed, and so has the change before.  Then at most
 one uncommitted set is around anywhere, and the majorities of any two sets that nodes act by have a voter in common
@@ -94,7 +94,7 @@ class VoterChanges:
             self._append(outcome, request.request_id, writes_version=False)
 
     def update(self, request: UpdateVoterRequest, high_watermark: int) -> QuorumError:
-        """A voter listens elsewhere now; answered at once (kafka-reference 5.6)."""
+        """A voter listens elsewhere now; answered at once (docs/KAFKA.md 5.6)."""
         voter, voters = request.voter, self._context.voters
         if voter.directory_id is None or not voter.endpoint:
             return QuorumError.INVALID_REQUEST

@@ -1,4 +1,4 @@
-"""The voter sets of a log: the last one is in force, committed or not (KIP-853; kafka-reference 5.6).
+"""The voter sets of a log: the last one is in force, committed or not (KIP-853; docs/KAFKA.md 5.6).
 
 Why not the last committed one: a leader cannot know which uncommitted set a majority already acts by; as sets change by
 one voter at a time, majorities of neighbours overlap, and that is enough.

@@ -1,4 +1,4 @@
-"""Who votes: voters with the directory that holds their log (KIP-853; kafka-reference 5.6).
+"""Who votes: voters with the directory that holds their log (KIP-853; docs/KAFKA.md 5.6).
 
 Why the directory counts: a vote and a fetch offset are promises about what is on a disk.  A node whose disk was lost comes
 back under the same id with an empty one, and must not be taken for the voter that made those promises.

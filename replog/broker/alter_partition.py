@@ -1,4 +1,4 @@
-"""Sends ISR proposals to the controller: what waits in one request, one request at a time (kafka-reference 4.4).
+"""Sends ISR proposals to the controller: what waits in one request, one request at a time (docs/KAFKA.md 4.4).
 
 A leader whose proposal is refused may propose again at once, and so may the leaders of all other partitions.  So that a
 controller which refuses everything is not kept busy with it, the pause before the next request doubles with every request

@@ -2,7 +2,7 @@
 
 Why here: reading a file, command-line overrides, error messages and `docs/CONFIGURATION.md` are all made from the
 fields of `ServerConfig`.  A key's name is the field's name with dots for underscores.  `Differs` marks a default that
-is not Kafka's and says why (Kafka's defaults: kafka-reference 2).
+is not Kafka's and says why (Kafka's defaults: docs/KAFKA.md 2).
 
 A file is TOML; quoted names and tables mean the same::
 

@@ -1,4 +1,4 @@
-"""The driver: the one task that runs core code of a room (architecture rules 1 and 2).
+"""The driver: the one task that runs core code of a room (docs/ARCHITECTURE.md, Overview).
 
 Handlers and timers never call a core: they submit work, the driver runs it in order.  Work that arrives together is run
 together and followed by one `after_drain`, which is where natural batching happens: many appends, one answer to a

@@ -1,4 +1,4 @@
-"""A broker's life in the cluster: registers, heartbeats, is unfenced, shuts down in order (kafka-reference 6.5).
+"""A broker's life in the cluster: registers, heartbeats, is unfenced, shuts down in order (docs/KAFKA.md 6.5).
 
 Also the lease: a broker that has had no heartbeat answer for the session time-out refuses clients and followers, so a
 process that was paused and wakes up serves nothing stale.  An answer counts once the broker has applied the metadata

@@ -96,7 +96,7 @@ class MetadataLog:
         return next((found for found in self.snapshots.ids if found.end_offset >= self.log.log_start_offset), None)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where `epoch` ends: kafka-reference 5.4.  One below the log ends with the earliest snapshot, an unknown one with
+        """Where `epoch` ends: KAFKA.md 5.4.  One below the log ends with the earliest snapshot, an unknown one with
         the log."""
         end = self.log.end_offset_for_epoch(epoch)
         if end is None:

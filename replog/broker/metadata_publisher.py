@@ -1,7 +1,7 @@
 """Follows the metadata log on a broker: committed records become images, images are published.
 
 The first image is published only when it holds this process's own registration: until then it shows a past in which
-an earlier incarnation of this broker may lead partitions, and an old leader epoch is never resumed (architecture 5).
+an earlier incarnation of this broker may lead partitions, and an old leader epoch is never resumed (docs/KAFKA.md 6.5).
 """
 
 from __future__ import annotations

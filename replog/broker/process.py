@@ -23,7 +23,7 @@ DESCRIPTORS_MAX = 65_536
 
 
 def tune_broker_process() -> None:
-    """Settings that were measured to matter (performance notes 1, architecture 7).
+    """Settings that were measured to matter (docs/OPERATIONS.md).
 
     The switch interval: disk threads beside a busy loop get the interpreter within half a millisecond.
     """

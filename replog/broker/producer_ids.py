@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers, from blocks that the controller hands out (kafka-reference 6.3)."""
+"""Producer ids for idempotent producers, from blocks that the controller hands out (docs/KAFKA.md 6.3)."""
 
 from __future__ import annotations
 

@@ -404,7 +404,7 @@ class QuorumDriver:
         self._maybe_claim()
 
     def _maybe_claim(self) -> None:
-        """The controller takes over once it has seen everything older than its own epoch (kafka-reference 5.5)."""
+        """The controller takes over once it has seen everything older than its own epoch (docs/KAFKA.md 5.5)."""
         if self._claim is not None and self._committed.applied > self._claim[1]:
             epoch, _ = self._claim
             self._claim = None

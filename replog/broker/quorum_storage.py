@@ -38,7 +38,7 @@ from replog_quorum.messages import (
 )
 
 FETCH_MAX_BYTES = 8 << 20
-"""Most of the metadata log one fetch answer carries (kafka-reference 2)."""
+"""Most of the metadata log one fetch answer carries (docs/KAFKA.md 2)."""
 
 LogChange: TypeAlias = AppendLeaderChange | AppendVoters | AppendBatches | TruncateTo
 Download: TypeAlias = OpenSnapshot | WriteSnapshotChunk

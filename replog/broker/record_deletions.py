@@ -1,7 +1,7 @@
 """Deleting records from the front of a partition: the leader moves its log start, and waits until all live replicas have.
 
 Runs on the replica driver.  Followers hear of the new start with their next answer and tell theirs with the fetch after
-it; the low watermark is the lowest of them (kafka-reference 4.8).
+it; the low watermark is the lowest of them (docs/KAFKA.md 4.8).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ISR changes that partition leaders propose (AlterPartition; the order of checks is kafka-reference 4.4)."""
+"""ISR changes that partition leaders propose (AlterPartition; the order of checks is docs/KAFKA.md 4.4)."""
 
 from __future__ import annotations
 

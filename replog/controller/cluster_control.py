@@ -1,4 +1,4 @@
-"""Brokers come, go and are missed: heartbeats, fencing, controlled shutdown (kafka-reference 6.5).
+"""Brokers come, go and are missed: heartbeats, fencing, controlled shutdown (docs/KAFKA.md 6.5).
 
 ==================== ======================================================= ====================
 state now            condition                                               next

@@ -1,6 +1,6 @@
 """The controller: one single-threaded core that every controller node runs, active on the one that leads the quorum.
 
-A request goes through five steps (architecture rule 5, kafka-reference 6.1): a manager makes records and an answer from
+A request goes through five steps (docs/KAFKA.md 6.1): a manager makes records and an answer from
 the newest state; the records are replayed at once; they are appended to the quorum as one batch (a transaction of several
 where they are too many); the answer is parked; it leaves when the change commits.  Answers made of uncommitted state wait
 too, so nobody ever sees what may still be taken back.

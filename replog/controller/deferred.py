@@ -1,4 +1,4 @@
-"""Answers that wait for the metadata log to commit, in order of the offset they wait for (kafka-reference 6.1)."""
+"""Answers that wait for the metadata log to commit, in order of the offset they wait for (docs/KAFKA.md 6.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One ordered queue for everything a controller does (kafka-reference 6.1), without threads and without a clock.
+"""One ordered queue for everything a controller does (docs/KAFKA.md 6.1), without threads and without a clock.
 
 Whoever owns it asks for the next event that is due and runs it; the queue decides only the order:
 

@@ -1,4 +1,4 @@
-"""When each broker was last heard.  In memory only: a new controller starts every session afresh (kafka-reference 6.5).
+"""When each broker was last heard.  In memory only: a new controller starts every session afresh (docs/KAFKA.md 6.5).
 
 All times are monotonic milliseconds of the node.
 """

@@ -1,7 +1,7 @@
 """Messages and effects of the controller: plain data, both ways.
 
 A request becomes records plus a response; the records are replayed at once (speculatively), appended to the quorum
-without waiting, and the response leaves when they have committed (architecture rule 5, kafka-reference 6.1).
+without waiting, and the response leaves when they have committed (docs/KAFKA.md 6.1).
 The requests themselves are those of
 `replog.controller.requests`, to be had here too.  Offsets are offsets of the metadata log.
 """

@@ -1,4 +1,4 @@
-"""Where the controller stands in the metadata log, and the timeline snapshots that let it go back (kafka-reference 6.2).
+"""Where the controller stands in the metadata log, and the timeline snapshots that let it go back (docs/KAFKA.md 6.2).
 
 Offsets are exclusive ends.  A timeline snapshot at epoch `e` holds the state after everything below offset `e`::
 

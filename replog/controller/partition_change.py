@@ -1,4 +1,4 @@
-"""How a partition changes: new ISR, ELR, replicas and leader, as one record (KIP-966; kafka-reference 4.10, 4.11).
+"""How a partition changes: new ISR, ELR, replicas and leader, as one record (KIP-966; docs/KAFKA.md 4.10, 4.11).
 
 Eligible leader replicas are always on.  A replica that leaves the ISR stays eligible (ELR) if its leaving takes the ISR below
 the effective minimum, or if it stops in order and one active member alone would be left: so all brokers may be stopped one

@@ -1,4 +1,4 @@
-"""What the active controller does by itself, again and again, as deferred events of its queue (kafka-reference 6.1).
+"""What the active controller does by itself, again and again, as deferred events of its queue (docs/KAFKA.md 6.1).
 
 ============= ======================================= ==================================================================
 task          every                                   what

@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of a new topic: striped over racks (kafka-reference 6.6).
+"""Which brokers get the replicas of a new topic: striped over racks (docs/KAFKA.md 6.6).
 
 Each rack is a ring of brokers, the racks are a ring too, both entered at a random place.  A partition's leader comes
 from the next rack that has a live broker; its followers from the racks after it, one each, round after round.  The next

@@ -1,4 +1,4 @@
-"""Blocks of producer ids: each is handed out once, for ever (kafka-reference 6.3)."""
+"""Blocks of producer ids: each is handed out once, for ever (docs/KAFKA.md 6.3)."""
 
 from __future__ import annotations
 

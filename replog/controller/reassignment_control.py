@@ -1,4 +1,4 @@
-"""Partitions move: an operator says where to, or a drained broker shall be emptied (kafka-reference 4.11).
+"""Partitions move: an operator says where to, or a drained broker shall be emptied (docs/KAFKA.md 4.11).
 
 A reassignment is a record; the steps follow from it, whoever is the active controller:
 

@@ -1,4 +1,4 @@
-"""Nodes make themselves known, and are forgotten (kafka-reference 6.5)."""
+"""Nodes make themselves known, and are forgotten (docs/KAFKA.md 6.5)."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class PartitionIsrChange:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition:
-    """Proposed ISR changes of partitions that the sender leads (kafka-reference 4.4)."""
+    """Proposed ISR changes of partitions that the sender leads (docs/KAFKA.md 4.4)."""
 
     broker_id: int
     broker_epoch: int

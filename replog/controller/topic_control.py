@@ -1,4 +1,4 @@
-"""Topics are created, grow and are deleted (kafka-reference 6.6)."""
+"""Topics are created, grow and are deleted (docs/KAFKA.md 6.6)."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Keeper:
                 ) from error
 
     def _maybe_flush(self) -> None:
-        """Closed segments at once: what recovery scans after a crash stays bounded (kafka-reference 3.6)."""
+        """Closed segments at once: what recovery scans after a crash stays bounded (docs/KAFKA.md 3.6)."""
         now = _monotonic_ms()
         interval_ms = self._config.flush_interval_ms
         is_due = self._config.flush == "os" and 0 < interval_ms <= now - self._flushed_ms

@@ -1,7 +1,7 @@
 """The segmented log over a file system: what every replica, of data or of metadata, is stored in.
 
 `Log` is one replica; `LogDirectory` holds many under one lock and keeps their checkpoints.  Files are Kafka's, byte for
-byte (kafka-reference 1 and 3); where the behaviour differs on purpose, the module says so.  `LogManager`, with its threads,
+byte (KAFKA.md 1 and 3); where the behaviour differs on purpose, the module says so.  `LogManager`, with its threads,
 is loaded when it is first used: one log in a folder does without.
 """
 

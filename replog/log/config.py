@@ -31,7 +31,7 @@ class CleanupPolicy(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Settings of one log (kafka-reference 2); the defaults are Kafka's.
+    """Settings of one log (docs/KAFKA.md 2); the defaults are Kafka's.
 
     Raises:
         ConfigError: a value out of range.

@@ -1,7 +1,7 @@
 """Segments that left a log: their files wait under `.deleted` names until nobody can still be reading them.
 
 Why not at once: a reader in another thread may be between finding a segment and opening its file, and freeing a gigabyte
-takes the file system long enough to be noticed (kafka-reference 1.5).
+takes the file system long enough to be noticed (docs/KAFKA.md 1.5).
 
     00000000000000001024.log  ->  00000000000000001024.log.deleted  ->  gone after `file_delete_delay_ms`
 

@@ -213,7 +213,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
     def set_aside_log(self, topic: str, partition: int) -> str:
         """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
 
-        It is kept, because who says that it is not claimed may have lost its memory (kafka-reference 3.1).
+        It is kept, because who says that it is not claimed may have lost its memory (docs/KAFKA.md 3.1).
 
         Raises:
             UnknownTopicOrPartitionError: there is none.

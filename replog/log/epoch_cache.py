@@ -1,4 +1,4 @@
-"""Leader-epoch cache: which leader epoch began at which offset (kafka-reference 3.5, KIP-101).
+"""Leader-epoch cache: which leader epoch began at which offset (docs/KAFKA.md 3.5, KIP-101).
 
 Why: two replicas that compare the end of an epoch find the last offset they share.  A high watermark cannot do that: it
 lags, and cutting there loses acknowledged records.

@@ -1,4 +1,4 @@
-"""Names of the files in a partition's directory (kafka-reference 1.5).
+"""Names of the files in a partition's directory (docs/KAFKA.md 1.5).
 
 flights-3/00000000000000001024.log          record batches from offset 1024 on
 flights-3/00000000000000001024.index        offset index of that segment

@@ -1,4 +1,4 @@
-"""Opening a log: what the files of a directory say after a clean stop or a crash (kafka-reference 3.2 to 3.5).
+"""Opening a log: what the files of a directory say after a clean stop or a crash (docs/KAFKA.md 3.2 to 3.5).
 
 | step                                                         | where             |
 |--------------------------------------------------------------|-------------------|

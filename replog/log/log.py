@@ -178,7 +178,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
     def append_as_follower(self, batches: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
         """Appends batches exactly as the leader stored them; see `LogAppending.append_as_follower`.
 
-        An empty log takes a first batch that begins below its start, too (kafka-reference 4.5): records were deleted up to
+        An empty log takes a first batch that begins below its start, too (KAFKA.md 4.5): records were deleted up to
         a place inside of it.  The log's start stays there.
         """
         begin = self._begin_of_straddling(batches)

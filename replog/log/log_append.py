@@ -123,7 +123,7 @@ class LogAppending(LogFlushing):
             batches: whole batches; a torn last one is dropped.  Not changed, not kept.
             now_ms: wall time.
             leader_epoch: epoch of the leader they were fetched from: a batch of a higher one is left out with everything
-                after it (kafka-reference 4.1).
+                after it (docs/KAFKA.md 4.1).
 
         Returns:
             None when nothing was appended.

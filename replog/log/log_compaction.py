@@ -34,7 +34,7 @@ class LogCompaction(LogState):
 
     @property
     def first_dirty_offset(self) -> int:
-        """Everything below it was compacted; what a `cleaner-offset-checkpoint` keeps (kafka-reference 1.10)."""
+        """Everything below it was compacted; what a `cleaner-offset-checkpoint` keeps (docs/KAFKA.md 1.10)."""
         return self._first_dirty_offset
 
     def restore_first_dirty_offset(self, offset: int) -> None:

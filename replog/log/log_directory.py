@@ -1,4 +1,4 @@
-"""One log directory: many logs under one lock, one identity, one set of checkpoints (kafka-reference 3.1).
+"""One log directory: many logs under one lock, one identity, one set of checkpoints (docs/KAFKA.md 3.1).
 
     data/.lock                               held while this is open
     data/.reserve                            room for checkpoints on a full disk, see `disk_space`

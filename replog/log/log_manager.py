@@ -1,4 +1,4 @@
-"""All log directories of one node: several disks, opened side by side, failing one by one (kafka-reference 3.1).
+"""All log directories of one node: several disks, opened side by side, failing one by one (docs/KAFKA.md 3.1).
 
     log.dirs = /disk1/data, /disk2/data
 

@@ -190,7 +190,7 @@ class LogState:
 
     @property
     def has_unflushed_segment(self) -> bool:
-        """Whether a segment that takes no more appends is not on stable storage yet (kafka-reference 3.6)."""
+        """Whether a segment that takes no more appends is not on stable storage yet (docs/KAFKA.md 3.6)."""
         return self._segments.active.base_offset > self._recovery_point
 
     @property
@@ -228,11 +228,11 @@ class LogState:
         self._config = config
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
-        """Where `epoch` ended here; None when this log cannot know (kafka-reference 3.5)."""
+        """Where `epoch` ended here; None when this log cannot know (docs/KAFKA.md 3.5)."""
         return self._epochs.end_offset_for(epoch, self._log_end_offset)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [start, end), by the offset of their marker (kafka-reference 1.8).
+        """The aborted transactions with records in [start, end), by the offset of their marker (docs/KAFKA.md 1.8).
 
         A reader of committed records skips the batches of their producers from their first offset to their marker.
 
@@ -259,7 +259,7 @@ class LogState:
             return aborted_in_segment(self._fs, self._directory, list(self._segments), number, self._wall_ms)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction has ended, and its end is replicated (kafka-reference 4.1).
+        """Below it every transaction has ended, and its end is replicated (docs/KAFKA.md 4.1).
 
         Args:
             high_watermark: exclusive.

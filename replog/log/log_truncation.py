@@ -1,4 +1,4 @@
-"""Truncation: a follower cuts what its leader does not have (KIP-101, kafka-reference 4.5).
+"""Truncation: a follower cuts what its leader does not have (KIP-101, docs/KAFKA.md 4.5).
 
 Order, and what a crash after each step leaves:
 

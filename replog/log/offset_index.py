@@ -1,4 +1,4 @@
-"""Offset index: from an offset to a byte position near it (kafka-reference 1.6).
+"""Offset index: from an offset to a byte position near it (docs/KAFKA.md 1.6).
 
 An entry says: the batch that starts at this byte position ends with this offset.  Entries are sparse, one about every
 `index.interval.bytes`; the search continues in the log from there.

@@ -28,7 +28,7 @@ from replog_checkpoints import File, FileSystem, OpenMode
 _SNAPSHOT_BYTES_MAX: Final = 1 << 30
 _SPECIAL_BITS: Final = 0x30  # transactional, control
 _CONTROL_KEY_BYTES: Final = 4
-_ABORT: Final = 0  # kafka-reference 1.3
+_ABORT: Final = 0  # docs/KAFKA.md 1.3
 _COMMIT: Final = 1
 
 

@@ -1,4 +1,4 @@
-"""Producer snapshot file: the producers of a log as they were just before one offset (kafka-reference 1.9).
+"""Producer snapshot file: the producers of a log as they were just before one offset (docs/KAFKA.md 1.9).
 
 Why: without it every open would read the whole log to know what the last batch of each producer was.
 

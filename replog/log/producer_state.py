@@ -1,4 +1,4 @@
-"""Producer state: recognises a batch that an idempotent producer sends again (kafka-reference 1.9, 4.1).
+"""Producer state: recognises a batch that an idempotent producer sends again (docs/KAFKA.md 1.9, 4.1).
 
 Why: a producer that got no answer retries, and the first try may be in the log.  Its batches carry (producer id, epoch,
 first sequence); the last five of each producer are remembered, because at most five are unacknowledged at a time.
@@ -190,7 +190,7 @@ class ProducerStateManager:
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Where the earliest transaction begins that is open, or whose end is not below the high watermark; None: nowhere.
 
-        Transactions that ended before a snapshot which the state came from count as ended (kafka-reference 4.1).
+        Transactions that ended before a snapshot which the state came from count as ended (docs/KAFKA.md 4.1).
         """
         while self._ended and self._ended[0][1] < high_watermark:
             del self._ended[0]

@@ -1,4 +1,4 @@
-"""Retention: how many of the oldest segments may go (kafka-reference 4.8)."""
+"""Retention: how many of the oldest segments may go (docs/KAFKA.md 4.8)."""
 
 from __future__ import annotations
 

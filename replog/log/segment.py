@@ -1,4 +1,4 @@
-"""One segment: a `.log` file of batches and its two indexes (kafka-reference 1.5 to 1.7).
+"""One segment: a `.log` file of batches and its two indexes (docs/KAFKA.md 1.5 to 1.7).
 
     00000000000000001024.log         batch | batch | batch ...
     00000000000000001024.index       (last offset, position) about every 4 KiB
@@ -95,7 +95,7 @@ class LogSegment(SealedIndexes):
     def should_roll(
         self, config: LogConfig, batch_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> bool:
-        """Whether a batch belongs in a new segment (kafka-reference 1.5)."""
+        """Whether a batch belongs in a new segment (docs/KAFKA.md 1.5)."""
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
             return True
         if self.size_bytes == 0:

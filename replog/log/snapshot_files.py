@@ -1,4 +1,4 @@
-"""Snapshots of the metadata log: the state at one offset, as one file beside the segments (KIP-630, kafka-reference 1.12).
+"""Snapshots of the metadata log: the state at one offset, as one file beside the segments (KIP-630, KAFKA.md 1.12).
 
 `00000000000000001234-0000000007.checkpoint` stands for everything below offset 1234; the last record below it is of epoch 7.
 The file is a row of record batches with offsets of its own, from 0, all of the snapshot's epoch::

@@ -1,4 +1,4 @@
-"""Which snapshots of the metadata log, and how much of the log, may go (kafka-reference 5.8)."""
+"""Which snapshots of the metadata log, and how much of the log, may go (docs/KAFKA.md 5.8)."""
 
 from __future__ import annotations
 

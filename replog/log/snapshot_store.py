@@ -1,6 +1,6 @@
 """The snapshots in the directory of a metadata log: which there are, how one is made, served, fetched and dropped.
 
-Order of the log and its snapshots (kafka-reference 5.8), and what a crash after each step leaves:
+Order of the log and its snapshots (docs/KAFKA.md 5.8), and what a crash after each step leaves:
 
 | installing a fetched snapshot                    | what the next start finds                                       |
 |--------------------------------------------------|-----------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Time index: from a timestamp to an offset near its first record (kafka-reference 1.7).
+"""Time index: from a timestamp to an offset near its first record (docs/KAFKA.md 1.7).
 
 An entry says: the largest timestamp so far in this segment is this, and the batch that brought it ends with this offset.
 

@@ -1,4 +1,4 @@
-"""Transaction index: the aborted transactions that ended in one segment (kafka-reference 1.8).
+"""Transaction index: the aborted transactions that ended in one segment (docs/KAFKA.md 1.8).
 
 Why: a consumer that reads committed records only has to skip those of aborted transactions, and is told which they are
 with the records, before it sees the marker.

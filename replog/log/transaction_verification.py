@@ -1,4 +1,4 @@
-"""Verification of the transaction indexes against the log, in the same pass as everything else (kafka-reference 1.8).
+"""Verification of the transaction indexes against the log, in the same pass as everything else (docs/KAFKA.md 1.8).
 
 What the index of a segment must say follows from the batches alone: the data of a transaction, its abort marker, and what
 was still open then.  Compaction and retention remove batches, or empty them, and keep what the index said before: where

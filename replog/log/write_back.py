@@ -2,14 +2,14 @@
 
 Why: left alone, the kernel collects dirty pages for half a minute and then writes them all at once, and every append
 touches pages of memory that nobody has touched before, which on virtual machines costs more than the copy itself.  With a
-window of a few MiB the same pages are filled again and again (performance 1).
+window of a few MiB the same pages are filled again and again (bench/RESULTS.md).
 
 ::
 
     bytes of the log    ...dropped | kept for readers | clean | being written back | dirty | <- end
                                                               |<------- at most a few windows ------>|
 
-Rules (architecture 5): it never moves the recovery point; an error is a failed fsync; pages are dropped only after a
+Rules (docs/KAFKA.md 3.6): it never moves the recovery point; an error is a failed fsync; pages are dropped only after a
 successful wait, and only behind what tail readers still need.  A window is a matter of speed: positions that a truncation,
 compaction or deletion made wrong write back or drop other bytes, which harms nothing.
 """

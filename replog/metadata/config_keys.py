@@ -1,4 +1,4 @@
-"""The dynamic configuration: names, types, ranges and defaults, Kafka's (kafka-reference 2), in one table.
+"""The dynamic configuration: names, types, ranges and defaults, Kafka's (docs/KAFKA.md 2), in one table.
 
 A value of a topic is looked up in four places, the first that has it wins: the topic; the broker that asks (resource type
 BROKER with its id as name); the cluster-wide default (resource type BROKER with the empty name; on both some keys have
@@ -33,7 +33,7 @@ _WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 class FlushPolicy(StrEnum):
-    """When a record counts as stored (`flush.policy`, architecture 5)."""
+    """When a record counts as stored (`flush.policy`, docs/KAFKA.md 4.3)."""
 
     AUTO = "auto"
     ALWAYS = "always"

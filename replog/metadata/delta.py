@@ -2,7 +2,7 @@
 
 A broker replays a committed batch into a delta, asks it what changed (`changed_partitions`, `local_changes`, ...),
 swaps in the image of `apply`, and reconciles its replicas by the changes: **deletes first, then leaders, then
-followers** (kafka-reference 6.7), because a topic may have been deleted and created again in one delta.
+followers** (docs/KAFKA.md 6.7), because a topic may have been deleted and created again in one delta.
 """
 
 from __future__ import annotations

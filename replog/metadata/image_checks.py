@@ -1,4 +1,4 @@
-"""What must hold of every image, and of every step from one to the next (kafka-reference 4.10, testing.md R10, T2, T5).
+"""What must hold of every image, and of every step from one to the next (docs/KAFKA.md 4.10).
 
 Pure: for the offline check of a metadata log, and for tests that follow a cluster.  Each problem is one sentence.
 """
@@ -67,7 +67,7 @@ def image_problems(image: MetadataImage) -> Iterator[str]:
 
 
 def image_differences(one: MetadataImage, other: MetadataImage) -> Iterator[str]:
-    """Where two images, which should be the same, are not (offset and epoch are not looked at): T1, T2."""
+    """Where two images, which should be the same, are not (offset and epoch are not looked at)."""
     for name in _VALUES:
         if getattr(one, name) != getattr(other, name):
             yield f"{name}: {getattr(one, name)} and {getattr(other, name)}"

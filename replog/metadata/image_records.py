@@ -1,4 +1,4 @@
-"""An image as the records that make it: the content of a snapshot of the metadata log (kafka-reference 5.8, 6.4).
+"""An image as the records that make it: the content of a snapshot of the metadata log (docs/KAFKA.md 5.8, 6.4).
 
 Order, Kafka's: features first, so that a reader knows how to take what follows; then brokers, controllers and what
 operators want of them; each topic with its partitions behind it; configurations; producer ids.  Within a kind by name or

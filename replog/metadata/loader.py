@@ -1,6 +1,6 @@
 """Follows the metadata log on one node: committed batches and snapshots become images, images are published.
 
-The rules of kafka-reference 6.7, without a clock, a thread or a loop: whoever hears of commits feeds them in and calls
+The rules of docs/KAFKA.md 6.7, without a clock, a thread or a loop: whoever hears of commits feeds them in and calls
 `flush` once after each delivery, so that a hundred batches that arrive together are one change for the publishers.
 
     load_snapshot, load_batch, load_batch, flush -> one image, one delta, every publisher in its order

@@ -1,4 +1,4 @@
-"""The records of the metadata log: every fact of the cluster is one of these (kafka-reference 6.4).
+"""The records of the metadata log: every fact of the cluster is one of these (docs/KAFKA.md 6.4).
 
 Frozen values without behaviour.  The controller writes them, every node replays them in order.  On disk they are
 protobuf (``replog.rpc.metadata_records``); a field that is None means "unchanged" in the change records.
@@ -134,7 +134,7 @@ class PartitionRecord:
 @dataclass(frozen=True, slots=True)
 class PartitionChangeRecord:
     """A change of one partition.  `leader` set (even to the same value) raises the leader epoch by one; every
-    change raises the partition epoch by one (kafka-reference 4.10)."""
+    change raises the partition epoch by one (docs/KAFKA.md 4.10)."""
 
     partition_id: int
     topic_id: UUID
@@ -179,7 +179,7 @@ class NoOpRecord:
 
 @dataclass(frozen=True, slots=True)
 class BeginTransactionRecord:
-    """From here on nothing counts until `EndTransactionRecord`: a change too large for one batch (KIP-866, 6.2).
+    """From here on nothing counts until `EndTransactionRecord`: a change too large for one batch (KAFKA.md 6.1, 6.2).
 
     Transactions of the metadata log do not nest.  Who replays shows none of it to anybody before the end, and forgets
     all of it at an `AbortTransactionRecord`.

@@ -105,7 +105,7 @@ class ControllerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """The state of one partition (kafka-reference 4.4, 4.10).
+    """The state of one partition (docs/KAFKA.md 4.4, 4.10).
 
     Attributes:
         replicas: assigned brokers, the preferred leader first.

@@ -1,4 +1,4 @@
-"""Records to bytes and back, in pure Python: the twin of the compiled `_codec` (kafka-reference 1.2).
+"""Records to bytes and back, in pure Python: the twin of the compiled `_codec` (docs/KAFKA.md 1.2).
 
 It runs where no compiler was at hand, it is what the compiled codec is tested against, and it is the readable statement
 of the format. Both give equal bytes, equal records and equal error classes.

@@ -154,7 +154,7 @@ class SegmentScan:
         next_offset: its first batch must not begin below it.
         leader_epoch: of the batch before it, -1 unknown.
         offset_max: no last offset may be above it; at most 2^63 - 2.
-        index_interval_bytes: distance of index entries (kafka-reference 1.6).
+        index_interval_bytes: distance of index entries (docs/KAFKA.md 1.6).
         index_count_max: entries that the offset index has room for.
         time_count_max: the same of the time index.
 

@@ -1,4 +1,4 @@
-"""LogAppendTime: the leader's clock instead of the producer's (kafka-reference 1.1, 4.1).
+"""LogAppendTime: the leader's clock instead of the producer's (docs/KAFKA.md 1.1, 4.1).
 
 Why: where `message.timestamp.type=LogAppendTime`, readers see the time of the append on every record.  Kafka writes it
 into one place, the header's max timestamp, and leaves the records as they are: no record is decoded, recompressed or

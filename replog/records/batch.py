@@ -110,7 +110,7 @@ def encode_empty_batch(
     is_control: bool = False,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """The header that compaction keeps of a batch whose records are all gone (kafka-reference 1.1).
+    """The header that compaction keeps of a batch whose records are all gone (docs/KAFKA.md 1.1).
 
     Why: the producer's last sequence and the last offset must survive, or duplicates and gaps could not be told apart.
     """
@@ -145,7 +145,7 @@ def attribute_bits(
     codec: Codec = Codec.NONE,
     has_delete_horizon: bool = False,
 ) -> int:
-    """The attributes field of a batch header (kafka-reference 1.1)."""
+    """The attributes field of a batch header (docs/KAFKA.md 1.1)."""
     return (
         codec
         | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)

@@ -3,7 +3,7 @@
 Pure: bytes in, bytes out.  `replog.log.compaction` reads and writes the files around it.  The loops over records are
 compiled (`_compaction`), with a pure-Python twin (`_compaction_py`) that says the same in readable words.
 
-The rules (kafka-reference 1.1; KIP-534 for the delete horizon), for a record below the end of the pass::
+The rules (docs/KAFKA.md 1.1; KIP-534 for the delete horizon), for a record below the end of the pass::
 
     a newer record of its key exists        dropped
     it has no key                           dropped: nothing could ever supersede it

@@ -1,4 +1,4 @@
-"""Compression of the records section in the framing Kafka uses (kafka-reference 1.4), bounded both ways in.
+"""Compression of the records section in the framing Kafka uses (docs/KAFKA.md 1.4), bounded both ways in.
 
 gzip is in the standard library; snappy, lz4 and zstd need the extra `replog[compression]`.
 

@@ -1,4 +1,4 @@
-"""Control batches: what leaders write into a log for each other, never shown to clients (kafka-reference 1.3).
+"""Control batches: what leaders write into a log for each other, never shown to clients (docs/KAFKA.md 1.3).
 
 **Shapes**, big-endian. The key of a control record is `version int16 = 0 | type int16`. The value of a transaction
 marker is `version int16 = 0 | coordinator epoch int32`. The value of a leader change is a flexible message, version 0:

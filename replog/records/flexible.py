@@ -1,4 +1,4 @@
-"""Kafka's flexible encoding, as far as control records need it (kafka-reference 1.3).
+"""Kafka's flexible encoding, as far as control records need it (docs/KAFKA.md 1.3).
 
 Lengths of arrays and strings are unsigned varints of n + 1 (0 = null); every struct ends in a count of tagged fields,
 which is 0 in everything written here.

@@ -1,4 +1,4 @@
-"""The 61-byte batch header: all a broker ever looks at (kafka-reference 1.1).
+"""The 61-byte batch header: all a broker ever looks at (docs/KAFKA.md 1.1).
 
 A batch travels from producer to disk to consumer as one opaque buffer. What routing, offsets, idempotence and recovery
 need stands in its first 61 bytes, so nothing on that way decodes records.

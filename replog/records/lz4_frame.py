@@ -1,4 +1,4 @@
-"""Writing lz4 as Kafka's own producer does: LZ4 frame 1.5.1, independent blocks of 64 KiB (kafka-reference 1.4).
+"""Writing lz4 as Kafka's own producer does: LZ4 frame 1.5.1, independent blocks of 64 KiB (docs/KAFKA.md 1.4).
 
 Why not the library's frame writer: Kafka reads neither linked blocks nor frames that need a dictionary, older readers
 trip over block checksums, and a reader allocates a buffer of the block size that the header names.

@@ -1,6 +1,6 @@
 """The words of record batches: constants, enums and the two shapes decoded records take.
 
-Everything here is RecordBatch v2, magic 2 (kafka-reference 1.1 to 1.3). It stands apart from the code that reads
+Everything here is RecordBatch v2, magic 2 (docs/KAFKA.md 1.1 to 1.3). It stands apart from the code that reads
 and writes the bytes because both codecs, the compiled one and its pure-Python twin, need the same names.
 """
 
@@ -77,7 +77,7 @@ class Record(NamedTuple):
 
 
 class RecordsSurvey(NamedTuple):
-    """What a leader may have to know of the records in a batch (kafka-reference 4.1).
+    """What a leader may have to know of the records in a batch (docs/KAFKA.md 4.1).
 
     Attributes:
         records_count: how many; their offset deltas rise and stay within the batch.

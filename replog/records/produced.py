@@ -1,4 +1,4 @@
-"""What a leader demands of a batch that a client sent (kafka-reference 4.1).
+"""What a leader demands of a batch that a client sent (docs/KAFKA.md 4.1).
 
 Header and checksum always.  The records are looked at only where a topic's rules cannot be checked otherwise (keys of
 compacted topics, a lower limit for timestamps): in compiled code, without an object per record, and with a bound on what
@@ -39,7 +39,7 @@ LEADER_DECOMPRESSED_BYTES_MAX: Final = 32 * 1024 * 1024
 """What a leader decompresses of one batch: as much as the largest batch may have uncompressed."""
 
 RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, timestamp, offset, no key, no value and no headers, a byte each (kafka-reference 1.2)."""
+"""Length, attributes, timestamp, offset, no key, no value and no headers, a byte each (docs/KAFKA.md 1.2)."""
 
 UNDEFINED_BITS: Final = ~(CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT)
 

@@ -1,4 +1,4 @@
-"""Snappy in the stream framing of snappy-java, the only one Kafka writes (kafka-reference 1.4).
+"""Snappy in the stream framing of snappy-java, the only one Kafka writes (docs/KAFKA.md 1.4).
 
 **Shape**::
 

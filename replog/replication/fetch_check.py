@@ -1,4 +1,4 @@
-"""Whether a fetch continues the leader's log: the leader's half of truncation (KIP-101, KIP-595; kafka-reference 4.5).
+"""Whether a fetch continues the leader's log: the leader's half of truncation (KIP-101, KIP-595; docs/KAFKA.md 4.5).
 
 A replica that led an earlier epoch may hold records its successor never had.  Its fetch names the epoch of its last
 record; the leader looks up where that epoch ended in its own log.  If it ended earlier (or never existed here), the

@@ -10,7 +10,7 @@ Duties of the driver:
 
 Truncation follows leader epochs, not the high watermark (KIP-101): a high watermark reaches a follower one round trip
 late, so cutting there loses acknowledged records, and two replicas that never compare epochs can keep different
-records at one offset.  Rules: kafka-reference 4.5.
+records at one offset.  Rules: docs/KAFKA.md 4.5.
 """
 
 from __future__ import annotations

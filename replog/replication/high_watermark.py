@@ -1,7 +1,7 @@
 """The high watermark's arithmetic: which offsets count, and what follows from them.
 
 Records below the high watermark are on every replica that may be elected cleanly, so consumers may see them and an
-acks=all produce may be answered.  Which offset of a replica *counts* depends on the flush policy (architecture 5):
+acks=all produce may be answered.  Which offset of a replica *counts* depends on the flush policy (docs/KAFKA.md 4.3):
 where an acknowledgement waits for an fsync, so does the high watermark, otherwise a consumer could read what a power
 cut removes.
 
@@ -20,7 +20,7 @@ from replog.metadata.config_keys import FlushPolicy
 
 
 def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:
-    """`min.insync.replicas`, but never more than there are replicas (kafka-reference 4.3)."""
+    """`min.insync.replicas`, but never more than there are replicas (docs/KAFKA.md 4.3)."""
     return min(min_insync_replicas, replica_count)
 
 
@@ -52,7 +52,7 @@ def counted_end_offset(*, log_end_offset: int, flushed_offset: int, waits_for_fl
 
 
 def high_watermark(current: int, counted_ends: Iterable[int], *, committed_isr_size: int, min_isr: int) -> int:
-    """Smallest counted end offset, never below `current` within one leader epoch (kafka-reference 4.3).
+    """Smallest counted end offset, never below `current` within one leader epoch (docs/KAFKA.md 4.3).
 
     Args:
         current: high watermark so far, exclusive.

@@ -27,7 +27,7 @@ from replog.replication.messages import AlterPartitionAnswered, IsrChanged, Part
 
 ALTER_PARTITION_RETRY_MS: Final = 50
 
-# The controller looked at the proposal and said no: the committed ISR stands (kafka-reference 4.4).
+# The controller looked at the proposal and said no: the committed ISR stands (docs/KAFKA.md 4.4).
 _REFUSED: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 
 # The proposal rests on old facts: stay careful until the metadata log brings the new ones.
@@ -88,7 +88,7 @@ class PendingShrink:
 
 @dataclass(frozen=True, slots=True)
 class PendingRecovery:
-    """The ISR stays; an uncleanly elected leader reports that its recovery is done (kafka-reference 4.10)."""
+    """The ISR stays; an uncleanly elected leader reports that its recovery is done (docs/KAFKA.md 4.10)."""
 
     isr: tuple[int, ...]
 

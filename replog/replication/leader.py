@@ -10,7 +10,7 @@ Duties of the driver:
    step `FollowerFetched` only for a fetch that is ok.
 5. Answer every `ProposeIsr` with one `AlterPartitionAnswered`; step `Resigned` when the metadata names another leader.
 
-Rules: kafka-reference 4.2 to 4.6, KIP-966 (min ISR, eligibility), KIP-207 (latest offset); architecture 5 (flush).
+Rules: docs/KAFKA.md 4.2 to 4.6, KIP-966 (min ISR, eligibility), KIP-207 (latest offset).
 
 Who is in the ELR may be elected while the leader is gone, so the high watermark passes nothing that a member of the ELR is not
 known to have.  When records wait for one, the leader proposes its ISR as it is (`PendingRelease`), and the controller empties
@@ -172,7 +172,7 @@ class Leader:
         return min((log_start_offset, *self._replicas.live_log_starts()))
 
     def check_produce(self, acks: int) -> ErrorCode:
-        """Whether a produce may be appended (kafka-reference 4.6)."""
+        """Whether a produce may be appended (docs/KAFKA.md 4.6)."""
         if acks not in {-1, 0, 1}:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if self._resigned:
@@ -329,7 +329,7 @@ class Leader:
         return self._propose(PendingShrink(isr, behind), f"replicas {list(behind)} have not caught up in time")
 
     def _maybe_expand(self, replica: ReplicaState) -> tuple[ProposeIsr, ...]:
-        """A replica that holds everything acknowledged, of this epoch too, may join (kafka-reference 4.2)."""
+        """A replica that holds everything acknowledged, of this epoch too, may join (docs/KAFKA.md 4.2)."""
         if not self._isr.may_propose or replica.replica_id in self._isr.committed_isr:
             return ()
         end_offset = self._counted_end(replica)

@@ -1,7 +1,7 @@
 """Messages and effects of a partition's leader and follower: plain data, both ways.
 
 The driver appends to the log first and tells the core afterwards (`Appended`, `Flushed`): a core never holds a log
-(architecture rule 1).  Offsets are half-open: `log_end_offset` and `high_watermark` are exclusive.
+(docs/ARCHITECTURE.md, Overview).  Offsets are half-open: `log_end_offset` and `high_watermark` are exclusive.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ReplicaLogView(Protocol):
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
-        """kafka-reference 3.5; None where Kafka answers (-1, -1)."""
+        """docs/KAFKA.md 3.5; None where Kafka answers (-1, -1)."""
         ...
 
 
@@ -88,7 +88,7 @@ class Flushed:
 class FollowerFetched:
     """A follower's fetch passed the checks and was not diverging.
 
-    `leader_end_offset` is the leader's log end sampled before the read (kafka-reference 4.2).
+    `leader_end_offset` is the leader's log end sampled before the read (docs/KAFKA.md 4.2).
     """
 
     replica_id: int

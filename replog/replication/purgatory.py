@@ -1,4 +1,4 @@
-"""Operations that wait for something to happen to a partition, or for time to pass (kafka-reference 4.9).
+"""Operations that wait for something to happen to a partition, or for time to pass (docs/KAFKA.md 4.9).
 
 The broker keeps its waiting fetches here.  An operation is watched under every partition it touches; when something
 happens to a partition (an append, a higher high watermark, a truncation, a lost leadership), the broker walks that

@@ -1,4 +1,4 @@
-"""What a leader knows about one remote replica, learned from its fetches alone (kafka-reference 4.2).
+"""What a leader knows about one remote replica, learned from its fetches alone (docs/KAFKA.md 4.2).
 
 A replica that fetches all the time but never reaches the end of the log would look alive by its last fetch, and one
 that reaches it only between two appends would look late by its end offset.  So the leader remembers where its log

@@ -1,7 +1,7 @@
 """The gRPC side of the transport seam: channels, streams, and a server of generic handlers.
 
 gRPC is used with identity serializers: the codecs of this package turn messages into bytes, so that record bytes pass
-without a protobuf copy.  The settings below were measured to matter (architecture 7):
+without a protobuf copy.  The settings below were measured to matter:
 
 - ``grpc.so_reuseport=0``: otherwise two brokers bind one port silently;
 - ``grpc.use_local_subchannel_pool=1``: metadata traffic never shares a TCP connection with data;

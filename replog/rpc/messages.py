@@ -238,7 +238,7 @@ class DeleteRecordsResponse:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndPartition:
-    """Asks where leader epoch `epoch` ends in the leader's log (OffsetsForLeaderEpoch; kafka-reference 4.5)."""
+    """Asks where leader epoch `epoch` ends in the leader's log (OffsetsForLeaderEpoch; docs/KAFKA.md 4.5)."""
 
     topic_id: UUID
     partition_id: int

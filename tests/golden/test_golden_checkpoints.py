@@ -1,4 +1,4 @@
-"""Checkpoint files as Kafka 4.1.1's own classes print them (kafka-reference A.2): read, and written byte for byte."""
+"""Checkpoint files as Kafka 4.1.1's own classes print them (KAFKA.md 1.9 to 1.11): read, and written byte for byte."""
 
 from __future__ import annotations
 

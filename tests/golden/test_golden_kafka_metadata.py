@@ -37,7 +37,7 @@ def metadata_path(directory: str) -> Path:
 
 
 def metadata_log(directory: str, tmp_path: Path) -> Log:
-    """As every start opens it: nothing is trusted (kafka-reference B 3)."""
+    """As every start opens it: nothing is trusted (docs/KAFKA.md 5.8)."""
     folder = kafka.copy_partition(directory, kafka.METADATA, tmp_path)
     return kafka.open_log(folder, recovery_point=0, log_start_offset=0, clean=False)
 

@@ -1,4 +1,4 @@
-"""Record batches as Kafka 4.1.1's own classes print them (kafka-reference A.1): written byte for byte, and read."""
+"""Record batches as Kafka 4.1.1's own classes print them (KAFKA.md 1.1 to 1.4): written byte for byte, and read."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class SimLog:
     def crash(self, kept_tail: int) -> None:
         """Power cut: what was flushed stays, perhaps some whole batches of the rest, and snapshots.
 
-        A snapshot may end behind what the crash left: then the log begins anew behind it (kafka-reference 5.8).
+        A snapshot may end behind what the crash left: then the log begins anew behind it (docs/KAFKA.md 5.8).
         """
         self._flushes.clear()
         end_offset = self.flushed_offset + kept_tail

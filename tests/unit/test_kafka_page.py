@@ -66,7 +66,6 @@ def test_every_reference_is_a_heading_of_the_page() -> None:
     assert not unknown
 
 
-@pytest.mark.xfail(strict=True, reason="the references are replaced in a change of their own")
 def test_nothing_points_outside_of_the_repository() -> None:
     found = [f"{path.relative_to(ROOT)}: {match[0]}" for path, text in texts() for match in ELSEWHERE.finditer(text)]
     assert not found

@@ -1,7 +1,7 @@
 """Snapshots of many objects at once, kept as the differences that came after them.
 
 Why: a controller applies its own records before they are committed, answers reads from the committed past, and must be
-able to take everything back when it loses leadership (kafka-reference 6.2, 7).  Copying all state for every batch of
+able to take everything back when it loses leadership (docs/KAFKA.md 6.2, 7).  Copying all state for every batch of
 records would cost far more than the batch.
 
 How: every object holds its current state plainly.  Making a snapshot writes down nothing but an epoch.  The first change

@@ -1,4 +1,4 @@
-"""What a reader of committed records skips (kafka-reference 1.8), and a check that the transaction indexes name all of it."""
+"""What a reader of committed records skips (KAFKA.md 1.8), and a check that the transaction indexes name all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place of compacted segments in the log, and what an interrupted swap looks like (kafka-reference 1.5, 3.2 a and b).
+"""The place of compacted segments in the log, and what an interrupted swap looks like (docs/KAFKA.md 1.5, 3.2 a and b).
 
 All segments of a pass are exchanged together.  Old segments 0, 100, 200 become new segments 0, 150::
 

@@ -1,6 +1,6 @@
 """Transactions as compaction meets them: what was aborted, and which markers still decide something.
 
-A log has data batches of a transaction, then its marker; the `.txnindex` says which were aborted (kafka-reference 1.8)::
+A log has data batches of a transaction, then its marker; the `.txnindex` says which were aborted (docs/KAFKA.md 1.8)::
 
     data of an aborted transaction       dropped
     its marker                           kept while data of it was met in this pass; readers need it to skip that data

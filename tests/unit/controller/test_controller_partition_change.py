@@ -1,4 +1,4 @@
-"""ISR, ELR and leader of one partition, rule by rule (KIP-966; kafka-reference 4.10)."""
+"""ISR, ELR and leader of one partition, rule by rule (KIP-966; docs/KAFKA.md 4.10)."""
 
 from __future__ import annotations
 

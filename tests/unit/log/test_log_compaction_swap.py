@@ -119,7 +119,7 @@ def test_a_crash_while_a_swap_is_completed_changes_nothing() -> None:
             pytest.fail("it was never opened")
 
 
-# What an interrupted swap leaves (kafka-reference 3.2 a and b)
+# What an interrupted swap leaves (docs/KAFKA.md 3.2 a and b)
 
 
 def batch_at(offset: int, count: int = 1) -> bytes:

@@ -1,4 +1,4 @@
-"""Deleted segments and directories: their names, when their bytes go, who reads on (kafka-reference 1.5)."""
+"""Deleted segments and directories: their names, when their bytes go, who reads on (docs/KAFKA.md 1.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader-epoch cache (kafka-reference 3.5)."""
+"""Leader-epoch cache (docs/KAFKA.md 3.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offset and time index: golden bytes (kafka-reference A.2), look-ups against a plain list."""
+"""Offset and time index: golden bytes (docs/KAFKA.md 1.6, 1.7), look-ups against a plain list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer state and its snapshot file (kafka-reference 1.9, 4.1, A.2)."""
+"""Producer state and its snapshot file (docs/KAFKA.md 1.9, 4.1)."""
 
 from __future__ import annotations
 

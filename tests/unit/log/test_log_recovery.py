@@ -1,4 +1,4 @@
-"""Opening a log after a crash, with damage, with missing files (kafka-reference 3, architecture 4)."""
+"""Opening a log after a crash, with damage, with missing files (docs/KAFKA.md 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention rules as Kafka has them, the active segment among the segments that go (kafka-reference 4.8)."""
+"""Retention rules as Kafka has them, the active segment among the segments that go (docs/KAFKA.md 4.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions in a log: open ones, aborted ones, the last stable offset (kafka-reference 1.8, 4.1)."""
+"""Transactions in a log: open ones, aborted ones, the last stable offset (docs/KAFKA.md 1.8, 4.1)."""
 
 from __future__ import annotations
 

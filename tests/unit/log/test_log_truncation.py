@@ -57,7 +57,7 @@ class Replicas:
             target.append_as_follower(data, now_ms=T0)
 
     def follow(self, follower_name: str, leader_name: str) -> str:
-        """What a follower does with the leader's answers (kafka-reference 4.5), round by round."""
+        """What a follower does with the leader's answers (docs/KAFKA.md 4.5), round by round."""
         follower, leader, steps = self.logs[follower_name], self.logs[leader_name], []
         for _ in range(10):
             last_epoch = follower.last_epoch

@@ -1,4 +1,4 @@
-"""Who is told what, and when (kafka-reference 6.7)."""
+"""Who is told what, and when (docs/KAFKA.md 6.7)."""
 
 from __future__ import annotations
 

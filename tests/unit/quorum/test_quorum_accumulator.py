@@ -1,4 +1,4 @@
-"""Batches of a leader's appends (kafka-reference 5.7), against a list."""
+"""Batches of a leader's appends (docs/KAFKA.md 5.7), against a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voter sets, their history in a log, and what depends on who votes (KIP-853; kafka-reference 5.6)."""
+"""Voter sets, their history in a log, and what depends on who votes (KIP-853; docs/KAFKA.md 5.6)."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_progress_counts_the_disk_in_the_set_and_only_behind_its_record() -> Non
 
 
 def test_a_replica_has_caught_up_when_it_had_what_there_was_at_its_last_fetch() -> None:
-    """Under load the end has moved on each time (kafka-reference B.10)."""
+    """Under load the end has moved on each time (docs/KAFKA.md 4.2)."""
     progress = ProgressTable((1, directory_id(1)), 0)
     replica = (5, directory_id(5))
     for now_ms, fetch_offset, leader_end_offset, expected in [(10, 0, 8, None), (20, 5, 12, None), (30, 12, 15, 20)]:

@@ -1,4 +1,4 @@
-"""What a leader refuses from a client: one case per rule of kafka-reference 4.1."""
+"""What a leader refuses from a client: one case per rule of docs/KAFKA.md 4.1."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_good_batches_and_what_follows_from_them(scanner: Any) -> None:
 
 
 def test_index_entries_are_those_of_an_append(scanner: Any) -> None:
-    """kafka-reference 1.6, 1.7: an entry where more than the interval lies between, never for the first batch."""
+    """docs/KAFKA.md 1.6, 1.7: an entry where more than the interval lies between, never for the first batch."""
     sizes = [len(batch(offset)) for offset in range(4)]
     data = b"".join(batch(offset, timestamp=offset) for offset in range(4))
     found = scan(scanner, data)

@@ -54,7 +54,7 @@ def text(replica_ids: tuple[int, ...]) -> str:
 
 
 class ListLog:
-    """A log of (epoch, value) pairs with the epoch cache of kafka-reference 3.5."""
+    """A log of (epoch, value) pairs with the epoch cache of docs/KAFKA.md 3.5."""
 
     def __init__(self, records: list[tuple[int, str]] | None = None, start: int = 0) -> None:
         self.log_start_offset = start

@@ -1,4 +1,4 @@
-"""The leader's answer to a fetch that may not continue its log (kafka-reference 4.5)."""
+"""The leader's answer to a fetch that may not continue its log (docs/KAFKA.md 4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The follower's reactions to answers, errors and time (kafka-reference 4.5)."""
+"""The follower's reactions to answers, errors and time (docs/KAFKA.md 4.5)."""
 
 from __future__ import annotations
 

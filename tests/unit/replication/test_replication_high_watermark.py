@@ -1,4 +1,4 @@
-"""The arithmetic of the high watermark (kafka-reference 4.3, architecture 5)."""
+"""The arithmetic of the high watermark (docs/KAFKA.md 4.3)."""
 
 from __future__ import annotations
 

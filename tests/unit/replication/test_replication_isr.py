@@ -1,4 +1,4 @@
-"""One ISR change at a time, and what each answer of the controller does (kafka-reference 4.4)."""
+"""One ISR change at a time, and what each answer of the controller does (docs/KAFKA.md 4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a replica counts as caught up (kafka-reference 4.2)."""
+"""When a replica counts as caught up (docs/KAFKA.md 4.2)."""
 
 from __future__ import annotations
 
