@@ -242,8 +242,7 @@ def _refuse_what_stays_shut(
     """
     view = ReadOnlyView(fs, directory)
     _remove_wrong(view, directory, found)
-    if plan.holes_end_offset is not None and read_complete_from(view, directory) is not None:
-        write_complete_from(view, directory, plan.holes_end_offset)
+    _raise_claim(view, directory, plan)
     note = FlushedOffsetFile(view, directory, plan.bounded(FlushedOffsetFile.load(fs, directory).offset))
     loader = LogLoader(
         view,
@@ -261,10 +260,7 @@ def _refuse_what_stays_shut(
 
 def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, found: tuple[Finding, ...]) -> None:
     """Promises durably only what the log is going to keep, then removes what does not fit it."""
-    if plan.holes_end_offset is not None and read_complete_from(fs, directory) is not None:
-        write_complete_from(
-            fs, directory, plan.holes_end_offset
-        )  # what is behind them stays, and is complete from there
+    _raise_claim(fs, directory, plan)
     note = FlushedOffsetFile.load(fs, directory)
     if plan.forgets_note:
         note.remove()
@@ -273,6 +269,13 @@ def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, f
     if plan.holes_end_offset is not None or (plan.lost_offset is not None and offsets.recovery_point is not None):
         _write_recovery_point(fs, directory, plan.recovery_point)
     _remove_wrong(fs, directory, found)
+
+
+def _raise_claim(fs: FileSystem, directory: str, plan: _Plan) -> None:
+    """What is behind the missing offsets stays, and is complete from there on; it may be so from later on only."""
+    claim = read_complete_from(fs, directory)
+    if claim is not None and plan.holes_end_offset is not None and claim < plan.holes_end_offset:
+        write_complete_from(fs, directory, plan.holes_end_offset)
 
 
 def _remove_wrong(fs: FileSystem, directory: str, found: tuple[Finding, ...]) -> None:

@@ -30,7 +30,7 @@ from replog.log.epoch_file import epoch_path
 from replog.log.epoch_witness import UNKNOWN_EPOCH, contradicts
 from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
 from replog.log.index_verification import IndexVerifier
-from replog.log.plausibility import lost_segments
+from replog.log.plausibility import lost_segments, promised_end_offset
 from replog.log.producer_snapshot import decode_snapshot
 from replog.log.segment_scan import PlacedBatch, scan_batches
 from replog.log.transaction_verification import TransactionVerifier
@@ -173,6 +173,20 @@ class LogVerifier:
             yield Finding(FindingKind.DERIVED, index_path, position, None, reason)
         for index_path, reason in self._transactions.finish_segment(is_last=next_base_offset is None):
             yield Finding(FindingKind.DERIVED, index_path, None, None, reason)
+        if next_base_offset is not None:
+            yield from self._verify_promised_end(path, base_offset, next_base_offset)
+
+    def _verify_promised_end(self, path: str, base_offset: int, next_base_offset: int) -> Iterator[Finding]:
+        """Whether a sealed segment reaches the end that its indexes name, where no claim of completeness says more."""
+        end_offset = self._expected_offset
+        is_flushed = self.flushed_offset is None or end_offset < self.flushed_offset
+        if self._is_behind_damage or self._complete.covers(end_offset) or not is_flushed:
+            return
+        promised = promised_end_offset(self.fs, self.directory, base_offset, next_base_offset)
+        if promised > max(end_offset, self.log_start_offset):
+            reason = f"its indexes know of offset {promised - 1}, the segment ends at {end_offset}"
+            yield Finding(FindingKind.MISSING, path, None, end_offset, reason)
+            self.holes.append((end_offset, next_base_offset))
 
     def _verify_batches(self, file: File, indexes: IndexVerifier, next_base_offset: int | None) -> Iterator[Finding]:
         try:

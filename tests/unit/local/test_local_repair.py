@@ -231,3 +231,29 @@ def test_a_repair_after_which_the_log_would_be_refused_changes_nothing(
     with pytest.raises(CorruptRecordError, match="does not know"):
         repair_log(fs, FOLDER, accept_loss=True, now_ms=1, forget_flushed_offset=forget)
     assert fs.image() == before
+
+
+@pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "closed"])
+@pytest.mark.parametrize("claim", [None, b"29\n"], ids=["no claim", "a later claim"])
+def test_a_sealed_segment_that_lost_what_its_indexes_know_of_is_given_up_only_when_told_to(
+    claim: bytes | None, *, is_clean: bool
+) -> None:
+    """Where no file says that nothing was left out, the indexes are the only witness, and a repair makes them anew."""
+    fs, bases = killed()
+    if is_clean:
+        opened(fs).close()
+    fs.remove(f"{FOLDER}/complete-from")
+    if claim is not None:
+        write_file(fs, f"{FOLDER}/complete-from", claim)
+    write_file(fs, file_path(FOLDER, bases[3], LOG_SUFFIX), b"")
+    before = fs.image()
+    with pytest.raises(
+        CorruptRecordError, match=rf"its indexes know of offset \d+.*\(offset {bases[3]}\).*--accept-loss"
+    ):
+        repair_log(fs, FOLDER, accept_loss=False, now_ms=1)
+    assert fs.image() == before
+    with repaired(fs) as log:
+        kept = {record.offset: record.value for record in log.iterate(bases[4])}
+    assert kept == {offset: b"%03d" % offset * 66 for offset in range(bases[4], RECORDS)}
+    if claim is not None:
+        assert fs.image()[f"{FOLDER}/complete-from"] == claim
