@@ -43,8 +43,7 @@ def verify_rows(directory: Path) -> Iterator[Row]:
         OSError: a file cannot be read.
     """
     fs, name = OsFileSystem(), str(directory.resolve())
-    noted = noted_offset(fs, name)
-    recovery_point, flushed_offset = None, noted
+    recovery_point, flushed_offset = None, noted_offset(fs, name)
     try:
         offsets = read_offsets(fs, name)
         recovery_point, flushed_offset = offsets.recovery_point, offsets.flushed_offset
@@ -60,7 +59,6 @@ def verify_rows(directory: Path) -> Iterator[Row]:
         fs,
         name,
         flushed_offset,
-        flush_end=noted,
         is_closed=promises.clean,
         is_compacted=promises.is_compacted,
         log_start_offset=promises.log_start_offset,

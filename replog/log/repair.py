@@ -4,6 +4,7 @@ Nothing that was flushed is given up unless the caller says so: whoever runs a r
 
 | step                                                     | a crash after it                                             |
 |----------------------------------------------------------|--------------------------------------------------------------|
+| - opened in memory as the steps would leave it          | nothing was changed, nor by a refusal                         |
 | 0 `flushed-offset` lowered to the damage (loss accepted) | the recovery point says the same about less: repair again     |
 | 1 recovery point lowered to the damage (loss accepted)   | the damage is a torn tail now: the next start cuts it         |
 |   or raised to behind what is missing                    | repair again                                                  |
@@ -16,7 +17,8 @@ Nothing that was flushed is given up unless the caller says so: whoever runs a r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import replog_checkpoints as checkpoints
@@ -34,12 +36,16 @@ from replog.log.file_names import (
 )
 from replog.log.flushed_offset import FlushedOffsetFile
 from replog.log.loaded_log import RecoveryReport
+from replog.log.loader import LogLoader
 from replog.log.log import Log
 from replog.log.promises import read_promises
+from replog.log.read_only_view import ReadOnlyView
 from replog.log.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 _LOCK_FILE = ".lock"
+_CONFIG = LogConfig(cleanup_policy=CleanupPolicy.COMPACT)
+"""Segments are only cut and indexed, so few settings of the log's topic matter: it may be compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +82,51 @@ class LogOffsets:
     flushed_offset: int | None
 
 
-def read_offsets(fs: FileSystem, directory: str) -> LogOffsets:
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a repair gives up, and what it promises of the log before it opens it.
+
+    Attributes:
+        lost_offset: Everything from there on is given up; None: nothing that was flushed is.
+        holes_end_offset: Behind the missing offsets that are given up; None: none are.
+        recovery_point: With which the log is opened.
+        log_start_offset: With which the log is opened.
+        note_max: The most that the log's own file may say then; None: anything.
+        forgets_note: Whether that file is removed.
+    """
+
+    lost_offset: int | None
+    holes_end_offset: int | None
+    recovery_point: int
+    log_start_offset: int
+    note_max: int | None
+    forgets_note: bool
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether anything that was flushed is."""
+        return self.lost_offset is not None or self.holes_end_offset is not None
+
+    def bounded(self, noted: int | None) -> int | None:
+        """What the log's own file says after the repair has lowered or removed it, of which it says `noted` now."""
+        if noted is None or self.forgets_note:
+            return None
+        return noted if self.note_max is None else min(noted, self.note_max)
+
+
+def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) -> LogOffsets:
     """Recovery point, log start and flushed offset of the log in `directory`.
+
+    Args:
+        fs: the disk.
+        directory: of the log.
+        forgets_note: Whether the file beside the log counts for nothing.
 
     Raises:
         CorruptCheckpointError: a checkpoint cannot be read.
     """
     key = parse_partition_dir_name(PurePosixPath(directory).name)
-    noted = noted_offset(fs, directory)
+    noted = None if forgets_note else noted_offset(fs, directory)
     if key is None:
         return LogOffsets(None, None, noted)
     points = _read_checkpoint(fs, _recovery_point_path(directory))
@@ -108,10 +151,11 @@ def repair_log(
         accept_loss: records from the first damaged one on may be given up, flushed or not.
         now_ms: wall time.
         forget_flushed_offset: Whether another program has cut the log since `flushed-offset` was written: that file is
-            removed first, and the recovery point alone says what was flushed.
+            removed, and the recovery point alone says what was flushed.
 
     Raises:
-        CorruptRecordError: flushed records are damaged and `accept_loss` is False; nothing was changed.
+        CorruptRecordError: flushed records are damaged and `accept_loss` is False, or the log could not be opened without
+            them either; nothing was changed.
         CorruptCheckpointError: a checkpoint that says what was flushed cannot be read; nothing was changed.
         DirectoryLockedError: a process has the directory open.
         StorageError: there is no log, or the disk failed.
@@ -121,24 +165,25 @@ def repair_log(
     except BlockingIOError as error:
         raise DirectoryLockedError(f"{parent_of(directory)} is in use by another process: stop it first") from error
     try:
-        if forget_flushed_offset:
-            FlushedOffsetFile.load(fs, directory).remove()
-        return _repair(fs, directory, accept_loss=accept_loss, now_ms=now_ms)
+        return _repair(
+            fs, directory, accept_loss=accept_loss, now_ms=now_ms, forget_flushed_offset=forget_flushed_offset
+        )
     except OSError as error:
         raise StorageError(f"{directory} cannot be repaired: {error}. Check the disk, then repair again") from error
     finally:
         lock.release()
 
 
-def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -> RepairReport:
-    offsets = read_offsets(fs, directory)
+def _repair(
+    fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int, forget_flushed_offset: bool
+) -> RepairReport:
+    offsets = read_offsets(fs, directory, forgets_note=forget_flushed_offset)
     promises = read_promises(fs, directory)
     verifier = LogVerifier(
         fs,
         directory,
         offsets.flushed_offset,
         deep=False,
-        flush_end=noted_offset(fs, directory),
         is_closed=promises.clean,
         is_compacted=promises.is_compacted,
         log_start_offset=promises.log_start_offset,
@@ -146,63 +191,107 @@ def _repair(fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int) -
     found = tuple(verifier.run())
     if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
         raise StorageError(f"{directory} holds no segments: there is nothing to repair")
+    plan = _plan(found, verifier.holes, offsets, forgets_note=forget_flushed_offset)
+    if plan.gives_up and not accept_loss:
+        raise _refusal(found, offsets.flushed_offset)
     if not found:
+        if forget_flushed_offset:
+            FlushedOffsetFile.load(fs, directory).remove()
         end_offset = verifier.totals.end_offset
         return RepairReport((), (), None, end_offset, end_offset)
-    missing = [finding for finding in found if finding.kind is FindingKind.MISSING]
-    if missing and not accept_loss:
-        raise _refusal(found, offsets.flushed_offset)
-    has_claim = not promises.is_compacted and read_complete_from(fs, directory) is not None
-    if missing and has_claim:  # what is behind them stays, and is complete from there on
-        write_complete_from(fs, directory, verifier.holes_end_offset)
-    recovery_point, flushed_offset = offsets.recovery_point, offsets.flushed_offset
-    lost_offset = _first_lost_offset(found, flushed_offset)
-    if lost_offset is not None:
-        if not accept_loss:
-            raise _refusal(found, flushed_offset)
-        offsets = _give_up(fs, directory, offsets, lost_offset)
-    elif flushed_offset is not None:  # the log is opened as after a crash, when a note from before a clean stop counts
-        FlushedOffsetFile.load(fs, directory).lower_to(flushed_offset)
-    if missing and (lost_offset is None or lost_offset >= verifier.holes_end_offset):
-        recovered_from = max(
-            offsets.recovery_point or 0, verifier.holes_end_offset
-        )  # above it a hole would be a torn tail
-        offsets = replace(offsets, recovery_point=recovered_from)
-        _write_recovery_point(fs, directory, recovered_from)
-    if missing:
-        _remove_orphans(fs, directory)
-    _remove_derived(fs, directory, found)
-    log = _open(fs, directory, offsets, now_ms)
-    if lost_offset is not None:
-        log.truncate_to(max(lost_offset, log.log_start_offset))  # a batch whose offset has changed is no torn write
+    _refuse_what_stays_shut(fs, directory, plan, found, now_ms)
+    _prepare(fs, directory, plan, offsets, found)
+    log = _open(fs, directory, plan, now_ms)
+    if plan.lost_offset is not None:  # a batch whose offset has changed is no torn write
+        log.truncate_to(max(plan.lost_offset, log.log_start_offset))
     log.close(now_ms)
-    if recovery_point is not None or missing:  # without one the next start would take a hole for a torn tail
+    if (
+        offsets.recovery_point is not None or plan.gives_up
+    ):  # without one the next start would take a hole for a torn tail
         _write_recovery_point(fs, directory, log.log_end_offset)
     left = tuple(LogVerifier(fs, directory, log.log_end_offset, deep=False, is_closed=True).run())
-    before = max(verifier.totals.end_offset, flushed_offset or 0)
+    before = max(verifier.totals.end_offset, offsets.flushed_offset or 0)
     return RepairReport(found, left, log.recovery, before, log.log_end_offset)
 
 
-def _give_up(fs: FileSystem, directory: str, offsets: LogOffsets, lost_offset: int) -> LogOffsets:
-    """Promises nothing from the damage on, durably; nothing at all where that lies below the start of the log."""
-    if lost_offset <= (offsets.log_start_offset or 0):
-        lost_offset = 0
-    FlushedOffsetFile.load(fs, directory).lower_to(lost_offset)
-    recovery_point = lost_offset if offsets.recovery_point is None else min(offsets.recovery_point, lost_offset)
-    if offsets.recovery_point is not None:
-        _write_recovery_point(fs, directory, recovery_point)
-    return replace(offsets, recovery_point=recovery_point)
+def _plan(
+    found: tuple[Finding, ...], holes: Sequence[tuple[int, int]], offsets: LogOffsets, *, forgets_note: bool
+) -> _Plan:
+    """What is given up, and what may be promised before the log is opened: nothing from the damage on."""
+    lost_offset = _first_lost_offset(found, offsets.flushed_offset)
+    kept_holes = [end for start, end in holes if lost_offset is None or start < lost_offset]
+    holes_end = max(kept_holes, default=None)
+    recovery_point, note_max = offsets.recovery_point, offsets.flushed_offset
+    if lost_offset is not None:
+        is_below_start = lost_offset <= (offsets.log_start_offset or 0)  # then nothing at all is promised
+        note_max = 0 if is_below_start else lost_offset
+        recovery_point = note_max if recovery_point is None else min(recovery_point, note_max)
+        holes_end = None if holes_end is None else min(holes_end, lost_offset)
+    if holes_end is not None:  # above the recovery point a hole would be a torn tail
+        recovery_point = max(recovery_point or 0, holes_end)
+    return _Plan(lost_offset, holes_end, recovery_point or 0, offsets.log_start_offset or 0, note_max, forgets_note)
 
 
-def _open(fs: FileSystem, directory: str, offsets: LogOffsets, now_ms: int) -> Log:
-    """As after a crash.  Segments are only cut and indexed, so few settings of its topic matter: it may be compacted."""
+def _refuse_what_stays_shut(
+    fs: FileSystem, directory: str, plan: _Plan, found: tuple[Finding, ...], now_ms: int
+) -> None:
+    """Opens the log in memory as the repair is going to leave it.
+
+    Raises:
+        CorruptRecordError: it would be refused all the same; nothing was changed.
+    """
+    view = ReadOnlyView(fs, directory)
+    _remove_wrong(view, directory, found)
+    _raise_claim(view, directory, plan)
+    note = FlushedOffsetFile(view, directory, plan.bounded(FlushedOffsetFile.load(fs, directory).offset))
+    loader = LogLoader(
+        view,
+        directory,
+        _CONFIG,
+        plan.recovery_point,
+        note,
+        plan.log_start_offset,
+        clean=False,
+        now_ms=now_ms,
+        is_read_only=True,
+    )
+    Log(view, directory, _CONFIG, PurePosixPath(directory).name, loader.load(), None, now_ms).close_for_good()
+
+
+def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, found: tuple[Finding, ...]) -> None:
+    """Promises durably only what the log is going to keep, then removes what does not fit it."""
+    _raise_claim(fs, directory, plan)
+    note = FlushedOffsetFile.load(fs, directory)
+    if plan.forgets_note:
+        note.remove()
+    elif plan.note_max is not None:  # opened as after a crash, when a note from before a clean stop counts
+        note.lower_to(plan.note_max)
+    if plan.holes_end_offset is not None or (plan.lost_offset is not None and offsets.recovery_point is not None):
+        _write_recovery_point(fs, directory, plan.recovery_point)
+    _remove_wrong(fs, directory, found)
+
+
+def _raise_claim(fs: FileSystem, directory: str, plan: _Plan) -> None:
+    """What is behind the missing offsets stays, and is complete from there on; it may be so from later on only."""
+    claim = read_complete_from(fs, directory)
+    if claim is not None and plan.holes_end_offset is not None and claim < plan.holes_end_offset:
+        write_complete_from(fs, directory, plan.holes_end_offset)
+
+
+def _remove_wrong(fs: FileSystem, directory: str, found: tuple[Finding, ...]) -> None:
+    if any(finding.kind is FindingKind.MISSING for finding in found):
+        _remove_orphans(fs, directory)
+    _remove_derived(fs, directory, found)
+
+
+def _open(fs: FileSystem, directory: str, plan: _Plan, now_ms: int) -> Log:
     return Log.open(
         fs,
         directory,
-        LogConfig(cleanup_policy=CleanupPolicy.COMPACT),
+        _CONFIG,
         topic_partition=PurePosixPath(directory).name,
-        recovery_point=offsets.recovery_point or 0,
-        log_start_offset=offsets.log_start_offset or 0,
+        recovery_point=plan.recovery_point,
+        log_start_offset=plan.log_start_offset,
         clean=False,
         now_ms=now_ms,
     )

@@ -30,7 +30,7 @@ from replog.log.epoch_file import epoch_path
 from replog.log.epoch_witness import UNKNOWN_EPOCH, contradicts
 from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
 from replog.log.index_verification import IndexVerifier
-from replog.log.plausibility import lost_segments
+from replog.log.plausibility import lost_segments, promised_end_offset
 from replog.log.producer_snapshot import decode_snapshot
 from replog.log.segment_scan import PlacedBatch, scan_batches
 from replog.log.transaction_verification import TransactionVerifier
@@ -87,9 +87,9 @@ class LogVerifier:
     Args:
         fs: the disk.
         directory: of the log.
-        flushed_offset: everything below it was flushed; None: unknown, then a bad end of the last segment counts as torn.
+        flushed_offset: everything below it was flushed, and a batch ends there; None: unknown, then a bad end of the last
+            segment counts as torn.
         deep: Whether records are decoded too, not only checksums: what cannot be read is not intact.
-        flush_end: where a flush ended, as the log's own file says; None: unknown.
         is_compacted: Whether a cleaner has been there: gaps say nothing then.
         log_start_offset: The log start as checkpointed, below which nothing is missed; 0: unknown.
         is_closed: the log was closed in order and nobody has it open: the last segment's transaction index is complete.
@@ -99,13 +99,14 @@ class LogVerifier:
     directory: str
     flushed_offset: int | None
     deep: bool = True
-    flush_end: int | None = None
     is_closed: bool = False
     is_compacted: bool = False
     log_start_offset: int = 0
     totals: VerifiedTotals = field(init=False, default_factory=VerifiedTotals)
-    holes_end_offset: int = field(init=False, default=0)
+    holes: list[tuple[int, int]] = field(init=False, default_factory=list)  # [first missing offset, the next one there)
     _expected_offset: int = field(init=False, default=0)
+    _certain_offset: int = field(init=False, default=0)  # the same before the last batch, or segment name, was believed
+    _doubtful_hole: tuple[Finding, tuple[int, int]] | None = field(init=False, default=None)  # before the same
     _is_damaged: bool = field(init=False, default=False)
     _is_behind_damage: bool = field(init=False, default=False)
     _epoch: int = field(init=False, default=UNKNOWN_EPOCH)
@@ -132,6 +133,7 @@ class LogVerifier:
         yield from self._verify_orphans(names, bases)
         for number, base_offset in enumerate(bases):
             yield from self._verify_segment(base_offset, bases[number + 1] if number + 1 < len(bases) else None)
+        yield from self._believed_hole()
         if self.flushed_offset is not None and self.flushed_offset > self._expected_offset and not self._is_damaged:
             yield from self._records_missing(bases)
         yield from self._verify_snapshots(_offsets_with(names, SNAPSHOT_SUFFIX))
@@ -147,8 +149,7 @@ class LogVerifier:
             if offset < flushed_offset:
                 path = file_path(self.directory, offset, LOG_SUFFIX)
                 yield Finding(FindingKind.MISSING, path, None, offset, "the file is gone, its indexes are here")
-                following = next((base for base in bases if base > offset), offset)
-                self.holes_end_offset = max(self.holes_end_offset, following)
+                self.holes.append((offset, next((base for base in bases if base > offset), offset)))
 
     def _verify_segment(self, base_offset: int, next_base_offset: int | None) -> Iterator[Finding]:
         path = file_path(self.directory, base_offset, LOG_SUFFIX)
@@ -172,6 +173,20 @@ class LogVerifier:
             yield Finding(FindingKind.DERIVED, index_path, position, None, reason)
         for index_path, reason in self._transactions.finish_segment(is_last=next_base_offset is None):
             yield Finding(FindingKind.DERIVED, index_path, None, None, reason)
+        if next_base_offset is not None:
+            yield from self._verify_promised_end(path, base_offset, next_base_offset)
+
+    def _verify_promised_end(self, path: str, base_offset: int, next_base_offset: int) -> Iterator[Finding]:
+        """Whether a sealed segment reaches the end that its indexes name, where no claim of completeness says more."""
+        end_offset = self._expected_offset
+        is_flushed = self.flushed_offset is None or end_offset < self.flushed_offset
+        if self._is_behind_damage or self._complete.covers(end_offset) or not is_flushed:
+            return
+        promised = promised_end_offset(self.fs, self.directory, base_offset, next_base_offset)
+        if promised > max(end_offset, self.log_start_offset):
+            reason = f"its indexes know of offset {promised - 1}, the segment ends at {end_offset}"
+            yield Finding(FindingKind.MISSING, path, None, end_offset, reason)
+            self.holes.append((end_offset, next_base_offset))
 
     def _verify_batches(self, file: File, indexes: IndexVerifier, next_base_offset: int | None) -> Iterator[Finding]:
         try:
@@ -188,6 +203,7 @@ class LogVerifier:
             indexes.stop()
             self._transactions.stop()
             self._is_damaged = self._is_behind_damage = True
+            yield from self._believed_hole()
             is_torn = next_base_offset is None and (
                 self.flushed_offset is None or self._expected_offset >= self.flushed_offset
             )
@@ -199,11 +215,16 @@ class LogVerifier:
         header = batch.header
         if header.base_offset < self._expected_offset:
             reason = f"offset {header.base_offset} where {self._expected_offset} or more was expected"
+            if self._certain_offset <= header.base_offset:  # one of the two is wrong, as `certain_end` says
+                self._expected_offset = self.totals.end_offset = self._certain_offset
+                self._doubtful_hole = None
             raise CorruptRecordError(path, batch.position, reason)
         if next_base_offset is not None and header.next_offset > next_base_offset:
             reason = f"offset {header.last_offset}, but the next segment begins at {next_base_offset}"
             raise CorruptRecordError(path, batch.position, reason)
-        flush_end = self.flush_end if next_base_offset is None else None  # compaction may take the border elsewhere
+        flush_end = (
+            self.flushed_offset if next_base_offset is None else None
+        )  # compaction may take the border elsewhere
         has_no_gaps = self._complete.offset is not None and self._complete.offset < (flush_end or 0)
         begins_below = has_no_gaps or header.base_offset < (flush_end or 0)
         if flush_end is not None and self._expected_offset < flush_end < header.next_offset and begins_below:
@@ -250,15 +271,24 @@ class LogVerifier:
 
     def _verify_no_hole(self, path: str, position: int, offset: int) -> Iterator[Finding]:
         """Whether what begins at `offset` follows what was seen before, where nothing was ever left out."""
+        yield from self._believed_hole()
+        self._certain_offset = self._expected_offset
         first = max(self._expected_offset, self._complete.offset or 0, self.log_start_offset)
         if self._complete.offset is None or first >= offset:
             return
         if not self._is_behind_damage:  # of which nobody knows what was there
             reason = f"offsets {first} to {offset - 1} are missing, and no compaction took them"
-            yield Finding(FindingKind.MISSING, path, position, first, reason)
-            self.holes_end_offset = max(self.holes_end_offset, offset)
+            self._doubtful_hole = (Finding(FindingKind.MISSING, path, position, first, reason), (first, offset))
         self._expected_offset = offset
         self._is_behind_damage = False
+
+    def _believed_hole(self) -> Iterator[Finding]:
+        """The last hole, unless what follows has contradicted the batch behind it."""
+        if self._doubtful_hole is not None:
+            finding, hole = self._doubtful_hole
+            self._doubtful_hole = None
+            self.holes.append(hole)
+            yield finding
 
     def _records_missing(self, bases: list[int]) -> Iterator[Finding]:
         path = file_path(self.directory, bases[-1], LOG_SUFFIX) if bases else self.directory

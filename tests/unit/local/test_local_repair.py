@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import PurePosixPath
 
 import pytest
@@ -10,8 +11,10 @@ from local_kit import PATH, open_simulated
 from replog.errors import CorruptCheckpointError, CorruptRecordError
 from replog.local import LocalLog
 from replog.log.file_names import LOG_SUFFIX, file_path
+from replog.log.loader import LogLoader
 from replog.log.repair import repair_log
 from replog.log.verification import LogVerifier
+from replog.records import scan
 from replog.testing import SimulatedFileSystem
 from replog_checkpoints import FileSystem, OpenMode
 
@@ -150,3 +153,107 @@ def test_a_damaged_topic_id_is_made_anew_by_a_repair_of_a_local_log() -> None:
     assert report.left == ()
     with opened(fs) as log:
         assert len(list(log)) == RECORDS
+
+
+def raised_by(value: int) -> Callable[[list[bytes], int], list[bytes]]:
+    def damage(batches: list[bytes], number: int) -> list[bytes]:
+        offset = int.from_bytes(batches[number][:8], "big") + value
+        return [*batches[:number], offset.to_bytes(8, "big") + batches[number][8:], *batches[number + 1 :]]
+
+    return damage
+
+
+def doubled(batches: list[bytes], number: int) -> list[bytes]:
+    return [*batches[: number + 1], *batches[number:]]
+
+
+def swapped(batches: list[bytes], number: int) -> list[bytes]:
+    return [*batches[:number], batches[number + 1], batches[number], *batches[number + 2 :]]
+
+
+def placed_wrong(
+    damage: Callable[[list[bytes], int], list[bytes]], number: int, *, is_clean: bool
+) -> SimulatedFileSystem:
+    """A log in one segment after a clean stop, or kill -9, of which the batches from `number` on were damaged since."""
+    fs = SimulatedFileSystem()
+    log = open_simulated(fs)
+    for value in range(RECORDS):
+        log.append(b"%03d" % value)
+    log._folder.write_recovery_point()
+    if is_clean:
+        log.close()
+    else:
+        fs.kill()
+        log._is_closed = True  # a process that is gone writes no checkpoint
+    path = file_path(FOLDER, 0, LOG_SUFFIX)
+    data = fs.image()[path]
+    batches = [data[header.position : header.position + header.size_bytes] for header in scan(data)]
+    write_file(fs, path, b"".join(damage(batches, number)))
+    return fs
+
+
+@pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "closed"])
+@pytest.mark.parametrize("gone", [(), ("complete-from",), ("complete-from", "flushed-offset")])
+@pytest.mark.parametrize("number", [0, 10, RECORDS - 2])
+@pytest.mark.parametrize("damage", [raised_by(1 << 34), raised_by(2), doubled, swapped])
+def test_batches_that_contradict_each_other_are_both_given_up_and_what_is_before_them_is_kept(
+    damage: Callable[[list[bytes], int], list[bytes]], number: int, gone: tuple[str, ...], *, is_clean: bool
+) -> None:
+    """No checksum covers the offset of a batch: which of two is wrong nobody can say."""
+    fs = placed_wrong(damage, number, is_clean=is_clean)
+    for name in gone:
+        fs.remove(f"{FOLDER}/{name}")
+    before = fs.image()
+    with pytest.raises(CorruptRecordError, match="--accept-loss"):
+        repair_log(fs, FOLDER, accept_loss=False, now_ms=1)
+    assert fs.image() == before
+    report = repair_log(fs, FOLDER, accept_loss=True, now_ms=1)
+    assert (report.left, report.end_offset_before, report.end_offset) == ((), RECORDS, number)
+    with open_simulated(fs) as log:
+        assert [record.value for record in log] == [b"%03d" % value for value in range(number)]
+        assert log.append(b"on") == number
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_a_repair_after_which_the_log_would_be_refused_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, *, forget: bool
+) -> None:
+    fs, bases = killed()
+    fs.flip_bit(file_path(FOLDER, bases[1], LOG_SUFFIX), 80, 0)
+    fs.flip_bit(file_path(FOLDER, 0, ".timeindex"), 0, 6)
+    fs.remove(file_path(FOLDER, bases[3], LOG_SUFFIX))
+    before = fs.image()
+
+    def refuse(_: LogLoader) -> None:
+        raise CorruptRecordError(FOLDER, 0, "for a reason that verification does not know")
+
+    monkeypatch.setattr(LogLoader, "load", refuse)
+    with pytest.raises(CorruptRecordError, match="does not know"):
+        repair_log(fs, FOLDER, accept_loss=True, now_ms=1, forget_flushed_offset=forget)
+    assert fs.image() == before
+
+
+@pytest.mark.parametrize("is_clean", [False, True], ids=["killed", "closed"])
+@pytest.mark.parametrize("claim", [None, b"29\n"], ids=["no claim", "a later claim"])
+def test_a_sealed_segment_that_lost_what_its_indexes_know_of_is_given_up_only_when_told_to(
+    claim: bytes | None, *, is_clean: bool
+) -> None:
+    """Where no file says that nothing was left out, the indexes are the only witness, and a repair makes them anew."""
+    fs, bases = killed()
+    if is_clean:
+        opened(fs).close()
+    fs.remove(f"{FOLDER}/complete-from")
+    if claim is not None:
+        write_file(fs, f"{FOLDER}/complete-from", claim)
+    write_file(fs, file_path(FOLDER, bases[3], LOG_SUFFIX), b"")
+    before = fs.image()
+    with pytest.raises(
+        CorruptRecordError, match=rf"its indexes know of offset \d+.*\(offset {bases[3]}\).*--accept-loss"
+    ):
+        repair_log(fs, FOLDER, accept_loss=False, now_ms=1)
+    assert fs.image() == before
+    with repaired(fs) as log:
+        kept = {record.offset: record.value for record in log.iterate(bases[4])}
+    assert kept == {offset: b"%03d" % offset * 66 for offset in range(bases[4], RECORDS)}
+    if claim is not None:
+        assert fs.image()[f"{FOLDER}/complete-from"] == claim
