@@ -1,6 +1,7 @@
 """Which segments must be read when a log is opened, and what is cut behind the first damage.
 
-After a clean stop nothing is scanned but the few batches behind the last index entry.  Otherwise every segment from the
+After a clean stop nothing is scanned but the few batches behind the last index entry, and the last segment where it does
+not end at the recovery point.  Otherwise every segment from the
 one with the recovery point on is read and checked::
 
     recovery point                                      first damage
@@ -135,6 +136,8 @@ class LogRecovery(SegmentScanning):
             try:
                 end_offset = segment.load_indexes(self.config)
             except (CorruptIndexError, CorruptRecordError):
+                return None
+            if end_offset != self.recovery_point:  # a clean stop leaves it there: the last batch is in doubt
                 return None
         elif segment.has_usable_indexes(self._names):
             end_offset = segment.base_offset

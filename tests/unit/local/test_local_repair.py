@@ -257,3 +257,17 @@ def test_a_sealed_segment_that_lost_what_its_indexes_know_of_is_given_up_only_wh
     assert kept == {offset: b"%03d" % offset * 66 for offset in range(bases[4], RECORDS)}
     if claim is not None:
         assert fs.image()[f"{FOLDER}/complete-from"] == claim
+
+
+@pytest.mark.parametrize("raised", [1, 2, 1 << 20, 1 << 34])
+def test_a_last_batch_that_has_jumped_since_a_clean_stop_is_damage(raised: int) -> None:
+    """Nothing follows that would contradict it; the recovery point does, which a clean stop leaves at the log end."""
+    fs = placed_wrong(raised_by(raised), RECORDS - 1, is_clean=True)
+    with pytest.raises(CorruptRecordError, match=f"offset {RECORDS - 1}"):
+        open_simulated(fs)
+    with pytest.raises(CorruptRecordError, match="--accept-loss"):
+        repair_log(fs, FOLDER, accept_loss=False, now_ms=1)
+    report = repair_log(fs, FOLDER, accept_loss=True, now_ms=1)
+    assert (report.left, report.end_offset_before, report.end_offset) == ((), RECORDS, RECORDS - 1)
+    with open_simulated(fs) as log:
+        assert log.append(b"on") == RECORDS - 1
