@@ -89,7 +89,7 @@ async def check_nothing_is_held(it: Running) -> None:
     await wait_until(lambda: not produces._waiting and not produces._queue and produces._ready_count == 0)
     await wait_until(lambda: len(fetches._purgatory) < 50 and len(fetches.incremental) == 0, timeout_s=60)
     assert not fetches.incremental._watching
-    assert held._held == 0
+    assert held.held_bytes == 0
     assert not held._waiters
     assert not node._images._later
 
