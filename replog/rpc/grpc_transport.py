@@ -24,7 +24,15 @@ import grpc
 import grpc.aio
 
 from replog.controller.messages import ControllerRequest, ControllerResponse
-from replog.errors import ConfigError, ErrorCode, InvariantViolationError, MalformedFrameError, ReplogError
+from replog.errors import (
+    BrokerClosedError,
+    BrokerNotAvailableError,
+    ConfigError,
+    ErrorCode,
+    InvariantViolationError,
+    MalformedFrameError,
+    ReplogError,
+)
 from replog.rpc import calls, frames, quorum_codec, watch_codec
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.controller_stream import ControllerCalls, ControllerSession, ItemStream, decode_items, encode_items
@@ -501,6 +509,8 @@ async def _outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
     """The answer, or our error as one.  A bug is logged here; the driver loops stop the node for theirs."""
     try:
         return await answer()
+    except BrokerClosedError as error:  # a part of this node has stopped: who asks again finds another node
+        return BrokerNotAvailableError(str(error))
     except ReplogError as error:
         return error
     except InvariantViolationError:

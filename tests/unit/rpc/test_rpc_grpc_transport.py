@@ -16,6 +16,8 @@ import pytest
 
 from replog.controller.messages import CreateTopics, CreateTopicsResponse
 from replog.errors import (
+    BrokerClosedError,
+    BrokerNotAvailableError,
     ConfigError,
     InconsistentClusterIdError,
     InvalidRequestError,
@@ -139,6 +141,13 @@ async def test_an_error_of_a_call_arrives_as_its_class() -> None:
         handlers.error = TopicExistsError("there is one")
         with pytest.raises(TopicExistsError, match="there is one"):
             await connection.controller_call(CreateTopics(()), timeout_ms=5000)
+
+
+async def test_a_node_that_stops_says_so_in_a_way_that_is_worth_a_retry() -> None:
+    async with serving() as (handlers, connection):
+        handlers.error = BrokerClosedError("the node is stopping")
+        with pytest.raises(BrokerNotAvailableError, match="the node is stopping"):
+            await connection.call(MetadataRequest(), timeout_ms=5000)
 
 
 async def test_a_bug_in_a_handler_is_answered() -> None:
