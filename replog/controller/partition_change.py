@@ -188,6 +188,35 @@ def recovered_change(
     )
 
 
+def last_known_change(
+    topic_id: UUID, partition_id: int, partition: PartitionRegistration, min_isr_before: int, min_isr: int
+) -> PartitionChangeRecord | None:
+    """Keep of `last_known_elr` who has what was committed by a minimum that ends: those who left last.
+
+    They are as many as made that minimum together with the ISR and the ELR.  The others may lack what was committed without
+    them, and by a higher minimum nobody could tell.
+
+    Args:
+        topic_id: The id of the partition's topic.
+        partition_id: The number of the partition.
+        partition: The state of the partition now.
+        min_isr_before: The value of min.insync.replicas that ends.
+        min_isr: The value that begins.
+
+    Returns:
+        None where the minimum does not rise, or everybody stays.
+    """
+    replicas_count = len(partition.replicas)
+    before = min(min_isr_before, replicas_count)
+    if before >= min(min_isr, replicas_count):
+        return None
+    needed = max(0, before - len(partition.isr) - len(partition.elr))
+    known = partition.last_known_elr[-needed:] if needed else ()
+    if known == partition.last_known_elr:
+        return None
+    return PartitionChangeRecord(partition_id, topic_id, last_known_elr=known)
+
+
 def _elect(
     leader: int,
     replicas: tuple[int, ...],

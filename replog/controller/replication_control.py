@@ -14,6 +14,7 @@ from replog.controller.configuration import ConfigurationControl
 from replog.controller.partition_change import (
     ElectionRules,
     ReplicaReport,
+    last_known_change,
     nobody,
     partition_change,
     recovered_change,
@@ -202,25 +203,9 @@ class ReplicationControl:
             rules = self.rules(key, pending=pending)
             change = partition_change(*key, partition, rules)
             if change is None and partition.last_known_elr:
-                known = self._still_known(key, partition, rules)
-                if known != partition.last_known_elr:
-                    change = PartitionChangeRecord(key[1], key[0], last_known_elr=known)
+                change = last_known_change(*key, partition, self.rules(key).min_isr, rules.min_isr)
             if change is not None:
                 yield change
-
-    def _still_known(
-        self, key: PartitionKey, partition: PartitionRegistration, rules: ElectionRules
-    ) -> tuple[int, ...]:
-        """Who of `last_known_elr` has what was committed by the minimum that ends, which is smaller than that of `rules`.
-
-        Those who left last: as many as made that minimum together with the ISR and the ELR.
-        """
-        replicas_count = len(partition.replicas)
-        before = min(self.rules(key).min_isr, replicas_count)
-        if before >= min(rules.min_isr, replicas_count):
-            return partition.last_known_elr
-        needed = max(0, before - len(partition.isr) - len(partition.elr))
-        return partition.last_known_elr[-needed:] if needed else ()
 
     def _keys_under(self, names: set[str]) -> Iterable[PartitionKey]:
         state = self._state

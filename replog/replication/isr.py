@@ -87,8 +87,8 @@ class PendingShrink:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingRecovery:
-    """The ISR stays; an uncleanly elected leader reports that its recovery is done (docs/KAFKA.md 4.10)."""
+class _Unchanged:
+    """The ISR stays as it is; what is proposed is something else."""
 
     isr: tuple[int, ...]
 
@@ -102,22 +102,17 @@ class PendingRecovery:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingRelease:
-    """The ISR stays; its leader wants to commit without the members of the ELR, so that they are to be eligible no more.
+class PendingRecovery(_Unchanged):
+    """An uncleanly elected leader reports that its recovery is done (docs/KAFKA.md 4.10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRelease(_Unchanged):
+    """The leader wants to commit without the members of the ELR, so that they are to be eligible no more.
 
     That they are not is told by the metadata alone: the controller may know of a higher min.insync.replicas, by which the
     ISR is too small and the ELR stays, and its answer says nothing of the ELR.
     """
-
-    isr: tuple[int, ...]
-
-    @property
-    def maximal_isr(self) -> tuple[int, ...]:
-        return self.isr
-
-    @property
-    def proposed_isr(self) -> tuple[int, ...]:
-        return self.isr
 
 
 PendingIsr: TypeAlias = PendingExpand | PendingShrink | PendingRecovery | PendingRelease

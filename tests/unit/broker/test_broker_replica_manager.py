@@ -292,7 +292,9 @@ async def test_a_topic_is_deleted_while_its_fsync_runs() -> None:
             if not waiting.done():
                 waiting.cancel()
         await it.flushed()
-        await wait_until(lambda: list(it.manager.replicas) == [(again, 0)])  # old folders go out of the way first
+        await wait_until(lambda: not it.manager.retirements.places)  # old folders go out of the way first
+        await it.settle()
+        assert list(it.manager.replicas) == [(again, 0)]
 
 
 async def retire_strays(it: Rig, image: MetadataImage) -> None:
