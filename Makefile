@@ -65,7 +65,7 @@ lint:
 	.venv/bin/pyright --pythonpath .venv/bin/python
 	.venv/bin/python tools/generate.py --check
 	.venv/bin/python tools/quorum_roles.py --check
-	.venv/bin/python -m replog.broker.config_docs | diff docs/CONFIGURATION.md -
+	.venv/bin/python -m replog.config.docs | diff docs/CONFIGURATION.md -
 
 format:
 	$(call install,dev)
@@ -82,7 +82,7 @@ proto:
 
 docs:
 	$(call install,test)
-	.venv/bin/python -m replog.broker.config_docs > docs/CONFIGURATION.md.new
+	.venv/bin/python -m replog.config.docs > docs/CONFIGURATION.md.new
 	mv docs/CONFIGURATION.md.new docs/CONFIGURATION.md
 	.venv/bin/python tools/quorum_roles.py
 

@@ -12,10 +12,10 @@ import psutil
 
 from bench.systems.brokers import StartupSystem
 from bench.systems.replog_cluster import NODES
-from replog.broker.config import Endpoint, ServerConfig
-from replog.broker.node import Node
+from replog.broker.node.node import Node
 from replog.client import Admin, Producer
 from replog.cluster import LocalCluster
+from replog.config.server import Endpoint, ServerConfig
 
 TOPIC = "first"
 

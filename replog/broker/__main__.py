@@ -15,13 +15,13 @@ import signal
 import sys
 from pathlib import Path
 
-from replog.broker.config import ServerConfig
-from replog.broker.log_output import print_logs, set_format
-from replog.broker.node import Node
+from replog.broker.node.node import Node
+from replog.broker.node.recovery_log import RecoveryLog
 from replog.broker.process import die_with_parent, tune_broker_process
-from replog.broker.recovery_log import RecoveryLog
+from replog.config.log_output import print_logs, set_format
+from replog.config.server import ServerConfig
 from replog.errors import ConfigError, ReplogError, StorageError
-from replog.log.expected_data import missing_data
+from replog.log.directories.expected_data import missing_data
 from replog_checkpoints import OsFileSystem
 
 _log = logging.getLogger("replog")
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def refuse_missing_data(config: ServerConfig, file: Path) -> None:
-    """Formats nothing unasked: see `replog.log.expected_data`.
+    """Formats nothing unasked: see `replog.log.directories.expected_data`.
 
     Raises:
         ConfigError: a log directory is empty or not there.

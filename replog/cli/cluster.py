@@ -117,7 +117,7 @@ def node_settings(pairs: list[str]) -> dict[str, Any]:
     Raises:
         ConfigError: an unknown key, a value out of range, or keys that contradict each other.
     """
-    from replog.broker.config import KEYS, ServerConfig
+    from replog.config.server import KEYS, ServerConfig
 
     given = common.key_values(pairs, "--set")
     ServerConfig.from_mapping({"node.id": 1, "log.dirs": ["data"]}, overrides=given)

@@ -103,8 +103,8 @@ def _of_local_node(bootstrap_servers: str, directory: Path, node_id: int) -> tup
     spec = common.node_of(common.local_cluster(bootstrap_servers, directory), node_id)
     if spec.is_alive:
         return _of_node(spec.address, spec.address)
-    from replog.broker.config import ServerConfig
-    from replog.broker.config_description import describe_node_configs
+    from replog.broker.requests.config_description import describe_node_configs
+    from replog.config.server import ServerConfig
     from replog.metadata.image import MetadataImage
 
     typer.echo(f"node {node_id} does not run: this is what {spec.config_file} says", err=True)

@@ -10,9 +10,9 @@ from replog.cli.dump.rows import Row
 from replog.cli.errors import UsageError
 from replog.errors import CorruptCheckpointError
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
-from replog.log.promises import read_promises
-from replog.log.repair import noted_offset, read_offsets, repair_log
-from replog.log.verification import Finding, FindingKind, LogVerifier
+from replog.log.recovery.promises import read_promises
+from replog.log.repair.repair import noted_offset, read_offsets, repair_log
+from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import OsFileSystem
 
 RECORDS_AT_STAKE = frozenset({FindingKind.DAMAGED, FindingKind.MISSING, FindingKind.TORN, FindingKind.UNREADABLE})

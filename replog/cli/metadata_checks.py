@@ -25,7 +25,7 @@ from replog.cli.metadata_log import (
     replay,
 )
 from replog.errors import CorruptRecordError, ReplogError
-from replog.log.snapshot_files import SnapshotId
+from replog.log.snapshots.files import SnapshotId
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.image_checks import image_differences, image_problems, step_problems
 

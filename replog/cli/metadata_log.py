@@ -14,8 +14,8 @@ from pathlib import Path
 from replog.cli.errors import CommandFailedError, UsageError
 from replog.errors import CorruptRecordError, InvariantViolationError, OffsetOutOfRangeError, ReplogError
 from replog.log import Log
-from replog.log.directory_replicas import METADATA_TOPIC
-from replog.log.snapshot_files import SnapshotId, parse_snapshot_name, read_values, snapshot_path
+from replog.log.directories.replicas import METADATA_TOPIC
+from replog.log.snapshots.files import SnapshotId, parse_snapshot_name, read_values, snapshot_path
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.records import Record, decode_batch, scan
 from replog.rpc.metadata_records import decode_metadata_record

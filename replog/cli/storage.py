@@ -12,7 +12,7 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
-    from replog.broker.config import ServerConfig
+    from replog.config.server import ServerConfig
 
 PEER_TIMEOUT_MS = 1_000
 """For a voter that runs already to say which cluster it is of."""
@@ -34,7 +34,7 @@ def format_storage(
 
     Where one of them was formatted before, or another node of the quorum knows another cluster id, all are refused.
     """
-    from replog.broker.config import ServerConfig
+    from replog.config.server import ServerConfig
 
     server = ServerConfig.from_toml(config)
     chosen = _choose_cluster_id(server.cluster_id, cluster_id)

@@ -27,12 +27,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from replog.broker.config import ServerConfig
-from replog.broker.recovery_log import RECOVERING
+from replog.broker.node.recovery_log import RECOVERING
 from replog.client import Admin
 from replog.cluster.processes import NodePlace, ProcessId, free_ports, last_lines, spawn_node, wait_until_gone
+from replog.config.server import ServerConfig
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
-from replog.log.expected_data import missing_data
+from replog.log.directories.expected_data import missing_data
 from replog_checkpoints import OsFileSystem
 
 STATE_FILE = "cluster.json"
@@ -83,7 +83,7 @@ class NodeSpec:
         return self.directory / "server.log"
 
     def missing_data(self) -> list[str]:
-        """Its log directories that hold no data and should hold some (see `replog.log.expected_data`).
+        """Its log directories that hold no data and should hold some (see `replog.log.directories.expected_data`).
 
         Raises:
             ConfigError: its configuration cannot be read.

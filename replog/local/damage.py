@@ -5,7 +5,7 @@ from __future__ import annotations
 from replog.errors import CorruptRecordError
 from replog.log import Log
 from replog.log.file_names import LOG_SUFFIX, file_path
-from replog.log.segment_scan import scan_headers
+from replog.log.segments.scan import scan_headers
 from replog.records import parse_header
 from replog_checkpoints import FileSystem, OpenMode
 

@@ -34,7 +34,7 @@ from replog.errors import (
     StorageError,
 )
 from replog.log import Log, LogConfig, LogDirectory
-from replog.log.directory_identity import LOCAL_CLUSTER_ID
+from replog.log.directories.identity import LOCAL_CLUSTER_ID
 from replog.log.disk_space import DiskLimits, DiskState
 from replog.log.file_names import parse_partition_dir_name, partition_dir_name
 from replog_checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, FileSystem

@@ -12,7 +12,7 @@ from replog.local.folder import LogFolder, checked_path, partition_folder
 from replog.local.local_log import LocalLog
 from replog.local.reading import ReadOnlyLog
 from replog.log import Log
-from replog.log.directory_identity import storage_errors
+from replog.log.directories.identity import storage_errors
 from replog.records import Codec
 from replog_checkpoints import FileSystem, OsFileSystem
 

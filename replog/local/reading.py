@@ -27,7 +27,7 @@ from replog.local.iterating import RecordIterator
 from replog.log import Log, is_disk_full
 from replog.log.disk_space import disk_full
 from replog.log.file_names import LOG_SUFFIX, parse_file_name
-from replog.log.promises import read_promises
+from replog.log.recovery.promises import read_promises
 from replog.records import (
     DECOMPRESSED_BYTES_MAX,
     TRUSTED_DECOMPRESSED_BYTES_MAX,

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 from replog.log.append_group import AppendInfo, AppendOutcome
 from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness, Throttle
 from replog.log.config import CleanupPolicy, LogConfig
-from replog.log.create_job import CreateJob, run_together
 from replog.log.deletion import DirectoryDeletionJob
-from replog.log.directory_replicas import METADATA_TOPIC
+from replog.log.directories.create_job import CreateJob, run_together
+from replog.log.directories.log_directory import LogDirectory
+from replog.log.directories.offset_checkpoints import CheckpointJob
+from replog.log.directories.replicas import METADATA_TOPIC
+from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import FlushJob
 from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
-from replog.log.log_directory import LogDirectory
-from replog.log.offset_checkpoints import CheckpointJob
-from replog.log.producer_state import ProducerStateManager
+from replog.log.producers.state import ProducerStateManager
 from replog.log.read_job import ReadJob
-from replog.log.recovery_progress import RecoveryProgress
-from replog.log.retirement import RetiredReplica, RetirementJob
+from replog.log.recovery.progress import RecoveryProgress
 from replog.log.tail_cache import TailCache
 from replog.log.write_back import WriteBackJob
 
 if TYPE_CHECKING:
-    from replog.log.log_manager import LogManager
+    from replog.log.directories.log_manager import LogManager
 
 __all__ = [
     "METADATA_TOPIC",
@@ -68,7 +68,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "LogManager":
-        from replog.log.log_manager import LogManager
+        from replog.log.directories.log_manager import LogManager
 
         return LogManager
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 from replog.errors import ReplogError
-from replog.log.producer_files import apply_batch
-from replog.log.producer_state import ProducerEntry, ProducerStateManager
-from replog.log.segment import LogSegment
-from replog.log.transaction_index import AbortedTransaction
+from replog.log.producers.files import apply_batch
+from replog.log.producers.state import ProducerEntry, ProducerStateManager
+from replog.log.segments.segment import LogSegment
+from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records import BatchHeader, Buffer, restamped_prefix
 
 GROUP_BATCHES_MAX: Final = 512  # two buffers each: what one system call takes

@@ -24,7 +24,7 @@ from replog.errors import StorageError
 from replog.log.disk_space import is_disk_full
 from replog.log.file_names import DELETED_SUFFIX, deleted_dir_name, stray_dir_name
 from replog.log.flush import FileCloser
-from replog.log.segment import LogSegment
+from replog.log.segments.segment import LogSegment
 from replog_checkpoints import FileSystem, parent_of
 
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from replog.log.completeness import Completeness, start_complete
 from replog.log.config import LogConfig
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.epoch_file import write_epochs
 from replog.log.flush import FileCloser
-from replog.log.flushed_offset import FlushedOffsetFile
-from replog.log.producer_state import ProducerStateManager
-from replog.log.segment import LogSegment
-from replog.log.segment_list import SegmentList
+from replog.log.producers.state import ProducerStateManager
+from replog.log.recovery.completeness import Completeness, start_complete
+from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.segments.segment import LogSegment
+from replog.log.segments.segment_list import SegmentList
 from replog_checkpoints import FileSystem
 
 

@@ -28,19 +28,19 @@ from replog.log.append_group import AppendInfo
 from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
-from replog.log.flushed_offset import FlushedOffsetFile
-from replog.log.loader import LogLoader
 from replog.log.log_append import LogAppending
 from replog.log.log_compaction import LogCompaction
 from replog.log.log_reading import LogReading
 from replog.log.log_truncation import LogTruncation
 from replog.log.log_write_back import LogWriteBack
-from replog.log.producer_files import remove_snapshot, write_snapshot
-from replog.log.promises import Promises, read_promises
-from replog.log.read_only_view import ReadOnlyView
+from replog.log.producers.files import remove_snapshot, write_snapshot
+from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.loader import LogLoader
+from replog.log.recovery.promises import Promises, read_promises
+from replog.log.recovery.read_only_view import ReadOnlyView
+from replog.log.recovery.segment_recovery import ScanProgress
 from replog.log.retention import segments_to_delete
-from replog.log.segment import OFFSET_MAX, LogSegment
-from replog.log.segment_recovery import ScanProgress
+from replog.log.segments.segment import OFFSET_MAX, LogSegment
 from replog.records import Buffer, scan
 from replog_checkpoints import File, FileSystem, make_durable_dirs, parent_of
 

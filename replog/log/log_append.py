@@ -22,10 +22,10 @@ from replog.errors import (
 from replog.log.append_group import AppendGroup, AppendInfo, AppendOutcome
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.log_flushing import LogFlushing
-from replog.log.offset_index import RELATIVE_OFFSET_MAX
-from replog.log.producer_files import apply_batch, parse_marker, write_snapshot
-from replog.log.producer_state import ProducedBatch
-from replog.log.segment import LogSegment
+from replog.log.producers.files import apply_batch, parse_marker, write_snapshot
+from replog.log.producers.state import ProducedBatch
+from replog.log.segments.offset_index import RELATIVE_OFFSET_MAX
+from replog.log.segments.segment import LogSegment
 from replog.records import (
     BatchHeader,
     Buffer,

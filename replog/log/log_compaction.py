@@ -23,8 +23,8 @@ from replog.log.compaction.swap import rename_to_swap, strip_swap
 from replog.log.disk_space import disk_full, disk_full_errors, is_disk_full, is_out_of_files
 from replog.log.file_names import CLEANED_SUFFIX
 from replog.log.log_state import LogState
-from replog.log.producer_files import remove_snapshot
-from replog.log.segment import LogSegment
+from replog.log.producers.files import remove_snapshot
+from replog.log.segments.segment import LogSegment
 
 
 class LogCompaction(LogState):

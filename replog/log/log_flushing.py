@@ -12,7 +12,7 @@ from replog.errors import BrokerClosedError, InvariantViolationError
 from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.flush import FlushJob
 from replog.log.log_state import LogState
-from replog.log.producer_files import write_snapshot
+from replog.log.producers.files import write_snapshot
 from replog_checkpoints import File
 
 

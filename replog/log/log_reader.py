@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from replog.errors import CorruptRecordError, InvalidRecordError
-from replog.log.completeness import Completeness, hole
-from replog.log.segment import OFFSET_MAX, LogSegment
-from replog.log.segment_list import SegmentList
-from replog.log.segment_reader import NotCachedError, SegmentRead, SegmentReader
-from replog.log.segment_scan import PlacedHeader, read_batch, read_header, scan_headers, scan_timestamps
+from replog.log.recovery.completeness import Completeness, hole
+from replog.log.segments.reader import NotCachedError, SegmentRead, SegmentReader
+from replog.log.segments.scan import PlacedHeader, read_batch, read_header, scan_headers, scan_timestamps
+from replog.log.segments.segment import OFFSET_MAX, LogSegment
+from replog.log.segments.segment_list import SegmentList
+from replog.log.segments.time_index import NO_TIMESTAMP
 from replog.log.tail_cache import LogTail
-from replog.log.time_index import NO_TIMESTAMP
 from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, BatchHeader, TimestampType, decode_batch
 from replog_checkpoints import File
 

@@ -18,10 +18,10 @@ from replog.log.disk_space import disk_full_errors, is_out_of_files, left_unfini
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.log_reader import LogReader
-from replog.log.producer_files import aborted_in_segment
-from replog.log.producer_state import ProducerStateManager
-from replog.log.segment_list import LogFiles
-from replog.log.transaction_index import AbortedTransaction, TransactionIndex
+from replog.log.producers.files import aborted_in_segment
+from replog.log.producers.state import ProducerStateManager
+from replog.log.segments.segment_list import LogFiles
+from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 from replog.log.write_back import DirtyWindow
 from replog_checkpoints import File, FileSystem
 

@@ -22,12 +22,12 @@ import contextlib
 from functools import partial
 
 from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
-from replog.log.cut_bytes import FOLLOWER_CUT_BYTES_MAX, CutPiece, keep_cut, tell_cut
 from replog.log.disk_space import disk_full_errors, is_out_of_files
 from replog.log.file_names import CLEANED_SUFFIX
 from replog.log.log_state import LogState
-from replog.log.producer_files import rebuild_producers, remove_snapshots
-from replog.log.segment import LogSegment
+from replog.log.producers.files import rebuild_producers, remove_snapshots
+from replog.log.recovery.cut_bytes import FOLLOWER_CUT_BYTES_MAX, CutPiece, keep_cut, tell_cut
+from replog.log.segments.segment import LogSegment
 
 
 class LogTruncation(LogState):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from replog.errors import CorruptRecordError
 from replog.log.config import LogConfig
-from replog.log.segment import LogSegment
-from replog.log.segment_list import SegmentList
+from replog.log.segments.segment import LogSegment
+from replog.log.segments.segment_list import SegmentList
 
 
 def segments_to_delete(

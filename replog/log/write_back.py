@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from replog.log.log_reader import Place
-from replog.log.segment_list import SegmentList
+from replog.log.segments.segment_list import SegmentList
 from replog_checkpoints import File
 
 BEHIND_WINDOWS: Final = 4

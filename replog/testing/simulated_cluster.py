@@ -26,7 +26,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from replog.broker.config import ServerConfig
+from replog.config.server import ServerConfig
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.metadata.records import NO_LEADER
 from replog.rpc.transport import Connection

@@ -8,10 +8,10 @@ from random import Random
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from replog.broker.committed_log import LoadedSnapshot
-from replog.broker.config import ServerConfig
-from replog.broker.environment import NodeEnvironment
-from replog.broker.node import Node
+from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.node import Node
+from replog.broker.quorum.committed_log import LoadedSnapshot
+from replog.config.server import ServerConfig
 from replog.controller.messages import CommittedRecords
 from replog.metadata.image import MetadataImage
 from replog.testing.simulated_clock import SimulatedClock

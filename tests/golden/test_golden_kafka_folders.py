@@ -15,7 +15,7 @@ import pytest
 
 import replog_checkpoints as checkpoints
 from replog.log import Log
-from replog.log.producer_snapshot import ProducerSnapshotEntry, decode_snapshot
+from replog.log.producers.snapshot import ProducerSnapshotEntry, decode_snapshot
 from replog_checkpoints import OsFileSystem
 from tests import kafka_fixtures as kafka
 

@@ -12,7 +12,7 @@ from kafka_dump import Dump, Fields, dump
 from kafka_install import KafkaInstall
 from kafka_shapes import EMPTY_BATCH_TIMESTAMP, SHAPES, write_topic
 
-from replog.log.producer_snapshot import decode_snapshot
+from replog.log.producers.snapshot import decode_snapshot
 from replog.records import BatchHeader, Record, TimestampType, check_crc, decode_batch, scan
 
 TOPIC_ID = UUID("01020304-0506-0708-1112-131415161718")

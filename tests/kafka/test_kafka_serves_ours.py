@@ -10,7 +10,7 @@ from kafka_run import FOUND, ISOLATIONS, OURS, KafkaRun
 from kafka_shapes import SHAPES, T0
 
 from replog.log import Log
-from replog.log.producer_snapshot import decode_snapshot
+from replog.log.producers.snapshot import decode_snapshot
 from replog_checkpoints import OsFileSystem
 from tests import kafka_fixtures as fixtures
 

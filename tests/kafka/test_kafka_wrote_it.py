@@ -13,7 +13,7 @@ from kafka_shapes import SHAPES, T0
 
 import replog_checkpoints as checkpoints
 from replog.log import Log
-from replog.log.producer_snapshot import decode_snapshot
+from replog.log.producers.snapshot import decode_snapshot
 from replog_checkpoints import OsFileSystem
 from tests import kafka_fixtures as fixtures
 

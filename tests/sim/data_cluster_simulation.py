@@ -27,10 +27,10 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest import mock
 
-from replog.broker import node_assembly
+from replog.broker.node.node import assembly as node_assembly
 from replog.controller.messages import CommittedRecords
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError
-from replog.log.index_cache import INDEX_CACHE
+from replog.log.segments.index_cache import INDEX_CACHE
 from replog.testing.history import AnomaliesFoundError, History
 from replog.testing.simulated_node import ObservedNode
 from tests.sim.administrator import Administrator

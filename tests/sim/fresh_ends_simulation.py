@@ -1,7 +1,7 @@
 """`data_cluster_simulation` with somebody who asks any broker where the partition ends: no answer may be older than what
 was acknowledged before the question.
 
-This is what a broker's lease is for (`replog.broker.lifecycle`).  It ends by the broker's own clock, and a broker that stops in
+This is what a broker's lease is for (`replog.broker.controller.broker_lifecycle`).  It ends by the broker's own clock, and a broker that stops in
 order gives its leaderships away while it has one; so there are neither stalled clocks nor orderly stops here.
 
 Repeat or extend a campaign (from the root of the repository)::

@@ -23,7 +23,7 @@ from typing import Any
 
 from replog.controller.messages import ConfigEntry, CreateTopics, NewTopic
 from replog.errors import ReplogError
-from replog.log.index_cache import INDEX_CACHE
+from replog.log.segments.index_cache import INDEX_CACHE
 from replog.metadata.records import ElectionType
 from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster

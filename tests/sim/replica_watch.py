@@ -10,8 +10,8 @@ import itertools
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, cast
 
-from replog.broker.replica import Replica
-from replog.broker.replica_manager import ReplicaManager
+from replog.broker.replicas.replica import Replica
+from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.errors import CorruptRecordError
 from replog.log import Log
 from replog.log.file_names import LOG_SUFFIX, file_path

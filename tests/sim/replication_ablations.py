@@ -19,15 +19,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
-from replog.broker import fetch_reader
-from replog.broker.alter_partition import AlterPartitionSender
-from replog.broker.disk_trouble import DiskTrouble, OfflineReplica
-from replog.broker.fetchers import LeaderFetcher
-from replog.broker.incremental_fetch import IncrementalFetch
-from replog.broker.lifecycle import BrokerLifecycle
-from replog.broker.produce_path import ProducePath
-from replog.broker.replica import Replica
-from replog.broker.replica_moves import ReplicaMoves
+from replog.broker.controller.broker_lifecycle import BrokerLifecycle
+from replog.broker.replicas.alter_partition import AlterPartitionSender
+from replog.broker.replicas.disk_trouble import DiskTrouble, OfflineReplica
+from replog.broker.replicas.fetchers import LeaderFetcher
+from replog.broker.replicas.moves import ReplicaMoves
+from replog.broker.replicas.replica import Replica
+from replog.broker.requests import fetch_reader
+from replog.broker.requests.incremental_fetch import IncrementalFetch
+from replog.broker.requests.produce_path import ProducePath
 from replog.client.batch import ProducerBatch, ProducerIdentity
 from replog.client.partition_queue import PartitionQueue
 from replog.controller import alter_partition as controller_alter_partition
@@ -36,12 +36,13 @@ from replog.controller.alter_partition import IsrControl
 from replog.controller.partition_change import Placement
 from replog.controller.replication_control import ReplicationControl
 from replog.errors import ErrorCode
-from replog.log import Log, LogManager, log_append, log_manager
+from replog.log import Log, LogManager, log_append
+from replog.log.directories import log_manager
+from replog.log.directories.log_directory import LogDirectory
+from replog.log.directories.move import FolderCopy
 from replog.log.file_names import MOVED_DIR_SUFFIX
-from replog.log.loader import LogLoader
-from replog.log.log_directory import LogDirectory
-from replog.log.replica_move import FolderCopy
-from replog.log.segment_reader import SegmentReader
+from replog.log.recovery.loader import LogLoader
+from replog.log.segments.reader import SegmentReader
 from replog.replication import high_watermark
 from replog.replication.fetch_check import check_fetch
 from replog.replication.follower import Follower

@@ -43,8 +43,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from replog.broker.replica import Replica
-from replog.broker.replica_manager import ReplicaManager
+from replog.broker.replicas.replica import Replica
+from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.controller.messages import CommittedRecords
 from replog.log import Log
 from replog.metadata.registrations import PartitionRegistration

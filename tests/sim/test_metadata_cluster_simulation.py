@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from replog.broker.metadata_log import MetadataLog
-from replog.broker.quorum_state_file import QuorumStateFile
+from replog.broker.quorum.metadata_log import MetadataLog
+from replog.broker.quorum.state_file import QuorumStateFile
 from replog.controller.controller import Controller
 from replog.controller.messages import Reply, ReplyError
 from replog.testing.simulated_node import SimulatedNode

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from replog.broker.fetch_path import FetchPath
-from replog.broker.incremental_fetch import IncrementalFetch
 from replog.broker.metrics.instruments import FETCH_CONSUMER, FETCH_FOLLOWER, PRODUCE, Instruments, RequestTimes
-from replog.broker.produce_path import ProducePath
+from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.incremental_fetch import IncrementalFetch
+from replog.broker.requests.produce_path import ProducePath
 from replog.errors import ErrorCode
 from replog.rpc.messages import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 

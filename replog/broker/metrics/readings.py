@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from replog.broker.controller_driver import ControllerDriver
-from replog.broker.fetch_path import FetchPath
-from replog.broker.lifecycle import BrokerLifecycle, BrokerState
+from replog.broker.controller.broker_lifecycle import BrokerLifecycle, BrokerState
+from replog.broker.controller.driver import ControllerDriver
 from replog.broker.loop_lag import LoopLag
-from replog.broker.produce_path import ProducePath
-from replog.broker.quorum_driver import QuorumDriver
-from replog.broker.replica import Replica, ReplicaKey
-from replog.broker.replica_manager import ReplicaManager
+from replog.broker.quorum.driver import QuorumDriver
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.produce_path import ProducePath
 from replog.metadata.records import ElectionType
 from replog.replication.leader import Leader
 

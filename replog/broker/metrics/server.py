@@ -16,7 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from replog.broker.config import Endpoint
+from replog.config.server import Endpoint
 from replog.errors import ConfigError, ReplogError
 
 if TYPE_CHECKING:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from replog.broker.config import Endpoint
+from replog.broker.disk.flusher import LogFlusher
 from replog.broker.driver import Driver
-from replog.broker.fetch_path import FetchPath
-from replog.broker.flusher import LogFlusher
 from replog.broker.metrics.collector import NodeCollector
 from replog.broker.metrics.instruments import Instruments
 from replog.broker.metrics.paths import MeteredFetchPath, MeteredProducePath
 from replog.broker.metrics.readings import Readings, ReadParts
 from replog.broker.metrics.server import MetricsServer
-from replog.broker.produce_path import ProducePath
+from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.produce_path import ProducePath
+from replog.config.server import Endpoint
 
 READ_TIMEOUT_S = 5.0
 """A scrape waits for the event loop at most so long."""

@@ -9,7 +9,7 @@ from replog.cli.common import shown_bytes
 from replog.cli.dump.metadata import metadata_fields
 from replog.cli.dump.rows import Row, damage
 from replog.errors import CorruptRecordError, ReplogError
-from replog.log.segment_scan import read_batch, scan_headers
+from replog.log.segments.scan import read_batch, scan_headers
 from replog.records import (
     BatchHeader,
     ControlRecordType,

@@ -18,7 +18,7 @@ from replog.log.file_names import (
     SWAP_SUFFIX,
     parse_file_name,
 )
-from replog.log.snapshot_files import parse_snapshot_name
+from replog.log.snapshots.files import parse_snapshot_name
 from replog_checkpoints import OpenMode, OsFileSystem
 
 METADATA_DIRECTORY = "__cluster_metadata-0"

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from replog.cli.dump.rows import Row, damage
 from replog.errors import ReplogError
-from replog.log.index_entries import MemoryEntries
-from replog.log.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
-from replog.log.producer_snapshot import decode_snapshot
-from replog.log.time_index import TIME_ENTRY_BYTES, TimeIndex
-from replog.log.transaction_index import TRANSACTION_ENTRY_BYTES, TransactionIndex
+from replog.log.producers.snapshot import decode_snapshot
+from replog.log.segments.index_entries import MemoryEntries
+from replog.log.segments.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
+from replog.log.segments.time_index import TIME_ENTRY_BYTES, TimeIndex
+from replog.log.segments.transaction_index import TRANSACTION_ENTRY_BYTES, TransactionIndex
 
 
 def dump_offset_index(base_offset: int, data: bytes) -> Iterator[Row]:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from replog.errors import CorruptIndexError
-from replog.log.transaction_index import AbortedTransaction
+from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records import BatchHeader, Buffer, ControlRecordType, control_record_type, decode_batch
 
 

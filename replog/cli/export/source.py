@@ -19,7 +19,7 @@ from replog.cli.export.tail import damage_behind
 from replog.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRangeError, StorageError
 from replog.local.damage import located
 from replog.log import Log
-from replog.log.promises import read_promises
+from replog.log.recovery.promises import read_promises
 from replog.records import HEADER_BYTES, check_crc, parse_header, scan
 from replog_checkpoints import OsFileSystem
 

@@ -7,7 +7,7 @@ import re
 from replog.errors import CorruptRecordError
 from replog.log import Log
 from replog.log.file_names import LOG_SUFFIX, file_path
-from replog.log.segment_scan import FRAME_BYTES, parse_frame, scan_batches
+from replog.log.segments.scan import FRAME_BYTES, parse_frame, scan_batches
 from replog.records import HEADER_BYTES, check_crc, parse_header
 from replog_checkpoints import File, FileSystem, OpenMode
 

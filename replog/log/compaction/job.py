@@ -31,8 +31,8 @@ from replog.log.compaction.throttle import Throttle
 from replog.log.compaction.transactions import CleanedTransactions
 from replog.log.config import LogConfig
 from replog.log.file_names import CLEANED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_path
-from replog.log.segment import LogSegment
-from replog.log.transaction_index import AbortedTransaction
+from replog.log.segments.segment import LogSegment
+from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records.compaction import (
     SLOT_BYTES,
     FillProgress,

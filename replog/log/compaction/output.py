@@ -12,8 +12,8 @@ from replog.errors import StorageError
 from replog.log.config import LogConfig
 from replog.log.file_names import CLEANED_SUFFIX
 from replog.log.flush import FileCloser
-from replog.log.segment import LogSegment
-from replog.log.transaction_index import AbortedTransaction
+from replog.log.segments.segment import LogSegment
+from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records.compaction import Rewritten
 from replog_checkpoints import File, FileSystem
 

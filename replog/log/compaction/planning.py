@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from replog.log.config import LogConfig
-from replog.log.offset_index import RELATIVE_OFFSET_MAX
-from replog.log.segment import LogSegment
-from replog.log.segment_list import SegmentList
-from replog.log.segment_scan import read_header
+from replog.log.segments.offset_index import RELATIVE_OFFSET_MAX
+from replog.log.segments.scan import read_header
+from replog.log.segments.segment import LogSegment
+from replog.log.segments.segment_list import SegmentList
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from replog.errors import CorruptRecordError
 from replog.log.compaction.planning import SourceSegment
-from replog.log.segment_scan import read_header
+from replog.log.segments.scan import read_header
 from replog_checkpoints import File, FileSystem, OpenMode
 
 

@@ -39,9 +39,9 @@ from replog.log.file_names import (
     file_path,
     parse_file_name,
 )
-from replog.log.plausibility import promised_end_offset
-from replog.log.segment import OFFSET_MAX, LogSegment
-from replog.log.segment_scan import scan_batches
+from replog.log.segments.promised_end import promised_end_offset
+from replog.log.segments.scan import scan_batches
+from replog.log.segments.segment import OFFSET_MAX, LogSegment
 from replog_checkpoints import FileSystem, OpenMode
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from replog.log.transaction_index import AbortedTransaction
+from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records import ControlRecordType, control_record_type, decode_batch, parse_header
 
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
-from replog.broker.config import ServerConfig
-from replog.broker.fetch_path import FetchPath
-from replog.broker.flusher import LogFlusher
-from replog.broker.produce_path import ProducePath
-from replog.broker.replica import Replica, ReplicaKey
-from replog.broker.replica_manager import ReplicaManager
+from replog.broker.disk.flusher import LogFlusher
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.produce_path import ProducePath
+from replog.config.server import ServerConfig
 from replog.errors import StorageError
 from replog.log import LogManager
 from replog.log.disk_space import NO_LIMITS

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, topic
 
-from replog.broker.replica import ReplicaKey
+from replog.broker.replicas.replica import ReplicaKey
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
 from replog.records import scan
 from replog.replication.messages import Appended

@@ -9,7 +9,7 @@ import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, Rig, registered, rig, topic
 
 import replog_checkpoints as checkpoints
-from replog.broker.cleaner import LogCleaner
+from replog.broker.replicas.cleaner import LogCleaner
 from replog.metadata.records import ConfigRecord, MetadataRecord, ResourceType
 from replog.records import decode_records, encode_batch, scan
 from replog.testing import Operation

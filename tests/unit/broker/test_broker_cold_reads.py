@@ -11,7 +11,7 @@ import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 from stream_kit import OTHER, RATE, WAIT_MS, Stream, adding, append, at, data_of, throttled, two_topics
 
-from replog.broker import cold_reads
+from replog.broker.disk import cold_reads
 from replog.errors import ErrorCode
 from replog.log import Log
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 from broker_kit import FakeClock
 
-from replog.broker import committed_log
-from replog.broker.committed_log import CommittedLog, LoadedSnapshot
-from replog.broker.metadata_log import MetadataLog
+from replog.broker.quorum import committed_log
+from replog.broker.quorum.committed_log import CommittedLog, LoadedSnapshot
+from replog.broker.quorum.metadata_log import MetadataLog
 from replog.controller.messages import CommittedRecords
 from replog.errors import InvariantViolationError, UnsupportedVersionError
 from replog.log import Log, LogConfig
-from replog.log.snapshot_files import SnapshotContext, SnapshotId
+from replog.log.snapshots.files import SnapshotContext, SnapshotId
 from replog.metadata.records import FeatureLevelRecord, MetadataRecord
 from replog.rpc.metadata_records import encode_metadata_record
 from replog.testing import SimulatedFileSystem

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from broker_kit import server_config
 
-from replog.broker.config import KEYS
-from replog.broker.config_description import describe_configs, describe_node_configs
+from replog.broker.requests.config_description import describe_configs, describe_node_configs
+from replog.config.server import KEYS
 from replog.metadata.config_keys import BROKER_KEYS, CONFIG_KEYS, CONTROLLER_KEYS
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage

@@ -12,10 +12,11 @@ import pytest
 from broker_fakes import FakeNetwork
 from broker_kit import FakeClock, wait_until
 
-from replog.broker import alter_partition, controller_channel
-from replog.broker.alter_partition import PROPOSALS_TOGETHER, AlterPartitionSender
-from replog.broker.controller_channel import ControllerChannel
-from replog.broker.replica import ReplicaKey
+from replog.broker.controller import channel as controller_channel
+from replog.broker.controller.channel import ControllerChannel
+from replog.broker.replicas import alter_partition
+from replog.broker.replicas.alter_partition import PROPOSALS_TOGETHER, AlterPartitionSender
+from replog.broker.replicas.replica import ReplicaKey
 from replog.controller.messages import (
     AlterPartition,
     AlterPartitionResponse,

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from broker_fakes import FakeNetwork
 
-from replog.broker.controller_driver import ControllerDriver
+from replog.broker.controller.driver import ControllerDriver
 from replog.broker.loop_lag import LoopLag
 from replog.controller.messages import (
     AllocateProducerIds,

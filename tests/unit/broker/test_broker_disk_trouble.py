@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
 
-from replog.broker import log_keeper
-from replog.broker.log_keeper import LogKeeper
+from replog.broker.replicas import log_keeper
+from replog.broker.replicas.log_keeper import LogKeeper
 from replog.controller.messages import OfflineReplica
 from replog.errors import ErrorCode, StorageError
 from replog.log import DiskState

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic
 
-from replog.broker import fetch_path, fetch_reader
+from replog.broker.requests import fetch_path, fetch_reader
 from replog.errors import ErrorCode
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from replog.records import BatchHeader, encode_batch, scan

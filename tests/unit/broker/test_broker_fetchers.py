@@ -12,8 +12,8 @@ import pytest
 from broker_fakes import FakeNetwork, FakeStream
 from broker_kit import TOPIC_ID, Rig, registered, rig, topic, wait_until
 
-from replog.broker import fetchers as fetchers_module
-from replog.broker.fetchers import Fetchers
+from replog.broker.replicas import fetchers as fetchers_module
+from replog.broker.replicas.fetchers import Fetchers
 from replog.errors import ErrorCode
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
 from replog.records import encode_batch

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, batch, wait_until
 
-from replog.broker.flusher import LogFlusher
+from replog.broker.disk.flusher import LogFlusher
 from replog.errors import StorageError
 from replog.log import Log, LogDirectory
 from replog.testing import Operation, SimulatedFileSystem
@@ -206,7 +206,7 @@ async def test_whoever_asks_is_told_how_long_each_fsync_took() -> None:
 
 
 async def test_a_flush_that_found_no_descriptor_is_done_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replog.broker.flusher.RETRY_S", 0.001)
+    monkeypatch.setattr("replog.broker.disk.flusher.RETRY_S", 0.001)
     async with flushing() as it:
         it.log.roll(0)
         refused = [OSError(errno.EMFILE, "too many")] * 3

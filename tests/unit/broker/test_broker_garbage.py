@@ -12,12 +12,12 @@ import pytest
 from broker_kit import KEY, batch, registered, rig, topic, wait_until
 from garbage_kit import VALUE, Garbage, garbage
 
-from replog.broker.config import ServerConfig
-from replog.broker.environment import NodeEnvironment
-from replog.broker.node import Node
-from replog.broker.sessions import FetchSession, ProduceSession
+from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.node import Node
+from replog.broker.requests.sessions import FetchSession, ProduceSession
 from replog.byte_semaphore import ByteSemaphore
 from replog.client import Admin, Consumer, Producer
+from replog.config.server import ServerConfig
 from replog.errors import CorruptRecordError
 from replog.rpc.messages import FetchPartition, FetchRequest, ProducePartition, ProduceRequest
 from replog.rpc.transport import ConnectionLostError

@@ -11,8 +11,8 @@ import pytest
 from hostile_requests import hostile
 from test_broker_node import Running, config
 
-from replog.broker.environment import NodeEnvironment
-from replog.broker.node import Node
+from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.node import Node
 from replog.controller import messages as controller
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError, ReplogError
 from replog.metadata.records import ElectionType, ResourceType, SupportedFeature

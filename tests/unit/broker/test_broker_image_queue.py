@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
-from replog.broker.image_queue import ImageQueue
-from replog.broker.image_steps import REPLICAS_TOGETHER
+from replog.broker.replicas.image_queue import ImageQueue
+from replog.broker.replicas.image_steps import REPLICAS_TOGETHER
 from replog.errors import ErrorCode
 from replog.log import LogDirectory
 from replog.metadata.delta import LocalPartition, MetadataDelta

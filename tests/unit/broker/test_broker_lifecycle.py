@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from broker_kit import FakeClock, server_config, wait_until
 
-from replog.broker.lifecycle import BrokerLifecycle, BrokerState
+from replog.broker.controller.broker_lifecycle import BrokerLifecycle, BrokerState
 from replog.controller.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -336,7 +336,7 @@ async def test_a_broker_that_was_replaced_meanwhile_may_stop() -> None:
 
 
 async def test_more_replicas_than_a_request_may_name_are_told_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replog.broker.lifecycle.REPLICAS_PER_REQUEST_MAX", 2)
+    monkeypatch.setattr("replog.broker.controller.broker_lifecycle.REPLICAS_PER_REQUEST_MAX", 2)
     async with life() as it:
         it.offline = tuple(OfflineReplica(UUID(int=number), 0) for number in range(5))
         it.awaited = tuple(ReplicaEnd(UUID(int=number), 0, 0, 0) for number in range(3))

@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from replog.broker import partition_events
-from replog.broker.config import ServerConfig
-from replog.broker.log_output import LoggingFormat, set_format
+from replog.broker.replicas import partition_events
+from replog.config.log_output import LoggingFormat, set_format
+from replog.config.server import ServerConfig
 from replog.errors import ConfigError
 from replog.metadata.registrations import PartitionRegistration
 from replog.replication.messages import IsrChanged, PartitionState, TruncateFullyAndStartAt, TruncateTo
@@ -90,7 +90,7 @@ def test_text_is_for_people(printed: io.StringIO) -> None:
     set_format(LoggingFormat.TEXT, 7)
     partition_events.has_no_leader(PARTITION, 7, "broker 2 is fenced")
     assert printed.getvalue().endswith(
-        "WARNING replog.broker.partition_events: flights-0: has no leader in epoch 7: broker 2 is fenced\n"
+        "WARNING replog.broker.replicas.partition_events: flights-0: has no leader in epoch 7: broker 2 is fenced\n"
     )
 
 

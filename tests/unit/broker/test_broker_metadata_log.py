@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 from broker_kit import FakeClock
 
-from replog.broker.metadata_log import MetadataLog
+from replog.broker.quorum.metadata_log import MetadataLog
 from replog.errors import CorruptRecordError
 from replog.log import Log, LogConfig
-from replog.log.snapshot_files import SnapshotContext, SnapshotId
+from replog.log.snapshots.files import SnapshotContext, SnapshotId
 from replog.testing import SimulatedFileSystem
 from replog_quorum import EpochEnd, Voter, VoterSet
 
@@ -44,7 +44,7 @@ def leading(it: MetadataLog, epoch: int, values: Sequence[bytes] = ()) -> None:
 
 
 def write_snapshot(it: MetadataLog, end_offset: int, epoch: int, voters: VoterSet | None = None) -> SnapshotId:
-    from replog.broker.voter_records import to_records
+    from replog.broker.quorum.voter_records import to_records
 
     snapshot_id = SnapshotId(end_offset, epoch)
     context = SnapshotContext(7, () if voters is None else to_records(voters))

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from broker_kit import TOPIC, TOPIC_ID, registered, topic
 
-from replog.broker import metadata_publisher
-from replog.broker.metadata_publisher import KEPT_IMAGES, MetadataPublisher
+from replog.broker.quorum import metadata_publisher
+from replog.broker.quorum.metadata_publisher import KEPT_IMAGES, MetadataPublisher
 from replog.controller.messages import CommittedRecords
 from replog.metadata.delta import LocalChanges
 from replog.metadata.image import MetadataImage

@@ -10,10 +10,10 @@ from typing import Any
 
 from broker_kit import FakeClock, wait_until
 
-from replog.broker.metadata_log import MetadataLog
-from replog.broker.metadata_snapshots import MetadataSnapshots, SnapshotLimits
+from replog.broker.quorum.metadata_log import MetadataLog
+from replog.broker.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
 from replog.log import Log, LogConfig
-from replog.log.snapshot_files import SnapshotContext, SnapshotId
+from replog.log.snapshots.files import SnapshotContext, SnapshotId
 from replog.metadata.image import MetadataImage
 from replog.testing import SimulatedFileSystem
 

@@ -10,8 +10,8 @@ from broker_kit import TOPIC, TOPIC_ID, registered, topic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.broker import metadata_views
-from replog.broker.metadata_views import described_topics, watch_steps
+from replog.broker.requests import metadata_views
+from replog.broker.requests.metadata_views import described_topics, watch_steps
 from replog.client.cluster_image import ClusterImage
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (

@@ -11,8 +11,8 @@ from broker_kit import batch, wait_until
 from metrics_kit import parsed, scrape
 from test_broker_node import config, node
 
-from replog.broker.environment import NodeEnvironment
-from replog.broker.node import Node
+from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.node import Node
 from replog.errors import ConfigError
 from replog.testing import SimulatedFileSystem
 
@@ -65,7 +65,7 @@ async def test_with_metrics_off_requests_take_the_bare_paths() -> None:
 
 
 def test_with_metrics_off_the_library_is_not_imported() -> None:
-    code = "import sys, replog.broker.node; sys.exit('prometheus_client' in sys.modules)"
+    code = "import sys, replog.broker.node.node; sys.exit('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -11,9 +11,9 @@ import pytest
 from metrics_kit import scrape
 from prometheus_client import CollectorRegistry, Gauge
 
-from replog.broker.config import Endpoint
 from replog.broker.metrics import server
 from replog.broker.metrics.server import MetricsServer
+from replog.config.server import Endpoint
 from replog.errors import BrokerClosedError, ConfigError
 
 

@@ -13,11 +13,11 @@ from uuid import UUID
 import pytest
 from broker_kit import batch, wait_until
 
-from replog.broker.config import ServerConfig
-from replog.broker.environment import NodeEnvironment
-from replog.broker.log_keeper import LogKeeper
-from replog.broker.node import Node
-from replog.broker.replica_manager import ReplicaManager
+from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.node import Node
+from replog.broker.replicas.log_keeper import LogKeeper
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.config.server import ServerConfig
 from replog.controller.messages import (
     AlterableConfig,
     AlterConfigs,

@@ -11,8 +11,8 @@ import pytest
 from broker_fakes import FakeNetwork, FakeStream
 from broker_kit import wait_until
 
-from replog.broker import peer_link
-from replog.broker.peer_link import MAX_QUEUED_REQUESTS, PeerLink
+from replog.broker.quorum import peer_link
+from replog.broker.quorum.peer_link import MAX_QUEUED_REQUESTS, PeerLink
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
 from replog_quorum.messages import QuorumError, Response, VoteRequest, VoteResponse

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic
 
-from replog.broker import produce_path
+from replog.broker.requests import produce_path
 from replog.errors import ErrorCode, StorageError
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
 from replog.rpc.messages import ProducePartition, ProduceRequest, ProduceResponse

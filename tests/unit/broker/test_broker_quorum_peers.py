@@ -7,8 +7,8 @@ from uuid import UUID
 
 from broker_fakes import FakeNetwork
 
-from replog.broker.peer_link import PeerLink
-from replog.broker.quorum_peers import QuorumPeers
+from replog.broker.quorum.peer_link import PeerLink
+from replog.broker.quorum.peers import QuorumPeers
 from replog.rpc.messages import Hello
 from replog_quorum import Voter, VoterSet
 from replog_quorum.messages import UpdateVoterRequest

@@ -7,8 +7,8 @@ import logging
 import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic
 
-from replog.broker.election_reasons import election_reason
-from replog.broker.isr_changes import IsrChanges
+from replog.broker.replicas.election_reasons import election_reason
+from replog.broker.replicas.isr_changes import IsrChanges
 from replog.controller.messages import PartitionIsrResult
 from replog.errors import ErrorCode
 from replog.metadata.delta import MetadataDelta

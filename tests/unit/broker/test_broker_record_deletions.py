@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from broker_kit import KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
 
-from replog.broker import record_deletions
+from replog.broker.requests import record_deletions
 from replog.errors import ErrorCode, ThrottledError
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
 from replog.rpc.messages import (

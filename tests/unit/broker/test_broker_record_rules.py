@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker_kit import TOPIC, Rig, batch, registered, rig, server_config, topic
 
-from replog.broker.topic_settings import TopicSettings
+from replog.broker.replicas.topic_settings import TopicSettings
 from replog.errors import ErrorCode
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage

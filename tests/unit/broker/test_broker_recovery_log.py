@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replog.broker.recovery_log import RECOVERING, RecoveryLog
+from replog.broker.node.recovery_log import RECOVERING, RecoveryLog
 from replog.log import RecoveryProgress
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, server_config, topic, wait_until
 
-from replog.broker.replica_logs import METADATA_TOPIC_ID
+from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
 from replog.errors import ErrorCode, StorageError
 from replog.metadata.image import MetadataImage

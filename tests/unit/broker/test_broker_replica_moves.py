@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
 
-from replog.broker import replica_moves as moves_module
-from replog.broker.replica_moves import ReplicaMoves
+from replog.broker.replicas import moves as moves_module
+from replog.broker.replicas.moves import ReplicaMoves
 from replog.controller.messages import PartitionIsrResult
 from replog.errors import ErrorCode, InvalidRequestError, LogDirNotFoundError, UnknownTopicOrPartitionError
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType

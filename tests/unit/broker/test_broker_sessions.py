@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 from broker_kit import wait_until
 
-from replog.broker import sessions
-from replog.broker.sessions import REQUEST_OVERHEAD_BYTES, FetchSession, ProduceSession
+from replog.broker.requests import sessions
+from replog.broker.requests.sessions import REQUEST_OVERHEAD_BYTES, FetchSession, ProduceSession
 from replog.byte_semaphore import ByteSemaphore
 from replog.rpc.messages import FetchRequest, FetchResponse, ProducePartition, ProduceRequest, ProduceResponse
 from replog.rpc.transport import ConnectionLostError

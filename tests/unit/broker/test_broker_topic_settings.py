@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker_kit import TOPIC, server_config, topic
 
-from replog.broker.topic_settings import TopicSettings
+from replog.broker.replicas.topic_settings import TopicSettings
 from replog.metadata.config_keys import (
     CONFIG_KEYS,
     BooleanType,

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from replog.broker import broker_watcher
-from replog.broker.broker_watcher import MAX_LOOP_LAG_MS, BrokerWatcher
+from replog.broker.controller import broker_watcher
+from replog.broker.controller.broker_watcher import MAX_LOOP_LAG_MS, BrokerWatcher
 from replog.controller.messages import BrokerGone, WatchedBroker
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from replog.broker.config import KEYS
-from replog.broker.config_docs import field_meanings, render
+from replog.config.docs import field_meanings, render
+from replog.config.server import KEYS
 
 PAGE = Path(__file__).parents[3] / "docs" / "CONFIGURATION.md"
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.broker.config import KEYS, Endpoint, FlushPolicy, ProcessRole, ServerConfig, Voter
-from replog.broker.config_keys import nearest_name
-from replog.broker.config_kinds import Number, parse_endpoint
+from replog.config.keys import nearest_name
+from replog.config.kinds import Number, parse_endpoint
+from replog.config.server import KEYS, Endpoint, FlushPolicy, ProcessRole, ServerConfig, Voter
 from replog.errors import ConfigError
 
 MINIMAL: dict[str, object] = {"node.id": 1, "log.dirs": ["/data/replog"]}
@@ -149,7 +149,7 @@ def test_unknown_key_names_the_nearest(tmp_path: Path) -> None:
 
 def test_unknown_key_that_is_like_none() -> None:
     assert str(refused({"zzz": 1})) == (
-        'unknown key "zzz". No key is like it; `python -m replog.broker.config_docs` lists them all'
+        'unknown key "zzz". No key is like it; `python -m replog.config.docs` lists them all'
     )
 
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import replog_checkpoints as checkpoints
 from replog.log import Log, LogConfig
-from replog.log.snapshot_files import SnapshotContext, SnapshotId
-from replog.log.snapshot_store import SnapshotStore
+from replog.log.snapshots.files import SnapshotContext, SnapshotId
+from replog.log.snapshots.store import SnapshotStore
 from replog.metadata import MetadataDelta, MetadataImage, image_records
 from replog.metadata.records import (
     ConfigRecord,

@@ -12,7 +12,7 @@ import pytest
 from cli_kit import Replog
 
 import replog_checkpoints as checkpoints
-from replog.log.producer_snapshot import ProducerSnapshotEntry, encode_snapshot
+from replog.log.producers.snapshot import ProducerSnapshotEntry, encode_snapshot
 from replog.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
 from replog.records import encode_batch, encode_leader_change
 from replog.rpc.metadata_records import encode_metadata_record

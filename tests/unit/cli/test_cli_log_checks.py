@@ -12,7 +12,7 @@ import pytest
 from cli_kit import Replog
 
 from replog.log import LogConfig, LogDirectory
-from replog.log.flushed_offset import encode_flushed_offset
+from replog.log.recovery.flushed_offset import encode_flushed_offset
 from replog.records import encode_batch
 from replog_checkpoints import OsFileSystem
 from tests import kafka_fixtures

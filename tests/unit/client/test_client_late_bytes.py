@@ -24,7 +24,7 @@ from replog.errors import (
     ReplogError,
     RequestTimedOutError,
 )
-from replog.log.producer_state import ProducerStateManager
+from replog.log.producers.state import ProducerStateManager
 from replog.records import decode_batch, parse_header
 from replog.rpc.transport import ConnectionLostError
 

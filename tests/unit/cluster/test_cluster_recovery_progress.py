@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from replog.broker.recovery_log import RecoveryLog
+from replog.broker.node.recovery_log import RecoveryLog
 from replog.cluster.local_cluster import LocalCluster, NodeSpec
 from replog.cluster.processes import last_lines
 from replog.log import RecoveryProgress

@@ -13,7 +13,7 @@ from local_kit import PATH, abandon, child_environment, open_simulated
 
 import replog
 from replog.errors import CorruptRecordError
-from replog.log.repair import repair_log
+from replog.log.repair.repair import repair_log
 from replog.testing import PowerCutError, SimulatedFileSystem
 from replog_checkpoints import OsFileSystem
 

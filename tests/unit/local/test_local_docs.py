@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from replog.local import LocalLogConfig
-from replog.log.cut_bytes import CUT_BYTES_MAX, CUT_FILES_MAX
+from replog.log.recovery.cut_bytes import CUT_BYTES_MAX, CUT_FILES_MAX
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/OPEN_LOG.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ from local_kit import values
 
 import replog
 from replog.errors import CorruptRecordError, StorageError
-from replog.log.repair import repair_log
-from replog.log.verification import Finding, FindingKind, LogVerifier
+from replog.log.repair.repair import repair_log
+from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog.records import scan
 from replog_checkpoints import OsFileSystem
 

@@ -11,7 +11,7 @@ import replog
 from replog import records as r
 from replog.errors import CorruptRecordError
 from replog.local import open_log
-from replog.log.verification import Finding, FindingKind, LogVerifier
+from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog.records.compression import compress, with_section
 from replog.testing import SimulatedFileSystem
 from replog_checkpoints import OpenMode

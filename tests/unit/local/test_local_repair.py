@@ -11,9 +11,9 @@ from local_kit import PATH, open_simulated
 from replog.errors import CorruptCheckpointError, CorruptRecordError
 from replog.local import LocalLog
 from replog.log.file_names import LOG_SUFFIX, file_path
-from replog.log.loader import LogLoader
-from replog.log.repair import repair_log
-from replog.log.verification import LogVerifier
+from replog.log.recovery.loader import LogLoader
+from replog.log.repair.repair import repair_log
+from replog.log.repair.verification import LogVerifier
 from replog.records import scan
 from replog.testing import SimulatedFileSystem
 from replog_checkpoints import FileSystem, OpenMode

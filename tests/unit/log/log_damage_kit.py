@@ -22,7 +22,7 @@ from log_test_kit import T0, content, stored, write_file
 
 from replog.errors import ReplogError
 from replog.log import LogDirectory
-from replog.log.flushed_offset import RECORD_BYTES
+from replog.log.recovery.flushed_offset import RECORD_BYTES
 from replog.records import encode_batch
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem

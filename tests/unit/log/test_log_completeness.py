@@ -10,7 +10,7 @@ from log_compaction_kit import new_log as new_compacted_log
 from log_test_kit import TINY, append, batch, content, filled, offsets, open_log, stored, write_file
 
 from replog.errors import CorruptRecordError
-from replog.log.completeness import COMPLETE_FROM_FILE, read_complete_from
+from replog.log.recovery.completeness import COMPLETE_FROM_FILE, read_complete_from
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
 FOLDER = "/data/t-0"

@@ -17,7 +17,7 @@ from log_crash_kit import DATA, FOLDER, TOPIC_ID, History, Replica, check_answer
 from log_test_kit import T0, append, content
 
 from replog.log import Log, LogConfig
-from replog.log.replica_creation import NewReplica
+from replog.log.directories.creation import NewReplica
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 

@@ -7,8 +7,9 @@ import errno
 import pytest
 from log_test_kit import TINY, append, content, filled, open_log, read_file, write_file
 
-from replog.log import Log, LogConfig, cut_bytes
-from replog.log.cut_bytes import CUT_FILES_MAX, CutPiece, keep_cut
+from replog.log import Log, LogConfig
+from replog.log.recovery import cut_bytes
+from replog.log.recovery.cut_bytes import CUT_FILES_MAX, CutPiece, keep_cut
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 

@@ -11,7 +11,7 @@ from replog.errors import InvariantViolationError, StorageError
 from replog.log import Log, LogConfig
 from replog.log.deletion import DeletedSegments
 from replog.log.flush import FileCloser
-from replog.log.segment import LogSegment
+from replog.log.segments.segment import LogSegment
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 

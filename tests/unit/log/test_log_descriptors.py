@@ -13,7 +13,7 @@ from log_test_kit import T0, batch, content
 
 from replog.errors import StorageError, TooManyOpenFilesError
 from replog.log import Log, LogConfig, LogDirectory
-from replog.log.verification import LogVerifier
+from replog.log.repair.verification import LogVerifier
 from replog.records import decode_batch
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 

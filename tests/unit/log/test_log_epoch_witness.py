@@ -7,9 +7,9 @@ from log_test_kit import append, open_log, read_file, write_file
 
 from replog.errors import CorruptRecordError
 from replog.log import LogConfig
-from replog.log.epoch_witness import contradicts
 from replog.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, file_path
-from replog.log.verification import FindingKind, LogVerifier
+from replog.log.recovery.epoch_witness import contradicts
+from replog.log.repair.verification import FindingKind, LogVerifier
 from replog.records import scan
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 

@@ -1,4 +1,4 @@
-"""Which empty log directories of a node should hold data: the table in `replog.log.expected_data`."""
+"""Which empty log directories of a node should hold data: the table in `replog.log.directories.expected_data`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from replog.log import LogManager
-from replog.log.expected_data import missing_data
+from replog.log.directories.expected_data import missing_data
 from replog_checkpoints import OsFileSystem
 
 NODE_ID = 1

@@ -10,7 +10,12 @@ from log_test_kit import T0, TINY, append, batch, content, open_log, read_file, 
 
 from replog.errors import CorruptRecordError
 from replog.log import CleanupPolicy, Log, LogConfig
-from replog.log.flushed_offset import RECORD_BYTES, FlushedOffsetFile, decode_flushed_offset, encode_flushed_offset
+from replog.log.recovery.flushed_offset import (
+    RECORD_BYTES,
+    FlushedOffsetFile,
+    decode_flushed_offset,
+    encode_flushed_offset,
+)
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 

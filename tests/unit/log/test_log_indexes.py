@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from log_test_kit import T0
 
 from replog.errors import CorruptIndexError, InvariantViolationError
-from replog.log.offset_index import ActiveOffsetIndex, OffsetPosition
-from replog.log.time_index import ActiveTimeIndex, TimestampOffset
+from replog.log.segments.offset_index import ActiveOffsetIndex, OffsetPosition
+from replog.log.segments.time_index import ActiveTimeIndex, TimestampOffset
 
 ROOM = 1 << 20
 

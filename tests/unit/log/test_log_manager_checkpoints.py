@@ -10,8 +10,8 @@ import pytest
 from log_test_kit import read_file
 
 from replog.errors import StorageError
+from replog.log.directories.offset_checkpoints import OffsetCheckpoint
 from replog.log.disk_space import NO_LIMITS, DiskSpace
-from replog.log.offset_checkpoints import OffsetCheckpoint
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import make_durable_dirs

@@ -17,10 +17,10 @@ from log_model import LogModel
 from replog.log import Log
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.flush import FlushJob
-from replog.log.flushed_offset import FlushedOffsetFile
-from replog.log.loader import LogLoader
-from replog.log.segment import LogSegment
-from replog.log.segment_scan import scan_headers
+from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.loader import LogLoader
+from replog.log.segments.scan import scan_headers
+from replog.log.segments.segment import LogSegment
 from replog.log.tail_cache import LogTail
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
@@ -84,7 +84,7 @@ def keep_cut_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening a log does not restore who has written what."""
-    monkeypatch.setattr("replog.log.loader.rebuild_producers", lambda *args, **kwargs: None)
+    monkeypatch.setattr("replog.log.recovery.loader.rebuild_producers", lambda *args, **kwargs: None)
 
 
 def acknowledge_before_writing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +146,8 @@ def believe_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
         ends = [placed.header.next_offset for placed in scan_headers(segment.file, 0, good_bytes)]
         return good_bytes, max(ends, default=max(segment.base_offset, expected_offset))
 
-    monkeypatch.setattr("replog.log.loader_scan.certain_end", plain_end)
-    monkeypatch.setattr("replog.log.loader_scan.batch_over", lambda segment, offset: None)
+    monkeypatch.setattr("replog.log.recovery.loader_scan.certain_end", plain_end)
+    monkeypatch.setattr("replog.log.recovery.loader_scan.batch_over", lambda segment, offset: None)
     monkeypatch.setattr(LogLoader, "_jump_at_end", lambda *_: None)
 
 

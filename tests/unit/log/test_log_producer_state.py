@@ -7,7 +7,7 @@ from log_test_kit import T0, TINY, append, batch, content, open_log, read_file, 
 
 from replog.errors import CorruptCheckpointError, InvalidProducerEpochError, OutOfOrderSequenceError
 from replog.log import Log, LogConfig
-from replog.log.producer_snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
+from replog.log.producers.snapshot import ProducerSnapshotEntry, decode_snapshot, encode_snapshot
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
 GOLDEN = bytes.fromhex(

@@ -87,7 +87,7 @@ def test_a_reader_that_goes_on_checks_nothing(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("checked")
 
-    monkeypatch.setattr("replog.log.segment_reader.scan_checked", refuse)
+    monkeypatch.setattr("replog.log.segments.reader.scan_checked", refuse)
     for offset in range(2, COUNT, 2):
         assert bases(read(log, offset)) == [offset, offset + 1]
 

@@ -9,8 +9,8 @@ from log_test_kit import T0, TINY, append, batch, content, filled, offsets, open
 
 from replog.errors import CorruptRecordError, ReadOnlyLogError, StorageError
 from replog.log import Log, LogConfig
-from replog.log.promises import Promises
-from replog.log.read_only_view import ReadOnlyView
+from replog.log.recovery.promises import Promises
+from replog.log.recovery.read_only_view import ReadOnlyView
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import FileSystem, OpenMode, write_offset_checkpoint
 

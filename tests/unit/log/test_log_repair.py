@@ -12,8 +12,8 @@ import replog_checkpoints as checkpoints
 from replog.errors import CorruptRecordError, DirectoryLockedError, StorageError
 from replog.log import Log, LogConfig
 from replog.log.file_names import file_path
-from replog.log.repair import repair_log
-from replog.log.verification import FindingKind, LogVerifier
+from replog.log.repair.repair import repair_log
+from replog.log.repair.verification import FindingKind, LogVerifier
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import OpenMode

@@ -18,8 +18,8 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.log import METADATA_TOPIC, CleanupPolicy, CompactionSettings, Log, LogConfig, LogManager
+from replog.log.directories.swap import ReplicaMove, SwapJob
 from replog.log.disk_space import NO_LIMITS
-from replog.log.replica_swap import ReplicaMove, SwapJob
 from replog.records import encode_batch
 from replog.testing.simulated_faults import Operation, PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem

@@ -10,8 +10,8 @@ from log_test_kit import T0, append, batch, filled, open_log, read_file, write_f
 
 from replog.errors import CorruptRecordError
 from replog.log import Log, LogConfig
-from replog.log.index_cache import INDEX_CACHE, IndexCache
-from replog.log.index_entries import without_trailing_zeros
+from replog.log.segments.index_cache import INDEX_CACHE, IndexCache
+from replog.log.segments.index_entries import without_trailing_zeros
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import FileSystem, OsFileSystem
 

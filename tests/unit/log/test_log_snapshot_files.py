@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from replog.errors import CorruptRecordError
-from replog.log.snapshot_files import (
+from replog.log.snapshots.files import (
     SnapshotContext,
     SnapshotId,
     parse_snapshot_name,

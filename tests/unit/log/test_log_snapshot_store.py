@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from replog.errors import CorruptRecordError, InvariantViolationError
-from replog.log.snapshot_files import SnapshotContext, SnapshotId, read_values, verify_snapshot
-from replog.log.snapshot_store import SnapshotStore
+from replog.log.snapshots.files import SnapshotContext, SnapshotId, read_values, verify_snapshot
+from replog.log.snapshots.store import SnapshotStore
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
 DIRECTORY = "/d/__cluster_metadata-0"

@@ -11,11 +11,11 @@ from log_test_kit import T0, TINY, batch, open_log, read_file, write_file
 from test_log_compaction_history import History
 from test_log_transactions import ABORTED, data, marker, story
 
-from replog.log.completeness import write_complete_from
 from replog.log.file_names import file_path
-from replog.log.repair import repair_log
-from replog.log.transaction_index import AbortedTransaction, TransactionIndex
-from replog.log.verification import Finding, FindingKind, LogVerifier
+from replog.log.recovery.completeness import write_complete_from
+from replog.log.repair.repair import repair_log
+from replog.log.repair.verification import Finding, FindingKind, LogVerifier
+from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
 DIRECTORY = "/data/t-0"

@@ -7,8 +7,8 @@ from log_test_kit import T0, TINY, batch, open_log, read_file, write_file
 
 from replog.errors import CorruptIndexError, CorruptRecordError
 from replog.log import Log, LogConfig
-from replog.log.producer_state import _ENDED_MAX, ProducerStateManager, TransactionMarker
-from replog.log.transaction_index import AbortedTransaction, TransactionIndex
+from replog.log.producers.state import _ENDED_MAX, ProducerStateManager, TransactionMarker
+from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 from replog.records import encode_batch, encode_end_transaction_marker
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 

@@ -6,7 +6,7 @@ import pytest
 from log_test_kit import T0, filled
 
 from replog.log.file_names import file_path
-from replog.log.verification import Finding, FindingKind, LogVerifier
+from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import OpenMode
 

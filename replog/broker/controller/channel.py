@@ -1,0 +1,122 @@
+"""The way to the active controller, wherever it is: this process, or another node over the network.
+
+Finds the controller from the quorum's state, follows it when it moves, and retries what may be retried until the
+deadline.  Every controller request is safe to repeat: it names what it expects (epochs, incarnations, names).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from replog.broker.clock import Clock
+from replog.broker.controller.driver import ControllerDriver
+from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.errors import NotControllerError, RequestTimedOutError, RetriableError
+from replog.rpc.transport import Connection, ConnectionLostError, Transport
+
+RETRY_DELAY_S = 0.05
+ATTEMPT_TIMEOUT_MS = 2_000
+
+R = TypeVar("R", bound=ControllerResponse)
+
+
+class ControllerChannel:
+    """Sends requests to the active controller.
+
+    Args:
+        leader_id: the quorum's leader as this node knows it; None while unknown.
+        address_of: where a node of the quorum listens; None while unknown.
+        local: this node's controller, None where it has none.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        address_of: Callable[[int], str | None],
+        leader_id: Callable[[], int | None],
+        local: ControllerDriver | None,
+        transport: Transport,
+        clock: Clock,
+    ) -> None:
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._address_of = address_of
+        self._leader_id = leader_id
+        self._local = local
+        self._transport = transport
+        self._clock = clock
+        self._connections: dict[int, Connection] = {}
+
+    async def send(self, request: ControllerRequest, answer: type[R], *, timeout_ms: int, forwarded: bool = False) -> R:
+        """The controller's answer.
+
+        Args:
+            request: what to ask.
+            answer: the class of its response.
+            timeout_ms: for all attempts together.
+            forwarded: passed on for a client.
+
+        Raises:
+            RequestTimedOutError: no controller answered in time; names the last cause.
+            ReplogError: what the controller answered, if that is not worth a retry.
+        """
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        cause: Exception = NotControllerError("the metadata quorum has no leader")
+        while (left_ms := deadline_ms - self._clock.now_ms()) > 0:
+            leader_id = self._leader_id()
+            if leader_id is not None:
+                try:
+                    response = await self._attempt(leader_id, request, min(left_ms, ATTEMPT_TIMEOUT_MS), forwarded)
+                except (NotControllerError, ConnectionLostError, RequestTimedOutError) as error:
+                    cause = error.with_traceback(None)  # or it would lead back here
+                else:
+                    if not isinstance(response, answer):
+                        raise RetriableError(f"the controller answered with {type(response).__name__}")
+                    return response
+            await asyncio.sleep(RETRY_DELAY_S)
+        raise RequestTimedOutError(
+            f"no controller answered {type(request).__name__} in {timeout_ms} ms; last cause: {cause}"
+        )
+
+    async def close(self) -> None:
+        """Closes the connections; the next request connects anew."""
+        connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
+            await connection.close()
+
+    async def _attempt(
+        self,
+        leader_id: int,
+        request: ControllerRequest,
+        timeout_ms: int,
+        forwarded: bool,
+    ) -> ControllerResponse:
+        if leader_id == self._node_id and self._local is not None:
+            return await self._local.submit(request, timeout_ms=timeout_ms)
+        connection = await self._connection(leader_id)
+        return await connection.controller_call(
+            request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=forwarded
+        )
+
+    async def _connection(self, leader_id: int) -> Connection:
+        """The one connection to the controller, where it listens now.
+
+        Raises:
+            NotControllerError: nobody has said where.
+        """
+        address = self._address_of(leader_id)
+        if address is None:
+            raise NotControllerError(
+                f"node {leader_id} leads the metadata quorum, and nobody has said where it listens"
+            )
+        connection = self._connections.get(leader_id)
+        if connection is None or connection.address != address:
+            stale, connection = connection, self._transport.connect(address, purpose="controller")
+            self._connections[leader_id] = connection
+            if stale is not None:
+                await stale.close()
+        return connection

@@ -1,0 +1,229 @@
+"""Drives the controller's state machine: requests in, records to the quorum, answers out.
+
+The controller lives on every voter: it replays what commits (standby) and answers requests while its node leads the
+quorum.  Requests of one node's clients and brokers arrive here through `submit`, wherever they came from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import assert_never
+
+from replog.broker.clock import Clock
+from replog.broker.controller.broker_watcher import BrokerWatcher
+from replog.broker.driver import Driver
+from replog.broker.loop_lag import LoopLag
+from replog.broker.quorum.committed_log import LoadedSnapshot
+from replog.broker.quorum.driver import QuorumDriver
+from replog.controller.controller import Controller, ControllerStatus
+from replog.controller.messages import (
+    AppendRecords,
+    AppendRefused,
+    BrokerGone,
+    Claim,
+    CommittedRecords,
+    ControllerRequest,
+    ControllerResponse,
+    Effect,
+    Heartbeat,
+    LoadSnapshot,
+    Message,
+    Renounce,
+    Reply,
+    ReplyError,
+    ResignLeadership,
+    Skip,
+    Submit,
+    Tick,
+    WatchBrokers,
+)
+from replog.errors import (
+    BrokerClosedError,
+    InvariantViolationError,
+    NotControllerError,
+    PolicyViolationError,
+    ReplogError,
+    ThrottledError,
+)
+from replog.metadata.records import AbortTransactionRecord
+from replog.rpc.messages import Hello
+from replog.rpc.transport import Transport
+from replog_quorum import AccumulatorFullError, AppendTooLargeError
+
+MAX_OPEN_REQUESTS = 20_000
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerDriver:
+    """One node's controller, active or standby.
+
+    Args:
+        core: the state machine; nobody else steps it.
+        clock: of the node.
+        transport: to look after brokers.
+        hello: first message of every stream of this node.
+        loop_lag: of this node.
+        on_failure: told about a bug; the node stops.
+    """
+
+    def __init__(
+        self,
+        core: Controller,
+        clock: Clock,
+        transport: Transport,
+        hello: Callable[[], Hello],
+        loop_lag: LoopLag,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._core = core
+        self._clock = clock
+        self._quorum: QuorumDriver | None = None
+        self._futures: dict[int, asyncio.Future[ControllerResponse]] = {}
+        self._next_request_id = 0
+        self._watcher = BrokerWatcher(
+            transport, hello, loop_lag, lambda gone: self._driver.submit(lambda: self._tell_gone(gone)), on_failure
+        )
+        self._driver = Driver(
+            "controller-driver",
+            clock,
+            tick=lambda: self._step(Tick()),
+            next_deadline_ms=core.next_deadline_ms,
+            on_failure=on_failure,
+        )
+
+    def start(self, quorum: QuorumDriver) -> None:
+        self._quorum = quorum
+        self._driver.start()
+
+    async def stop(self) -> None:
+        await self._watcher.stop()
+        await self._driver.stop()
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(BrokerClosedError("the controller is stopping"))
+        self._futures.clear()
+
+    def status(self) -> ControllerStatus:
+        return self._core.status()
+
+    def committed_state_hash(self) -> str:
+        """See `Controller.committed_state_hash`."""
+        return self._core.committed_state_hash()
+
+    async def submit(self, request: ControllerRequest, *, timeout_ms: int) -> ControllerResponse:
+        """Answers when the request's records are committed.
+
+        Raises:
+            NotControllerError: this node is not the active controller, or stopped being it before the commit; or it
+                may have been replaced without knowing, and the request is one whose answer needs no commit.
+            RequestTimedOutError: not committed in time; it may still take effect.
+            ThrottledError: too many open requests.
+        """
+        if len(self._futures) >= MAX_OPEN_REQUESTS:
+            raise ThrottledError(f"the controller has {MAX_OPEN_REQUESTS} open requests; try again later")
+        if isinstance(request, Heartbeat) and not self._leading().holds_lease():
+            # most heartbeats change nothing, so no commit would show that somebody else leads; and an answer is a
+            # broker's permission to serve
+            raise NotControllerError("a majority of the voters has not been heard; another node may lead by now")
+        self._next_request_id += 1
+        request_id = self._next_request_id
+        future: asyncio.Future[ControllerResponse] = asyncio.get_running_loop().create_future()
+        self._futures[request_id] = future
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        self._driver.submit(lambda: self._step(Submit(request_id, request, deadline_ms)))
+        try:
+            return await future
+        finally:
+            self._futures.pop(request_id, None)
+            del future  # what it raises has passed here: it must not be found from there
+
+    # ---- called by the quorum, on the loop: order matters more than batching, so they step the core at once -----------
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        end_offset, epoch = snapshot.snapshot_id
+        self._step(LoadSnapshot(end_offset, epoch, tuple(snapshot.replay())))
+
+    def on_committed(self, batch: CommittedRecords) -> None:
+        self._step(batch)
+
+    def on_control_records(self, next_offset: int) -> None:
+        self._step(Skip(next_offset))
+
+    def on_became_leader(self, epoch: int, next_offset: int) -> None:
+        _log.info("active controller in epoch %d", epoch)
+        self._step(Claim(epoch, next_offset))
+
+    def on_lost_leadership(self, epoch: int) -> None:
+        _log.info("no longer the active controller (epoch %d)", epoch)
+        self._step(Renounce())
+
+    def _tell_gone(self, gone: BrokerGone) -> None:
+        _log.warning("broker %d (epoch %d) is gone: %s", gone.broker_id, gone.broker_epoch, gone.reason)
+        self._step(gone)
+
+    # ---- effects --------------------------------------------------------------------------------------------------------
+
+    def _step(self, message: Message) -> None:
+        self._perform(self._core.step(message, self._clock.now_ms()))
+        self._driver.wake()
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        refused: AppendRefused | None = None
+        for effect in effects:
+            match effect:
+                case AppendRecords():
+                    refused = refused or self._append(effect)  # what follows would not land where it must
+                case Reply():
+                    self._answer(effect.request_id, effect.response)
+                case ReplyError():
+                    self._answer(effect.request_id, effect.error)
+                case ResignLeadership():
+                    _log.error("the controller gives up epoch %d: %s", effect.epoch, effect.reason)
+                    self._leading().resign(effect.epoch)
+                case WatchBrokers():
+                    self._watcher.watch(effect.brokers)
+                case _ as unreachable:
+                    assert_never(unreachable)
+
+        if refused is not None:
+            self._step(refused)
+
+    def _append(self, effect: AppendRecords) -> AppendRefused | None:
+        """Appends; returns what the controller is told if the log does not take the records.
+
+        Raises:
+            InvariantViolationError: it does not even take the end of a transaction that has begun.
+        """
+        try:
+            self._leading().append(effect.records, epoch=effect.epoch, base_offset=effect.base_offset)
+        except (AppendTooLargeError, AccumulatorFullError) as error:
+            _log.error("the metadata log refuses %d records: %s", len(effect.records), error)
+            if isinstance(effect.records[0], AbortTransactionRecord):
+                raise InvariantViolationError(f"the metadata log takes nothing: {error}") from error
+            return AppendRefused(effect.base_offset, _refusal(error))
+        return None
+
+    def _answer(self, request_id: int, outcome: ControllerResponse | Exception) -> None:
+        future = self._futures.get(request_id)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def _leading(self) -> QuorumDriver:
+        if self._quorum is None:
+            raise InvariantViolationError("the controller acts before its quorum is there")
+        return self._quorum
+
+
+def _refusal(error: AppendTooLargeError | AccumulatorFullError) -> ReplogError:
+    if isinstance(error, AppendTooLargeError):
+        return PolicyViolationError(
+            f"the change is too large for the metadata log: {error}; ask for less in one request"
+        )
+    return ThrottledError(f"the metadata log is busy: {error}")

@@ -1,0 +1,68 @@
+"""What the cores are told of a node's configuration: they know neither its keys nor its defaults."""
+
+from __future__ import annotations
+
+from replog.broker.quorum.metadata_snapshots import SnapshotLimits
+from replog.config.server import ServerConfig
+from replog.controller.config import ControllerConfig
+from replog.log import DiskLimits, LogConfig
+from replog.log.config import UNLIMITED
+from replog_quorum import QuorumConfig
+
+COMMIT_NOTICE_MS = 10
+"""How long other nodes may be without news of a commit, unless the next change brings it."""
+
+METADATA_FETCH_WAIT_MS = 500
+"""How long a leader of the quorum holds a fetch that finds nothing new."""
+
+
+def controller_config(config: ServerConfig) -> ControllerConfig:
+    """Of the controller."""
+    return ControllerConfig(
+        broker_session_timeout_ms=config.broker_session_timeout_ms,
+        default_replication_factor=config.default_replication_factor,
+        num_partitions=config.num_partitions,
+        min_insync_replicas=config.min_insync_replicas,
+        unclean_leader_election_enable=config.unclean_leader_election_enable,
+        flush_policy=config.flush_policy,
+        auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+        leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+        metadata_max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+    )
+
+
+def quorum_config(config: ServerConfig) -> QuorumConfig:
+    """Timers of the quorum; a fetch is answered well before who asks gives it up."""
+    return QuorumConfig(
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        fetch_max_wait_ms=min(
+            METADATA_FETCH_WAIT_MS,
+            config.controller_quorum_fetch_timeout_ms // 2,
+            config.controller_quorum_request_timeout_ms // 2,
+        ),
+        commit_notice_ms=COMMIT_NOTICE_MS,
+    )
+
+
+def metadata_log_config(config: ServerConfig) -> LogConfig:
+    """Of the metadata log: only snapshots shorten it."""
+    return LogConfig(segment_bytes=config.metadata_log_segment_bytes, retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
+
+
+def snapshot_limits(config: ServerConfig) -> SnapshotLimits:
+    """When the metadata is written as a snapshot, and how many are kept."""
+    return SnapshotLimits(
+        bytes_between=config.metadata_log_max_record_bytes_between_snapshots,
+        interval_ms=config.metadata_log_max_snapshot_interval_ms,
+        retention_bytes=config.metadata_max_retention_bytes,
+        retention_ms=config.metadata_max_retention_ms,
+    )
+
+
+def disk_limits(config: ServerConfig) -> DiskLimits:
+    """When a log directory is short of room."""
+    return DiskLimits(config.log_dir_warn_free_bytes, config.log_dir_read_only_free_bytes, config.log_dir_reserve_bytes)

@@ -1,0 +1,173 @@
+"""Hands what is committed to the node, in order: a snapshot first, then batch after batch.
+
+A leader's own records are kept from their append to their commit, so that they need not be read back and decoded.  A long
+row of batches is handed over in pieces, between which the loop does other things.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from replog.broker.quorum.metadata_log import MetadataLog
+from replog.controller.messages import CommittedRecords
+from replog.errors import InvariantViolationError
+from replog.log.snapshots.files import SnapshotId
+from replog.metadata.records import MetadataRecord
+from replog.records import BatchHeader, decode_batch, scan
+from replog.rpc.metadata_records import decode_metadata_record
+
+PIECE_BYTES = 8 << 10
+"""Of the log that are handed over at a time, and at least one batch: some milliseconds of work."""
+
+KEPT_RECORDS_MAX = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSnapshot:
+    """The state at `end_offset`; `records` can be taken once more with each call of `replay`."""
+
+    snapshot_id: SnapshotId
+    replay: Callable[[], Iterator[MetadataRecord]]
+
+
+class CommitListener(Protocol):
+    """Who follows the metadata log; called on the loop, must not block."""
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        """Everything before is replaced by a snapshot."""
+        ...
+
+    def on_committed(self, batch: CommittedRecords) -> None: ...
+
+    def on_caught_up(self, high_watermark: int) -> None:
+        """All committed batches known so far have been handed over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    base_offset: int
+    epoch: int
+    records: tuple[MetadataRecord, ...]
+    size_bytes: int
+    timestamp_ms: int
+
+
+class CommittedLog:
+    """The committed part of a metadata log, as far as it has been handed over.
+
+    Invariants:
+        - every offset below `applied` has been handed over, in a snapshot or in a batch, and none twice.
+
+    Attributes:
+        applied: end (exclusive) of what has been handed over.
+        applied_timestamp_ms: largest timestamp in it.
+        applied_bytes: of the records handed over, about, since this object was made.
+    """
+
+    def __init__(self, log: MetadataLog, listener: CommitListener) -> None:
+        self._log = log
+        self._listener = listener
+        self._high_watermark = -1
+        self._kept: deque[_Kept] = deque()
+        self._kept_count = 0
+        self.applied = log.log_start_offset
+        self.applied_timestamp_ms = -1
+        self.applied_bytes = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something committed has not been handed over."""
+        return self.applied < self._high_watermark
+
+    def load(self, snapshot_id: SnapshotId) -> None:
+        """Starts from a snapshot."""
+        self.forget_kept()
+        self.applied = snapshot_id.end_offset
+        self._high_watermark = max(self._high_watermark, snapshot_id.end_offset)
+        self.applied_timestamp_ms = self._log.snapshots.context(snapshot_id).last_contained_timestamp_ms
+        self._listener.on_snapshot(LoadedSnapshot(snapshot_id, lambda: self._records_of(snapshot_id)))
+
+    def keep(
+        self, base_offset: int, epoch: int, records: Sequence[MetadataRecord], *, size_bytes: int, timestamp_ms: int
+    ) -> None:
+        """Records of this node's own that are being appended.  Too many: they will be read back from the log."""
+        if self._kept_count + len(records) > KEPT_RECORDS_MAX:
+            self.forget_kept()
+            return
+        self._kept.append(_Kept(base_offset, epoch, tuple(records), size_bytes, timestamp_ms))
+        self._kept_count += len(records)
+
+    def forget_kept(self) -> None:
+        """They may not commit, or not be the next ones: what commits is read from the log."""
+        self._kept.clear()
+        self._kept_count = 0
+
+    def advance(self, high_watermark: int) -> None:
+        """More is committed."""
+        self._high_watermark = high_watermark
+        self.hand_over()
+
+    def hand_over(self) -> None:
+        """The next piece, if there is one.
+
+        Raises:
+            InvariantViolationError: committed records are missing from the log, or contradict what came before.
+        """
+        if self.is_behind and not self._hand_over_kept():
+            self._hand_over_read()
+        if not self.is_behind:
+            self._listener.on_caught_up(self._high_watermark)
+
+    def _hand_over_kept(self) -> bool:
+        """Whether the next records were kept; then all that are committed and were kept are handed over."""
+        while self._kept and self._kept[0].base_offset < self.applied:
+            self._take_kept()
+        found = False
+        while self._kept and self._kept[0].base_offset == self.applied < self._high_watermark:
+            kept = self._take_kept()
+            end_offset = kept.base_offset + len(kept.records)
+            if end_offset > self._high_watermark:
+                raise InvariantViolationError(
+                    f"the high watermark {self._high_watermark} lies within the records [{kept.base_offset}, {end_offset})"
+                )
+            self.applied_bytes += kept.size_bytes
+            self.applied_timestamp_ms = max(self.applied_timestamp_ms, kept.timestamp_ms)
+            self._hand(CommittedRecords(kept.base_offset, end_offset, kept.epoch, kept.records))
+            found = True
+        return found
+
+    def _take_kept(self) -> _Kept:
+        kept = self._kept.popleft()
+        self._kept_count -= len(kept.records)
+        return kept
+
+    def _hand_over_read(self) -> None:
+        data = self._log.read(self.applied, max_bytes=PIECE_BYTES, end_offset=self._high_watermark)
+        if not data:
+            raise InvariantViolationError(f"committed metadata at {self.applied} is missing from the log")
+        self.applied_bytes += len(data)
+        for header in scan(data):
+            if header.last_offset < self.applied:
+                continue
+            self.applied_timestamp_ms = max(self.applied_timestamp_ms, header.max_timestamp)
+            self._hand(_committed(data, header))
+
+    def _hand(self, batch: CommittedRecords) -> None:
+        self.applied = batch.end_offset
+        self._listener.on_committed(batch)
+
+    def _records_of(self, snapshot_id: SnapshotId) -> Iterator[MetadataRecord]:
+        for offset, value in self._log.snapshot_values(snapshot_id):
+            yield decode_metadata_record(value, offset=offset)
+
+
+def _committed(data: bytes, header: BatchHeader) -> CommittedRecords:
+    records: tuple[MetadataRecord, ...] = ()
+    if not header.is_control:
+        decoded = decode_batch(data, header.position)
+        records = tuple(decode_metadata_record(record.value, offset=record.offset) for record in decoded)
+    return CommittedRecords(header.base_offset, header.last_offset + 1, header.partition_leader_epoch, records)

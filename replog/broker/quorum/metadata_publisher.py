@@ -1,0 +1,117 @@
+"""Follows the metadata log on a broker: committed records become images, images are published.
+
+The first image is published only when it holds this process's own registration: until then it shows a past in which
+an earlier incarnation of this broker may lead partitions, and an old leader epoch is never resumed (docs/KAFKA.md 6.5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+from uuid import UUID
+
+from replog.broker.quorum.committed_log import LoadedSnapshot
+from replog.controller.messages import CommittedRecords
+from replog.metadata.delta import LocalChanges, MetadataDelta
+from replog.metadata.image import MetadataImage
+from replog.metadata.loader import MetadataLoader
+from replog.metadata.records import RemoveTopicRecord
+
+Subscriber = Callable[[MetadataImage, LocalChanges, tuple[int, ...]], None]
+
+PUBLISHED_TOGETHER: Final = 2_000
+"""Records, about, that become one image."""
+
+KEPT_IMAGES: Final = 256
+"""Past images that a client's watch can go on from.  They share what did not change, so they cost what changed."""
+
+
+class MetadataPublisher:
+    """This node's image of the cluster.
+
+    Args:
+        broker_id: this node.
+        incarnation_id: of this process; the gate of publishing.
+        subscriber: gets each image with what changed for this broker, in order.
+        on_failure: told when the subscriber fails; the node stops.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        incarnation_id: UUID,
+        subscriber: Subscriber,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._incarnation_id = incarnation_id
+        self._subscriber = subscriber
+        self._loader = MetadataLoader(
+            [self._tell_subscriber], self._knows_this_process, lambda _, error: on_failure(error)
+        )
+        self._changed = asyncio.Event()
+        self._unpublished_count = 0
+        self._removed_topics: set[UUID] = set()  # before the first image that is published
+        self._past = deque[MetadataImage](maxlen=KEPT_IMAGES)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image, published or not."""
+        return self._loader.image
+
+    @property
+    def is_open(self) -> bool:
+        """Whether images are published."""
+        return self._loader.is_open
+
+    def has_seen_removal(self, topic_id: UUID) -> bool:
+        """Whether the log that was read before the first image tells that a topic, if it is not in that image, was deleted."""
+        return topic_id in self._removed_topics
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        """Everything before is replaced."""
+        end_offset, epoch = snapshot.snapshot_id
+        self._loader.load_snapshot(snapshot.replay(), end_offset=end_offset, epoch=epoch)
+
+    def on_committed(self, batch: CommittedRecords) -> None:
+        """Takes in a batch; it is published with those that follow at once, but a long row of them is not one step."""
+        if not self.is_open:
+            self._removed_topics.update(
+                record.topic_id for record in batch.records if isinstance(record, RemoveTopicRecord)
+            )
+        self._loader.load_batch(batch.records, end_offset=batch.end_offset, epoch=batch.epoch)
+        self._unpublished_count += len(batch.records)
+        if self._unpublished_count >= PUBLISHED_TOGETHER:
+            self.on_caught_up()
+
+    def on_caught_up(self) -> None:
+        """Publishes what has been taken in since the last call."""
+        self._unpublished_count = 0
+        self._loader.flush()
+        self._past.append(self.image)
+        self.notify()
+
+    def notify(self) -> None:
+        """Wakes the watchers: something they are told has changed."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def image_at(self, offset: int) -> MetadataImage | None:
+        """The image that ends at `offset`; None where none that is kept does."""
+        return next((image for image in reversed(self._past) if image.end_offset == offset), None)
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yields at once and then after every change; changes in between are merged into one."""
+        while True:
+            changed = self._changed
+            yield
+            await changed.wait()
+
+    def _tell_subscriber(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._subscriber(image, delta.local_changes(self._broker_id), tuple(delta.changed_brokers))
+
+    def _knows_this_process(self, image: MetadataImage) -> bool:
+        own = image.brokers.get(self._broker_id)
+        return own is not None and own.incarnation_id == self._incarnation_id

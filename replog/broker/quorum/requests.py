@@ -1,0 +1,128 @@
+"""Questions and wishes about the metadata quorum, from people: answered by its leader, passed on by everybody else."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, assert_never
+
+from replog.broker.clock import Clock
+from replog.broker.quorum.driver import QuorumDriver
+from replog.errors import NotControllerError
+from replog.rpc.client_messages import ClientResponse
+from replog.rpc.quorum_messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumMember,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+)
+from replog.rpc.transport import Transport
+from replog_quorum import AddVoter, QuorumStatus, RemoveVoter, ReplicaStatus, Voter
+
+QuorumRequest: TypeAlias = DescribeQuorumRequest | AddVoterRequest | RemoveVoterRequest
+
+
+class QuorumRequests:
+    """Answers on one node.
+
+    Args:
+        node_id: this node.
+        cluster_id: of the cluster.
+        quorum: this node's part in the quorum.
+        transport: the way to the leader.
+        clock: of the node.
+    """
+
+    def __init__(self, node_id: int, cluster_id: str, quorum: QuorumDriver, transport: Transport, clock: Clock) -> None:
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._quorum = quorum
+        self._transport = transport
+        self._clock = clock
+
+    async def handle(self, request: QuorumRequest, *, timeout_ms: int, forwarded: bool) -> ClientResponse:
+        """The leader's answer; `forwarded`: another node passes the request on, it is not passed on again.
+
+        Raises:
+            NotControllerError: no leader is known, or it has just changed; the same may be asked again.
+            ConnectionLostError: the leader cannot be reached.
+            ReplogError: the change was refused; the message says what is next.
+        """
+        leader_id = self._quorum.status().leader_id
+        if leader_id == self._node_id:
+            return await self._answer(request)
+        address = None if leader_id is None else self._quorum.address_of(leader_id)
+        if address is None or forwarded:
+            raise NotControllerError(f"node {self._node_id} knows no leader of the metadata quorum; try again")
+        connection = self._transport.connect(address, purpose="quorum-admin")
+        try:
+            return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=True)
+        finally:
+            await connection.close()
+
+    async def _answer(self, request: QuorumRequest) -> ClientResponse:
+        match request:
+            case DescribeQuorumRequest():
+                return self._describe()
+            case AddVoterRequest():
+                voter = Voter(request.voter_id, request.directory_id, request.endpoint)
+                await self._quorum.change_voters(AddVoter(voter))
+                return AddVoterResponse()
+            case RemoveVoterRequest():
+                await self._quorum.change_voters(RemoveVoter(request.voter_id, request.directory_id))
+                return RemoveVoterResponse()
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _describe(self) -> DescribeQuorumResponse:
+        status, times, log = self._quorum.status(), self._quorum.times, self._quorum.log
+        return DescribeQuorumResponse(
+            leader_id=self._node_id,
+            leader_epoch=status.epoch,
+            high_watermark=status.high_watermark,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            is_dynamic=not status.voter_set.is_static,
+            members=_members(status, self._node_id, self._clock.now_ms()),
+            election_ms=_or_unknown(times.election_ms),
+            commit_ms_p50=_or_unknown(times.commit_ms(0.5)),
+            commit_ms_p99=_or_unknown(times.commit_ms(0.99)),
+        )
+
+
+def _members(status: QuorumStatus, leader_id: int, now_ms: int) -> tuple[QuorumMember, ...]:
+    """Voters by id, also one that was never heard, then observers by id."""
+    heard = {replica.replica_id: replica for replica in status.replicas if replica.is_voter}
+    voters = [_voter(voter, heard.get(voter.voter_id), leader_id, now_ms) for voter in status.voter_set]
+    observers = sorted((r for r in status.replicas if not r.is_voter), key=lambda r: (r.replica_id, r.directory_id))
+    return (*voters, *(_member(replica, "", leader_id, now_ms) for replica in observers))
+
+
+def _voter(voter: Voter, replica: ReplicaStatus | None, leader_id: int, now_ms: int) -> QuorumMember:
+    if replica is None:
+        return QuorumMember(voter.voter_id, voter.directory_id, voter.endpoint, True, -1, -1, -1)  # noqa: FBT003 -- a record
+    return _member(replica, voter.endpoint, leader_id, now_ms)
+
+
+def _member(replica: ReplicaStatus, endpoint: str, leader_id: int, now_ms: int) -> QuorumMember:
+    is_leader = replica.replica_id == leader_id
+
+    def age(then_ms: int | None) -> int:
+        if is_leader:
+            return 0
+        return -1 if then_ms is None else max(0, now_ms - then_ms)
+
+    return QuorumMember(
+        node_id=replica.replica_id,
+        directory_id=replica.directory_id,
+        endpoint=endpoint,
+        is_voter=replica.is_voter,
+        log_end_offset=replica.end_offset,
+        last_fetch_age_ms=age(replica.last_fetch_ms),
+        last_caught_up_age_ms=age(replica.last_caught_up_ms),
+    )
+
+
+def _or_unknown(value_ms: int | None) -> int:
+    return -1 if value_ms is None else value_ms

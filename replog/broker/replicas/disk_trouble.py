@@ -1,0 +1,288 @@
+"""What a broker does about disks that fail or are full, and about replicas whose own bytes are wrong.
+
+| what happened                                  | outcome                                                                        |
+|------------------------------------------------|--------------------------------------------------------------------------------|
+| a write or fsync failed                        | its log directory is offline with all replicas in it; the others go on         |
+| the same, with the metadata log in it, or no other directory | the node stops                                                   |
+| bytes contradict their checksum or recovery point | that replica is offline alone (quarantined); nothing of it is changed       |
+| the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
+
+A replica that is offline leaves its role at once, answers KAFKA_STORAGE_ERROR, and is named in every heartbeat: the
+controller takes it out of the ISR and elects another leader, and out of the ELR too where what it acknowledged may be
+lost.  With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside what is
+kept of the old one, once the committed metadata say that it is in neither ISR nor ELR and that another broker leads; it is
+named in the heartbeats until it has everything, so that nobody takes it into the ISR for what it held before.  The only
+replica of a partition stays offline.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.controller.messages import OfflineReplica as ReportedReplica
+from replog.errors import (
+    CorruptCheckpointError,
+    CorruptIndexError,
+    CorruptRecordError,
+    DiskFullError,
+    ReplogError,
+    StorageError,
+)
+from replog.log import DiskState, Log, LogManager
+from replog.metadata.delta import LocalPartition
+from replog.metadata.records import NO_LEADER
+from replog.metadata.registrations import PartitionRegistration
+from replog.rpc.node_messages import ReplicaStatus
+
+if TYPE_CHECKING:
+    from replog.broker.replicas.replica_manager import ReplicaManager
+
+_log = logging.getLogger(__name__)
+
+_DAMAGE = (CorruptRecordError, CorruptIndexError, CorruptCheckpointError)
+
+
+@dataclass(slots=True)
+class OfflineReplica:
+    """A replica of this broker that cannot be used, and why."""
+
+    topic: str
+    topic_id: UUID
+    partition_id: int
+    reason: str
+    registration: PartitionRegistration
+    is_damaged: bool
+    known_offset: int | None = None
+    """End of the metadata in which the controller has acted on it; None: it has not been told."""
+
+    def status(self) -> ReplicaStatus:
+        """For people; nothing is known about its offsets."""
+        return ReplicaStatus(
+            topic=self.topic,
+            partition_id=self.partition_id,
+            is_leader=False,
+            leader_epoch=self.registration.leader_epoch,
+            log_start_offset=-1,
+            log_end_offset=-1,
+            flushed_offset=-1,
+            high_watermark=-1,
+            isr=self.registration.isr,
+            state="offline",
+            reason=self.reason,
+        )
+
+
+class DiskTrouble:
+    """The replicas of one broker that cannot be used now.  Runs on the replica manager's driver.
+
+    Args:
+        manager: of the replicas.
+        logs: the log directories.
+
+    Attributes:
+        offline: cannot be used.
+        beginning_anew: were quarantined, and fetch what they do not have.
+        waiting_for_room: could not take or keep their role because the disk is full.
+        on_offline: called when a replica went offline, or is usable again: the controller should know.
+    """
+
+    def __init__(self, manager: ReplicaManager, logs: LogManager) -> None:
+        self.offline: dict[ReplicaKey, OfflineReplica] = {}
+        self.beginning_anew: set[ReplicaKey] = set()
+        self.waiting_for_room: dict[ReplicaKey, LocalPartition] = {}
+        self.on_offline: Callable[[], None] = _nobody_listens
+        self._manager = manager
+        self._logs = logs
+
+    def reason(self, key: ReplicaKey) -> str | None:
+        """Why a replica cannot be used; None: it is not offline."""
+        offline = self.offline.get(key)
+        return None if offline is None else f"{offline.topic}-{offline.partition_id} is offline here: {offline.reason}"
+
+    def reported(self) -> tuple[ReportedReplica, ...]:
+        """What the controller must know, in a fixed order."""
+        found = {key: not offline.is_damaged for key, offline in self.offline.items()}
+        found |= dict.fromkeys(self.beginning_anew, False)
+        return tuple(ReportedReplica(*key, is_intact) for key, is_intact in sorted(found.items()))
+
+    # ---- beginning anew -----------------------------------------------------------------------------------------------
+
+    def controller_knows(self, reported: Sequence[ReportedReplica], metadata_offset: int) -> None:
+        """A heartbeat was answered.
+
+        Args:
+            reported: what it said is offline.
+            metadata_offset: end of the metadata with what the controller made of it.
+        """
+        for replica in reported:
+            offline = self.offline.get((replica.topic_id, replica.partition_id))
+            if offline is not None and offline.known_offset is None:
+                offline.known_offset = metadata_offset
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Quarantined replicas that nobody counts on any more are set aside and fetched again."""
+        for key, offline in list(self.offline.items()):
+            registration = self._manager.image.partition(*key)
+            if registration is not None and self._is_given_up(offline, registration):
+                self._begin_anew(key, offline, registration)
+
+    def _is_given_up(self, offline: OfflineReplica, registration: PartitionRegistration) -> bool:
+        own_id = self._manager.config.node_id
+        home = self._logs.home_of(offline.topic, offline.partition_id)
+        return (
+            offline.is_damaged
+            and offline.known_offset is not None
+            and self._manager.image.end_offset >= offline.known_offset
+            and own_id in registration.replicas
+            and own_id not in (*registration.isr, *registration.elr)
+            and registration.leader not in {NO_LEADER, own_id}
+            and home is not None
+            and home.failure is None
+        )
+
+    def _begin_anew(self, key: ReplicaKey, offline: OfflineReplica, registration: PartitionRegistration) -> None:
+        try:
+            path = self._logs.set_aside_log(offline.topic, offline.partition_id)
+        except StorageError as error:
+            _log.error("%s", error)
+            return
+        _log.warning(
+            "%s-%d: was damaged and is fetched again; what was left of it is kept in %s, remove it if it is not needed",
+            offline.topic, offline.partition_id, path,
+        )  # fmt: skip
+        del self.offline[key]
+        self.beginning_anew.add(key)
+        local = LocalPartition(offline.topic, offline.topic_id, offline.partition_id, registration)
+        self._manager.take_role(local, is_new=True)
+
+    def caught_up(self, key: ReplicaKey) -> None:
+        """The replica has everything that its leader has."""
+        if key in self.beginning_anew:
+            self.beginning_anew.discard(key)
+            self.on_offline()
+
+    # ---- roles --------------------------------------------------------------------------------------------------------
+
+    def guard_role(self, local: LocalPartition, take: Callable[[], None]) -> None:
+        """Has a replica take its role; where its log cannot be used it is offline or waits, and the others go on."""
+        key = (local.topic_id, local.partition_id)
+        self.waiting_for_room.pop(key, None)
+        offline = self.offline.get(key)
+        if offline is not None:
+            offline.registration = local.registration
+            return
+        try:
+            try:
+                take()
+            except DiskFullError:
+                home = self._logs.home_of(local.topic_name, local.partition_id)
+                if home is None or not home.space.make_room():
+                    raise
+                take()  # a leader epoch fits into the reserve: reads go on under the new leader
+        except DiskFullError as error:
+            self.wait_for_room(local, error)
+        except StorageError as error:
+            self._failed(local.topic_name, local.topic_id, local.partition_id, error)
+
+    def wait_for_room(self, local: LocalPartition, error: DiskFullError) -> None:
+        """A role cannot begin or go on: it is taken again when the disk has room."""
+        key = (local.topic_id, local.partition_id)
+        _log.error("%s-%d: waits for room on the disk: %s", local.topic_name, local.partition_id, error)
+        self._note_full(local.topic_name, local.partition_id, error)
+        replica = self._manager.replicas.get(key)
+        if replica is not None:
+            self._manager.leave_role(replica)
+        self.waiting_for_room[key] = local
+
+    def retry_roles(self) -> None:
+        """Replicas that wait for room try to take their roles."""
+        for key, local in list(self.waiting_for_room.items()):
+            registration = self._manager.image.partition(*key)
+            if registration is None:
+                del self.waiting_for_room[key]
+            elif not self._manager.is_being_created(local):
+                self._manager.take_role(replace(local, registration=registration), is_new=True)
+
+    def forget(self, key: ReplicaKey) -> bool:
+        """The replica is deleted; whether it was offline."""
+        self.waiting_for_room.pop(key, None)
+        self.beginning_anew.discard(key)
+        return self.offline.pop(key, None) is not None
+
+    # ---- disks that fail ----------------------------------------------------------------------------------------------
+
+    def storage_failed(self, replica: Replica, error: StorageError) -> None:
+        """A log of ours failed: alone, if its bytes are wrong, else with its whole directory.
+
+        Raises:
+            StorageError: the node cannot go on without that directory.
+        """
+        self._failed(replica.topic, replica.topic_id, replica.partition_id, error)
+
+    def log_failed(self, log: Log, error: StorageError) -> None:
+        """The same for a log that is known only as such, after an fsync in a thread."""
+        replica = next((replica for replica in self._manager.replicas.values() if replica.log is log), None)
+        if replica is not None:
+            self.storage_failed(replica, error)
+
+    def directory_failed(self, path: str, error: StorageError) -> None:
+        """A log directory goes offline, with every replica in it.
+
+        Raises:
+            StorageError: it holds the metadata log, or there is no other.
+        """
+        if self._logs.is_essential(path):
+            raise error
+        gone = set(self._logs.fail_directory(path, error))
+        _log.critical("log directory %s is offline with %d replicas: %s", path, len(gone), error)
+        for replica in list(self._manager.replicas.values()):
+            if (replica.topic, replica.partition_id) in gone:
+                self._take_offline(replica.topic, replica.topic_id, replica.partition_id, error)
+
+    def _failed(self, topic: str, topic_id: UUID, partition_id: int, error: StorageError) -> None:
+        home = self._logs.home_of(topic, partition_id)
+        if home is not None and self._logs.offline_error(topic, partition_id) is None:
+            if isinstance(error, _DAMAGE):
+                if (topic, partition_id) in home.logs:
+                    home.quarantine((topic, partition_id), error)
+            else:
+                self.directory_failed(home.path, error)
+        self._take_offline(topic, topic_id, partition_id, error)
+
+    def _take_offline(self, topic: str, topic_id: UUID, partition_id: int, error: ReplogError) -> None:
+        """Leaves the role, so that nothing is acknowledged any more."""
+        key = (topic_id, partition_id)
+        registration = self._manager.image.partition(topic_id, partition_id)
+        if key in self.offline or registration is None:
+            return
+        is_damaged = isinstance(error, _DAMAGE)
+        self.offline[key] = OfflineReplica(topic, topic_id, partition_id, str(error), registration, is_damaged)
+        self.beginning_anew.discard(key)
+        self.waiting_for_room.pop(key, None)
+        _log.error("%s-%d is offline: %s", topic, partition_id, error)
+        replica = self._manager.replicas.pop(key, None)
+        if replica is not None:
+            self._manager.leave_role(replica)
+        self.on_offline()
+
+    # ---- disks that are full ------------------------------------------------------------------------------------------
+
+    def disk_full(self, replica: Replica, error: DiskFullError) -> None:
+        """A write found the disk full: the directory is read-only from now on, before anybody looks at it again."""
+        self._note_full(replica.topic, replica.partition_id, error)
+
+    def _note_full(self, topic: str, partition_id: int, error: DiskFullError) -> None:
+        home = self._logs.home_of(topic, partition_id)
+        if home is not None and home.space.state is not DiskState.READ_ONLY:
+            home.space.refuse()
+            _log.error("%s", error)
+
+
+def _nobody_listens() -> None:
+    return

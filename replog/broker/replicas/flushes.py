@@ -1,0 +1,99 @@
+"""When the logs of a broker's replicas are flushed, and what an fsync changes.  Runs on the replica manager's driver.
+
+An acknowledgement asks for a flush through its leader or follower (`RequestFlush`); beside that way a log is flushed when a
+segment is full, by `flush.messages` and `flush.ms`, and before its files are closed for want of descriptors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.broker.disk.flusher import LogFlusher
+from replog.broker.disk.write_backs import WriteBacks
+from replog.broker.replicas.replica import Replica
+from replog.config.server import DAY_MS, LONG_MAX
+from replog.replication.follower import Follower
+from replog.replication.leader import Leader
+from replog.replication.messages import Flushed
+
+if TYPE_CHECKING:
+    from replog.broker.replicas.replica_manager import ReplicaManager
+
+CHECK_MAX_MS = 1_000
+
+
+class ReplicaFlushes:
+    """Asks for fsyncs.
+
+    Args:
+        manager: of the replicas.
+        flusher: runs them, in threads.
+    """
+
+    def __init__(self, manager: ReplicaManager, flusher: LogFlusher) -> None:
+        self._manager = manager
+        self._flusher = flusher
+        self._write_backs = WriteBacks(manager.driver.submit, manager.trouble.log_failed)
+
+    def after_append(self, replica: Replica) -> None:
+        """Beside the way of an acknowledgement: segments that are full, and log.flush.interval.messages."""
+        log = replica.log
+        unflushed = log.log_end_offset - log.recovery_point
+        self._write_backs.after_append(log, lambda: self._written_back(replica))
+        is_due = log.has_unflushed_segment or unflushed >= log.config.flush_messages
+        if is_due and not self._flusher.is_flushing(log):
+            self.request(replica)
+
+    def roll_if_due(self, replica: Replica) -> None:
+        """Begins a new segment where the active one is too old, without waiting for an append, and flushes the old one."""
+        replica.log.maybe_roll(self._manager.clock.wall_ms())
+        self.after_append(replica)
+
+    def request_due(self) -> None:
+        """Asks for an fsync of every log with unflushed records whose last one is `flush.ms` ago."""
+        now = self._manager.clock.now_ms()
+        for replica in self._manager.replicas.values():
+            log = replica.log
+            is_due = now - replica.last_flush_ms >= log.config.flush_ms
+            if is_due and log.recovery_point < log.log_end_offset and not log.failed:
+                self.request(replica)
+
+    def check_interval_ms(self) -> int:
+        """How long until `request_due` should look again (log.flush.scheduler.interval.ms)."""
+        configured_ms = self._manager.config.log_flush_scheduler_interval_ms
+        if configured_ms < LONG_MAX:
+            return min(configured_ms, DAY_MS)
+        shortest = min((replica.log.config.flush_ms for replica in self._manager.replicas.values()), default=LONG_MAX)
+        return max(1, min(shortest // 2, CHECK_MAX_MS))  # at most: settings may change meanwhile
+
+    def request(self, replica: Replica) -> None:
+        """Asks for an fsync of everything its log holds now."""
+        self._flusher.request(replica.log, lambda _: self._manager.driver.submit(lambda: self._flushed(replica)))
+
+    async def stop(self) -> None:
+        """Waits for what is being written back."""
+        await self._write_backs.stop()
+
+    # ---- when the disk has answered ----------------------------------------------------------------------------------------
+
+    def _written_back(self, replica: Replica) -> None:
+        """The disk has caught up by a part of a window: whoever was held back goes on."""
+        if replica.key in self._manager.replicas and replica.log.is_behind_write_back:
+            return
+        self._manager.on_written_back(replica)
+        if self._manager.fetchers is not None:
+            self._manager.fetchers.wake(replica)
+
+    def _flushed(self, replica: Replica) -> None:
+        """What is flushed is asked of the log now: a truncation since the fsync may have lowered it."""
+        flushed_offset = replica.log.flushed_offset
+        replica.last_flush_ms = self._manager.clock.now_ms()
+        match replica.role:
+            case Leader():
+                self._manager.step_leader(replica, Flushed(flushed_offset))
+            case Follower():
+                self._manager.step_follower(replica, Flushed(flushed_offset))
+                if self._manager.fetchers is not None:
+                    self._manager.fetchers.wake(replica)
+            case None:
+                pass

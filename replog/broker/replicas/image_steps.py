@@ -1,0 +1,148 @@
+"""What a new metadata image changes for the replicas of this broker, in steps that are short whatever the image changes.
+
+Why: one record deletes a topic of any size, one broker that goes gives this one thousands of partitions to lead, and every
+part of a node shares its event loop.  A step that takes a second makes the node look dead, and moves the controller.
+
+Each iterator changes one replica after the other, and yields in between; `in_steps` puts as many together as make a short
+step.  What is small, as almost every change is, is one step.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from replog.broker.replicas.logs import is_new_replica, tell_set_aside
+from replog.broker.replicas.replica import Replica
+from replog.broker.replicas.topic_settings import TopicSettings
+from replog.broker.replicas.views import partition_state
+from replog.metadata.delta import LocalChanges, LocalPartition
+from replog.metadata.image import MetadataImage
+from replog.metadata.persistent_map import difference
+from replog.metadata.records import ResourceType
+from replog.replication.leader import Leader
+from replog.replication.messages import StateChanged
+
+if TYPE_CHECKING:
+    from replog.broker.replicas.replica_manager import ReplicaManager
+
+REPLICAS_TOGETHER = 100
+"""Replicas that are changed in one step: about ten milliseconds."""
+
+_log = logging.getLogger(__name__)
+
+
+class ImageSteps:
+    """Changes the replicas of one broker.  Runs on the replica manager's driver.
+
+    Args:
+        manager: The replica manager.
+    """
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+
+    def retire_strays(self, was_deleted: Callable[[UUID], bool]) -> Iterator[None]:
+        """Takes replicas out of the way that this broker no longer has: deleted, or moved, while it was down.
+
+        They are set aside, not deleted: a broker whose metadata log was lost would otherwise delete everything it has.
+
+        Args:
+            was_deleted: Whether the metadata log tells that a topic was deleted.  Such a replica is deleted: a stop has
+                come in between.
+        """
+        manager = self._manager
+        for place, topic_id in manager.local_logs.strays(manager.image):
+            is_kept = topic_id in manager.image.topics_by_id or not was_deleted(topic_id)
+            target = manager.retirements.add(place, is_kept=is_kept)
+            if is_kept:
+                tell_set_aside(place, target)
+            else:
+                _log.info("%s-%d: deleted", *place)
+            yield
+        manager.retirements.begin()
+
+    def delete(self, deleted: Iterable[LocalPartition]) -> Iterator[None]:
+        """Closes the logs of deleted replicas; their folders go together, in a thread."""
+        for local in deleted:
+            self._delete_one(local)
+            yield
+        self._manager.retirements.begin()
+
+    def _delete_one(self, local: LocalPartition) -> None:
+        manager = self._manager
+        if manager.moves is not None and manager.moves.holds_deletion(local):
+            return
+        key, place = (local.topic_id, local.partition_id), (local.topic_name, local.partition_id)
+        was_offline = manager.trouble.forget(key)
+        replica = manager.replicas.pop(key, None)
+        if replica is not None:
+            manager.leave_role(replica)
+        home = manager.local_logs.home_of(place)
+        if (replica or was_offline) and home and not home.failure and home.topic_id(*place) == local.topic_id:
+            _log.info("%s-%d: deleted", *place)
+            manager.retirements.add(place, is_kept=False)
+
+    def take_roles(self, before: MetadataImage, changes: LocalChanges) -> Iterator[None]:
+        """Leads and follows as the image in force says.
+
+        Args:
+            before: The image before it.
+            changes: What differs for this broker.
+        """
+        broker_id = self._manager.config.node_id
+        for locals_ in (changes.leaders, changes.followers):
+            for local in locals_:
+                self._manager.take_role(local, is_new=is_new_replica(before, local, broker_id))
+                yield
+
+    def tell_leaders(self, brokers: Collection[int], changes: LocalChanges) -> Iterator[None]:
+        """Tells leaders that a broker has changed which has a replica of theirs; but for those that `changes` has told."""
+        if not brokers:
+            return
+        changed = set(brokers)
+        told = {(local.topic_id, local.partition_id) for local in changes.leaders}
+        leading = [replica for replica in self._manager.replicas.values() if isinstance(replica.role, Leader)]
+        for replica in leading:
+            if not changed.isdisjoint(replica.registration.replicas) and replica.key not in told:
+                self._state_changed(replica)
+                yield
+
+    def refresh_settings(self, before: MetadataImage) -> Iterator[None]:
+        """Puts settings in force that differ in the image before."""
+        manager = self._manager
+        if manager.image.configs is before.configs:
+            return
+        manager.configure_throttles()
+        changed = difference(before.configs, manager.image.configs)
+        topics = {name for resource_type, name in changed if resource_type is ResourceType.TOPIC}
+        concerns_all = len(topics) < len(changed)
+        for replica in list(manager.replicas.values()):
+            if concerns_all or replica.topic in topics:
+                self._refresh_one(replica)
+                yield
+
+    def _refresh_one(self, replica: Replica) -> None:
+        manager = self._manager
+        settings = TopicSettings(replica.topic, manager.image, manager.config)
+        if replica.flush_policy is not settings.flush_policy:
+            replica.flush_policy = settings.flush_policy
+            manager.tell_flush_policy(replica)
+        replica.max_message_bytes = settings.max_message_bytes
+        replica.record_rules = settings.record_rules()
+        replica.log.set_config(settings.log_config())
+        self._state_changed(replica)
+
+    def _state_changed(self, replica: Replica) -> None:
+        manager = self._manager
+        if isinstance(replica.role, Leader):
+            manager.step_leader(replica, StateChanged(partition_state(replica, manager.image, manager.config)))
+
+
+def in_steps(changes: Iterator[None]) -> Iterator[None]:
+    """Yields after every `REPLICAS_TOGETHER` items of `changes`."""
+    for number, _ in enumerate(changes, 1):
+        if number % REPLICAS_TOGETHER == 0:
+            yield

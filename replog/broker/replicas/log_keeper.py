@@ -1,0 +1,204 @@
+"""What has to be done to the logs every so often: checkpoints, retention, files of deleted segments, room on the disks.
+
+Nothing here may hold up the loop, whatever the number of partitions: what a job needs is gathered on the driver, the disk
+is written in a thread, and what needs the driver for each log goes log by log, with other work in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import TypeVar
+
+from replog.broker.process import descriptor_limit, open_descriptors
+from replog.broker.replicas.replica import Replica
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.tasks import watched_task
+from replog.config.server import ServerConfig
+from replog.errors import BrokerClosedError, DiskFullError, StorageError
+from replog.log import CheckpointJob, DiskState, LogManager
+from replog.rpc.task_ends import end_tasks
+
+FILE_DELETION_INTERVAL_MS = 1_000
+DESCRIPTOR_INTERVAL_MS = 1_000
+PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+"""Kafka's producer.id.expiration.check.interval.ms."""
+
+_NEVER_MS = 1 << 62
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class LogKeeper:
+    """The upkeep of all logs of a broker.
+
+    Args:
+        config: with the intervals.
+        logs: the log directories.
+        manager: of the replicas.
+        executor: threads for the disk.
+        on_failure: told about a bug, or a disk without which the node cannot go on.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        logs: LogManager,
+        manager: ReplicaManager,
+        executor: Executor,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._manager = manager
+        self._executor = executor
+        self._on_failure = on_failure
+        self._states: dict[str, DiskState] = {}
+        self._turn = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        config = self._config
+        work: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
+            (config.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points),
+            (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_start_offsets),
+            (config.log_retention_check_interval_ms, self.apply_retention),
+            (config.log_dir_space_check_interval_ms, self.check_disks),
+            (FILE_DELETION_INTERVAL_MS, self.remove_deleted_files),
+            (DESCRIPTOR_INTERVAL_MS, self.bound_descriptors),
+            (PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
+        ]
+        self._tasks = [
+            watched_task(_every(ms, run), name=f"every-{run.__name__}", on_failure=self._on_failure) for ms, run in work
+        ]
+        self._tasks.append(watched_task(self._flush_on_schedule(), name="flush-schedule", on_failure=self._on_failure))
+
+    async def stop(self) -> None:
+        """Starts nothing new; what runs in a thread ends there."""
+        await end_tasks(*self._tasks)
+
+    # ---- checkpoints --------------------------------------------------------------------------------------------------
+
+    async def checkpoint_high_watermarks(self) -> None:
+        manager = self._manager
+        await self._write(lambda: self._logs.prepare_high_watermarks(manager.known_high_watermarks()))
+
+    async def checkpoint_recovery_points(self) -> None:
+        await self._write(self._logs.prepare_recovery_points)
+
+    async def checkpoint_log_start_offsets(self) -> None:
+        await self._write(self._logs.prepare_log_start_offsets)
+
+    async def _write(self, prepare: Callable[[], Mapping[str, list[CheckpointJob]]]) -> None:
+        for path, jobs in (await self._manager.driver.call(prepare)).items():
+            for job in jobs:
+                try:
+                    await self._in_thread(job.run)
+                except DiskFullError as error:
+                    _log.warning("%s", error)  # the older file costs time after a crash, not data
+                except StorageError as error:
+                    await self._directory_failed(path, error)
+                    break
+
+    # ---- disks --------------------------------------------------------------------------------------------------------
+
+    async def check_disks(self) -> None:
+        """Tells about every change of state; has what waits for room try again."""
+        for path, found in (await self._in_thread(self._logs.check_disks)).items():
+            if isinstance(found, StorageError):
+                await self._directory_failed(path, found)
+                continue
+            before = self._states.get(path, DiskState.OK)
+            self._states[path] = found
+            if found is not before:
+                level = logging.ERROR if found is DiskState.READ_ONLY else logging.WARNING
+                _log.log(level, "%s", self._logs.directories[path].space.describe())
+        if self._manager.trouble.waiting_for_room and DiskState.READ_ONLY not in self._states.values():
+            await self._manager.driver.call(self._manager.trouble.retry_roles)
+
+    # ---- log by log ---------------------------------------------------------------------------------------------------
+
+    async def apply_retention(self) -> None:
+        await self._each(self._manager.delete_old_segments)
+
+    async def expire_producers(self) -> None:
+        now_ms = self._manager.clock.wall_ms()
+        await self._each(
+            lambda replica: replica.log.producers.expire(now_ms, replica.log.config.producer_id_expiration_ms)
+        )
+
+    async def remove_deleted_files(self) -> None:
+        """Files of deleted segments that are due; on a disk without room, all of them at once."""
+        for path, directory in self._logs.directories.items():
+            is_full = directory.space.state is DiskState.READ_ONLY
+            now_ms = _NEVER_MS if is_full else self._manager.clock.wall_ms()
+            for key, log in list(directory.logs.items()):
+                due_ms = log.next_file_deletion_ms
+                if due_ms is None or due_ms > now_ms or key not in directory.logs:
+                    continue
+                job = log.prepare_file_deletion(now_ms)
+                if job is not None:
+                    try:
+                        await self._in_thread(job.run)
+                    except OSError as error:
+                        await self._directory_failed(path, StorageError(f"{path}: {error}. Check the disk"))
+
+    async def _flush_on_schedule(self) -> None:
+        """log.flush.interval.ms and flush.ms; the interval follows the settings of the topics."""
+        while True:
+            await asyncio.sleep(self._manager.flushes.check_interval_ms() / 1000)
+            try:
+                await self._manager.driver.call(self._manager.flushes.request_due)
+            except BrokerClosedError:
+                return
+
+    async def bound_descriptors(self) -> None:
+        """Closes files of logs, round and round, when this process has more open than half of what it may.
+
+        Logs with unflushed writes are flushed instead, and closed the next time round.
+        """
+        excess = await self._in_thread(open_descriptors) - descriptor_limit() // 2
+        replicas = list(self._manager.replicas.values())
+        for replica in replicas[self._turn :] + replicas[: self._turn]:
+            if excess <= 0:
+                return
+            excess -= await self._manager.driver.call(partial(self._release_files, replica))
+            self._turn = (self._turn + 1) % len(replicas)
+
+    def _release_files(self, replica: Replica) -> int:
+        """Returns 1 where files are closed, or will be after a flush."""
+        if self._manager.replicas.get(replica.key) is not replica or replica.log.failed:
+            return 0
+        if not replica.log.release_files():
+            self._manager.flushes.request(replica)
+        return 1
+
+    async def _each(self, work: Callable[[Replica], object]) -> None:
+        for replica in list(self._manager.replicas.values()):
+            await self._manager.driver.call(partial(self._if_ours, replica, work))
+
+    def _if_ours(self, replica: Replica, work: Callable[[Replica], object]) -> None:
+        if self._manager.replicas.get(replica.key) is replica:
+            work(replica)
+
+    async def _directory_failed(self, path: str, error: StorageError) -> None:
+        await self._manager.driver.call(lambda: self._manager.trouble.directory_failed(path, error))
+
+    async def _in_thread(self, run: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, run)
+
+
+async def _every(interval_ms: int, run: Callable[[], Awaitable[None]]) -> None:
+    """Until cancelled, or the driver has ended."""
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            await run()
+        except BrokerClosedError:
+            return

@@ -1,0 +1,112 @@
+"""The logs of this broker's replicas on its disks: found, created, or taken out of the way."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from uuid import UUID
+
+from replog.broker.clock import Clock
+from replog.broker.replicas.topic_settings import TopicSettings
+from replog.config.server import ServerConfig
+from replog.errors import DiskFullError, StorageError
+from replog.log import CreateJob, Log, LogConfig, LogDirectory, LogManager
+from replog.metadata.delta import LocalPartition
+from replog.metadata.image import MetadataImage
+
+METADATA_TOPIC_ID = UUID(int=1)
+
+_log = logging.getLogger(__name__)
+
+
+class ReplicaLogs:
+    """The logs that metadata images ask for.  Runs on the replica manager's driver."""
+
+    def __init__(self, logs: LogManager, config: ServerConfig, clock: Clock) -> None:
+        self._logs = logs
+        self._config = config
+        self._clock = clock
+
+    def home_of(self, place: tuple[str, int]) -> LogDirectory | None:
+        """The directory that holds a replica; None: none does, or one that could not be opened."""
+        return self._logs.home_of(*place)
+
+    def prepare(self, before: MetadataImage, image: MetadataImage, local: LocalPartition) -> CreateJob | None:
+        """A job that creates the log of a replica; None where there is one, or an error that `open` meets again.
+
+        Args:
+            before: the image before `image`.
+            image: the one in force.
+            local: the replica as `image` has it.
+        """
+        if self._logs.home_of(local.topic_name, local.partition_id) is not None:
+            return None
+        leads = local.registration.leader == self._config.node_id
+        with contextlib.suppress(DiskFullError, StorageError):
+            return self._logs.prepare_create(
+                local.topic_name,
+                local.partition_id,
+                local.topic_id,
+                TopicSettings(local.topic_name, image, self._config).log_config(),
+                now_ms=self._clock.wall_ms(),
+                is_new=is_new_replica(before, local, self._config.node_id),
+                leader_epoch=local.registration.leader_epoch if leads else None,
+            )
+        return None
+
+    def complete(self, jobs: Sequence[CreateJob]) -> None:
+        """Takes what those jobs made."""
+        for job in jobs:
+            self._logs.complete_create(job)
+
+    def open(self, local: LocalPartition, config: LogConfig, *, is_new: bool) -> Log:
+        """The replica's log; one left over from an earlier topic of the same name makes way first.
+
+        Raises:
+            DiskFullError: there is no room to create it.
+            StorageError: it is offline, may be on a disk that is, or the disk failed.
+        """
+        name, partition_id = local.topic_name, local.partition_id
+        found = self._logs.topic_id(name, partition_id)
+        if found is not None and found != local.topic_id and self._logs.offline_error(name, partition_id) is None:
+            tell_set_aside((name, partition_id), self._logs.set_aside_log(name, partition_id))
+            is_new = True
+        return self._logs.open_log(
+            name, partition_id, local.topic_id, config, now_ms=self._clock.wall_ms(), is_new=is_new
+        )
+
+    def strays(self, image: MetadataImage) -> list[tuple[tuple[str, int], UUID]]:
+        """Replicas that this broker no longer has, with their topic ids: deleted, or moved, while it was down.
+
+        Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.
+        Call it with an image that holds this broker's own registration: everything older is in it.
+        """
+        found: list[tuple[tuple[str, int], UUID]] = []
+        for place in self._logs.replicas:
+            topic_id = self._logs.topic_id(*place)
+            if topic_id is None or topic_id == METADATA_TOPIC_ID:
+                continue
+            known = image.partition(topic_id, place[1])
+            if known is None or self._config.node_id not in known.replicas:
+                found.append((place, topic_id))
+        return found
+
+
+def tell_set_aside(place: tuple[str, int], path: str) -> None:
+    """Tells people where a replica is kept that nobody names."""
+    _log.warning(
+        "%s-%d: this broker has no such replica any more; its data is kept in %s, remove it if it is not needed",
+        *place, path,
+    )  # fmt: skip
+
+
+def is_new_replica(before: MetadataImage, local: LocalPartition, broker_id: int) -> bool:
+    """Whether the replica came to this broker with the image after `before`: then no disk can hold it yet.
+
+    The first image says nothing about that: it is everything since ever.
+    """
+    if not before.brokers:
+        return False
+    known = before.partition(local.topic_id, local.partition_id)
+    return known is None or broker_id not in known.replicas

@@ -1,0 +1,139 @@
+"""What an image says about one replica's partition, and what the controller and people want to know of this broker's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from replog.broker.replicas.disk_trouble import OfflineReplica
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.topic_settings import TopicSettings
+from replog.config.server import ServerConfig
+from replog.controller.messages import ReplicaEnd
+from replog.log import Log, LogDirectory, LogManager
+from replog.metadata.image import MetadataImage, awaiting_report
+from replog.metadata.records import LeaderRecoveryState
+from replog.replication.leader import Leader
+from replog.replication.messages import PartitionState
+from replog.rpc.log_dir_messages import LogDir, LogDirReplica, ReplicaMoveStatus
+from replog.rpc.node_messages import LeaderView, ReplicaProgress, ReplicaStatus
+
+
+def partition_state(replica: Replica, image: MetadataImage, config: ServerConfig) -> PartitionState:
+    """The partition as its leader has to see it."""
+    registration = replica.registration
+    brokers = image.brokers
+    eligible = {
+        broker_id: brokers[broker_id].broker_epoch
+        for broker_id in registration.replicas
+        if broker_id in brokers and brokers[broker_id].is_active
+    }
+    return PartitionState(
+        leader=registration.leader,
+        leader_epoch=registration.leader_epoch,
+        partition_epoch=registration.partition_epoch,
+        replicas=registration.replicas,
+        isr=registration.isr,
+        elr=registration.elr,
+        min_insync_replicas=TopicSettings(replica.topic, image, config).min_insync_replicas,
+        eligible=eligible,
+        recovering=registration.leader_recovery_state is LeaderRecoveryState.RECOVERING,
+    )
+
+
+def awaited_ends(
+    image: MetadataImage, broker_id: int, replicas: Mapping[ReplicaKey, Replica]
+) -> tuple[ReplicaEnd, ...]:
+    """How far the replicas reach for which a `recovered` election waits for this broker; offline ones have no say."""
+    ends = []
+    for awaited in awaiting_report(image, broker_id):
+        replica = replicas.get((awaited.topic_id, awaited.partition_id))
+        if replica is not None:
+            last_epoch = replica.log.last_epoch
+            ends.append(
+                ReplicaEnd(
+                    awaited.topic_id,
+                    awaited.partition_id,
+                    -1 if last_epoch is None else last_epoch,
+                    replica.log.log_end_offset,
+                )
+            )
+    return tuple(ends)
+
+
+def replica_statuses(
+    replicas: Iterable[Replica],
+    offline: Iterable[OfflineReplica],
+    names: Collection[tuple[str, int]] | None,
+    now_ms: int,
+) -> tuple[ReplicaStatus, ...]:
+    """This broker's replicas by name.
+
+    Args:
+        replicas: those that can be used.
+        offline: those that cannot.
+        names: (topic, partition) of the replicas wanted, which then come with their size and what their leader knows;
+            None: all.
+        now_ms: monotonic.
+    """
+    found = [replica.status() for replica in offline if _is_wanted(replica, names)]
+    for replica in replicas:
+        if _is_wanted(replica, names):
+            status = replica.status()
+            if names is not None:
+                size_bytes = replica.log.size_from(replica.log.log_start_offset)
+                leader = leader_view(replica.role, replica.log, now_ms) if isinstance(replica.role, Leader) else None
+                status = replace(status, leader=leader, size_bytes=size_bytes)
+            found.append(status)
+    return tuple(sorted(found, key=lambda status: f"{status.topic}-{status.partition_id}"))
+
+
+def _is_wanted(replica: Replica | OfflineReplica, names: Collection[tuple[str, int]] | None) -> bool:
+    return names is None or (replica.topic, replica.partition_id) in names
+
+
+def leader_view(leader: Leader, log: Log, now_ms: int) -> LeaderView:
+    """What a leader knows of its partition and of the other replicas."""
+    status = leader.status()
+    return LeaderView(
+        partition_epoch=status.partition_epoch,
+        epoch_start_offset=status.epoch_start_offset,
+        maximal_isr=status.maximal_isr,
+        elr=status.elr,
+        min_insync_replicas=status.min_insync_replicas,
+        recovering=status.recovering,
+        waiting_produces=status.waiting_produces,
+        replicas=tuple(
+            ReplicaProgress(
+                replica_id=replica.replica_id,
+                log_end_offset=replica.log_end_offset,
+                flushed_offset=replica.flushed_offset,
+                lag_records=replica.lag,
+                lag_ms=_or_unknown(replica.lag_ms(now_ms)),
+                broker_epoch=_or_unknown(replica.broker_epoch),
+                lag_bytes=log.size_from(max(replica.log_end_offset, log.log_start_offset)),
+            )
+            for replica in status.replicas
+        ),
+    )
+
+
+def log_dirs(logs: LogManager, moves: Sequence[ReplicaMoveStatus]) -> tuple[LogDir, ...]:
+    """Every log directory of a broker."""
+    found = [_log_dir(directory, moves) for directory in logs.directories.values()]
+    return (*found, *(LogDir(path, str(error), -1, (), ()) for path, error in logs.unopened.items()))
+
+
+def _log_dir(directory: LogDirectory, moves: Sequence[ReplicaMoveStatus]) -> LogDir:
+    sizes = dict.fromkeys(directory.offline, -1) | {key: log.size_bytes for key, log in directory.logs.items()}
+    return LogDir(
+        path=directory.path,
+        error="" if directory.failure is None else str(directory.failure),
+        free_bytes=directory.space.free_bytes,
+        replicas=tuple(LogDirReplica(*key, size_bytes) for key, size_bytes in sorted(sizes.items())),
+        moves=tuple(move for move in moves if move.path == directory.path),
+    )
+
+
+def _or_unknown(value: int | None) -> int:
+    return -1 if value is None else value

@@ -1,0 +1,246 @@
+"""The leader's side of a fetch: read, or wait until there is something to read.
+
+Runs on the replica driver.  A fetch that finds less than it asked for waits in the purgatory; appends and high
+watermarks of the same drain wake it once, after the drain, so that one answer carries everything that arrived
+together.  A follower's stream keeps what it has asked for (`incremental_fetch`); a consumer's fetch stands for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.requests.fetch_reader import (
+    MAX_WAIT_MS,
+    NOT_FRESH,
+    FetchReader,
+    Refusal,
+    Slot,
+    failed_fetch,
+    is_worth_sending,
+)
+from replog.broker.requests.incremental_fetch import IncrementalFetch, IncrementalFetches
+from replog.broker.requests.record_deletions import RecordDeletions
+from replog.errors import ErrorCode, StorageError
+from replog.replication.leader import Leader
+from replog.replication.purgatory import Purgatory
+from replog.rpc.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochEndPartition,
+    EpochEndResult,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsPartition,
+    ListOffsetsResult,
+)
+
+MAX_WAITING_FETCHES = 10_000
+
+Answer = Callable[[FetchResponse], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parked:
+    request: FetchRequest
+    answer: Answer
+
+
+class FetchPath:
+    """Fetch requests of this broker.
+
+    Args:
+        serving: whether this broker may serve now; None, or why not.
+
+    Attributes:
+        incremental: what streams have asked for.
+        deletions: of records from the front of partitions.
+    """
+
+    def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
+        self._manager = manager
+        self._serving = serving
+        self._reader = FetchReader(manager, serving)
+        self._purgatory: Purgatory[_Parked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
+        self.incremental = IncrementalFetches(manager, self._reader, serving)
+        self.deletions = RecordDeletions(manager, self._reader)
+        self._touched: set[ReplicaKey] = set()
+        self._next_id = 0
+        manager.on_progress = self._touched.add
+        manager.after_drain = self._wake_touched
+        manager.fetch_deadline_ms = self._next_deadline_ms
+        manager.expire_fetches = self._expire
+
+    @property
+    def waiting_count(self) -> int:
+        """Fetches that wait for records; incremental ones are counted by themselves."""
+        return len(self._purgatory)
+
+    def submit(self, request: FetchRequest, answer: Answer) -> None:
+        """Queues a request; `answer` is called once, on the loop."""
+        self._manager.driver.submit(lambda: self._fetch(request, answer))
+
+    def submit_incremental(self, fetch: IncrementalFetch, request: FetchRequest) -> None:
+        """Queues a request of a stream that keeps what it asks for."""
+        self._manager.driver.submit(lambda: fetch.submit(request))
+
+    def close_incremental(self, fetch: IncrementalFetch) -> None:
+        """The stream has ended."""
+        self._manager.driver.submit(fetch.close)
+
+    def _fetch(self, request: FetchRequest, answer: Answer) -> None:
+        refused = self._serving()
+        if refused is not None:
+            answer(_refused(request, refused))
+            return
+        replicas = self._manager.replicas
+        keys = [(p.topic_id, p.partition_id) for p in request.partitions]
+        if not all(key in replicas for key in keys) and self._manager.wait_for_image(
+            lambda: self._fetch(request, answer)
+        ):
+            return
+        wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
+        until_ms = self._manager.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
+        self._reader.read(
+            request, frozenset(keys), lambda slots: self._answer_or_park(request, answer, slots, until_ms)
+        )
+
+    def _answer_or_park(
+        self, request: FetchRequest, answer: Answer, slots: Sequence[Slot], until_ms: int | None
+    ) -> None:
+        """All there is has been read; with a time it may wait for more until then."""
+        if (
+            until_ms is None
+            or is_worth_sending(request, slots)
+            or until_ms <= self._manager.clock.now_ms()
+            or len(self._purgatory) >= MAX_WAITING_FETCHES  # an empty answer now is better than an unbounded queue
+        ):
+            results = tuple(slot.result for slot in slots)
+            answer(FetchResponse(request.correlation_id, results, tuple(slot.data or b"" for slot in slots)))
+            return
+        self._next_id += 1
+        keys = [(p.topic_id, p.partition_id) for p in request.partitions]
+        self._purgatory.add(self._next_id, keys, until_ms, _Parked(request, answer))
+
+    # ---- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wake_touched(self) -> None:
+        """Answers the fetches whose partitions moved in the drain that just ended."""
+        if not self._touched:
+            return
+        touched = tuple(self._touched)
+        self._touched.clear()
+        for key in touched:
+            for waiting in self._purgatory.check(key):
+                if self._reader.would_answer(waiting.payload.request):
+                    self._complete(waiting.operation_id)
+        self.incremental.wake(touched)
+
+    def _next_deadline_ms(self) -> int | None:
+        deadlines_ms = (self._purgatory.next_deadline_ms(), self.incremental.next_deadline_ms())
+        return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
+
+    def _expire(self) -> None:
+        for waiting in self._purgatory.expire(self._manager.clock.now_ms()):
+            self._answer(waiting.payload)
+        self.incremental.expire()
+
+    def _complete(self, operation_id: int) -> None:
+        waiting = self._purgatory.complete(operation_id)
+        if waiting is not None:
+            self._answer(waiting.payload)
+
+    def _answer(self, parked: _Parked) -> None:
+        refused = self._serving()  # the lease may have ended while it was parked
+        if refused is not None:
+            parked.answer(_refused(parked.request, refused))
+            return
+        request, answer = parked.request, parked.answer
+        self._reader.read(request, NOT_FRESH, lambda slots: self._answer_or_park(request, answer, slots, None))
+
+    # ---- offsets --------------------------------------------------------------------------------------------------------
+
+    def list_offset(self, partition: ListOffsetsPartition) -> ListOffsetsResult:
+        """Start, end or first offset at a time; to be run on the driver."""
+        led = self._reader.leader_for(partition)
+        if isinstance(led, Refusal):
+            return _offset_failed(partition, *led)
+        replica, leader = led
+        if partition.timestamp != EARLIEST_TIMESTAMP and not leader.latest_offset_available():
+            # the high watermark bounds both the latest offset and a lookup by time
+            error = ErrorCode.OFFSET_NOT_AVAILABLE
+            return _offset_failed(partition, error, error.name, self._manager.config.node_id, leader.leader_epoch)
+        try:
+            offset, timestamp = self._find(replica, leader, partition.timestamp)
+        except StorageError as storage_error:
+            self._manager.trouble.storage_failed(replica, storage_error)
+            failed = self._reader.not_leader(partition)
+            return _offset_failed(partition, failed.error, failed.message)
+        return ListOffsetsResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NONE,
+            offset=offset,
+            timestamp=timestamp,
+            leader_epoch=leader.leader_epoch,
+            leader_id=self._manager.config.node_id,
+        )
+
+    def epoch_end(self, partition: EpochEndPartition) -> EpochEndResult:
+        """Where a leader epoch ends in the leader's log; to be run on the driver."""
+        led = self._reader.leader_for(partition)
+        if isinstance(led, Refusal):
+            return _epoch_failed(partition, *led)
+        replica, leader = led
+        end = replica.log.end_offset_for_epoch(partition.epoch)
+        return EpochEndResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NONE,
+            epoch=-1 if end is None else end.epoch,
+            end_offset=-1 if end is None else end.end_offset,
+            leader_epoch=leader.leader_epoch,
+            leader_id=self._manager.config.node_id,
+        )
+
+    @staticmethod
+    def _find(replica: Replica, leader: Leader, timestamp: int) -> tuple[int, int]:
+        if timestamp == EARLIEST_TIMESTAMP:
+            return replica.log.log_start_offset, -1
+        if timestamp == LATEST_TIMESTAMP:
+            return leader.high_watermark, -1
+        found = replica.log.offset_for_timestamp(timestamp, end_offset=leader.high_watermark)
+        return (-1, -1) if found is None else found
+
+
+def _refused(request: FetchRequest, reason: str) -> FetchResponse:
+    results = tuple(failed_fetch(p, ErrorCode.BROKER_NOT_AVAILABLE, reason) for p in request.partitions)
+    return FetchResponse(request.correlation_id, results, (b"",) * len(results))
+
+
+def _offset_failed(
+    partition: ListOffsetsPartition, error: ErrorCode, message: str, leader_id: int = -1, leader_epoch: int = -1
+) -> ListOffsetsResult:
+    return ListOffsetsResult(
+        topic_id=partition.topic_id,
+        partition_id=partition.partition_id,
+        error=error,
+        leader_id=leader_id,
+        leader_epoch=leader_epoch,
+        message=message,
+    )
+
+
+def _epoch_failed(
+    partition: EpochEndPartition, error: ErrorCode, message: str, leader_id: int = -1, leader_epoch: int = -1
+) -> EpochEndResult:
+    return EpochEndResult(
+        topic_id=partition.topic_id,
+        partition_id=partition.partition_id,
+        error=error,
+        leader_epoch=leader_epoch,
+        leader_id=leader_id,
+        message=message,
+    )

@@ -1,0 +1,425 @@
+"""Reads what a fetch asks for, on the replica driver: checks first, then the log.
+
+A follower reads to the log end, a consumer to the high watermark, of a follower to that which the follower knows.  What
+memory holds is read at once.  Other records are read by a few threads while the driver goes on; when they are there
+everything is checked again, because the replica may have been cut, deleted or passed to another leader meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple, TypeAlias
+
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.replication_throttle import UNLIMITED
+from replog.broker.requests.pending_fetch import PendingFetch
+from replog.config.server import ReplicaSelector
+from replog.errors import BrokerClosedError, DiskFullError, ErrorCode, OffsetOutOfRangeError, StorageError
+from replog.log import ReadJob
+from replog.replication.fetch_check import check_fetch
+from replog.replication.follower import Follower
+from replog.replication.leader import Leader
+from replog.replication.messages import FollowerFetched
+from replog.rpc.messages import (
+    CONSUMER_REPLICA_ID,
+    DeleteRecordsPartition,
+    EpochEnd,
+    EpochEndPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResult,
+    ListOffsetsPartition,
+)
+
+MAX_WAIT_MS = 60_000
+"""Longest time a fetch is parked, whatever it asks for: its stream may be gone by then."""
+
+MAX_RESPONSE_BYTES = 55 << 20
+"""Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
+
+Asked: TypeAlias = FetchPartition | ListOffsetsPartition | DeleteRecordsPartition | EpochEndPartition
+"""What names a partition in a request."""
+
+NOT_FRESH: Collection[ReplicaKey] = ()
+"""Nothing that is read counts as a follower's progress: it was counted when the request came."""
+
+
+class Slot(NamedTuple):
+    """One partition of a fetch; `data` None: it has to be read from the disk, within `max_bytes`; with 0 of them later."""
+
+    result: FetchResult
+    data: bytes | None
+    max_bytes: int
+    min_one_batch: bool
+
+    @property
+    def is_news(self) -> bool:
+        """Whether it must be told whatever else there is."""
+        return self.result.error is not ErrorCode.NONE or self.result.diverging is not None
+
+
+class Refusal(NamedTuple):
+    """Why this broker does not answer as the leader of a partition, and who might."""
+
+    error: ErrorCode
+    message: str
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+class FetchReader:
+    """Reads partitions that this broker leads.
+
+    Args:
+        serving: whether this broker may serve now; None, or why not.
+    """
+
+    def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
+        self._manager = manager
+        self._serving = serving
+
+    def read(
+        self, request: FetchRequest, fresh: Collection[ReplicaKey], done: Callable[[Sequence[Slot]], None]
+    ) -> None:
+        """Reads every partition within the request's byte limit.
+
+        Args:
+            request: what is asked.
+            fresh: partitions whose positions have just arrived: they count as the follower's progress.
+            done: called with a slot for each partition, none of them without data; now, or when the disk has answered.
+        """
+        PendingFetch(self, request, self._read_all(request, fresh), done).start()
+
+    def read_warm(
+        self, request: FetchRequest, fresh: Collection[ReplicaKey], *, cold_bytes: int, is_first: bool
+    ) -> Sequence[Slot]:
+        """A slot for each partition; those without data are for `read_cold`, as far as `cold_bytes` have room for them.
+
+        Args:
+            request: what is asked; its byte limit is for what memory holds.
+            fresh: as of `read`.
+            cold_bytes: for what has to be read from the disk.
+            is_first: nothing else is in the answer, so that a batch of any size may be.
+        """
+        return self._read_all(request, fresh, cold_bytes, is_first=is_first)
+
+    def would_answer(self, request: FetchRequest) -> bool:
+        """Whether it is worth an answer now."""
+        if request.min_bytes <= 1:
+            return any(self.has_something(request, partition) for partition in request.partitions)
+        slots = self._read_all(request, NOT_FRESH)
+        return any(slot.data is None for slot in slots) or is_worth_sending(request, slots)
+
+    def has_something(self, request: FetchRequest, partition: FetchPartition) -> bool:
+        """Whether there are records for one partition of the request, or news that cannot wait for some."""
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        role = self._serving_role(request, replica)
+        if replica is None or role is None:
+            return True  # not the leader any more: that is news
+        if partition.leader_epoch >= 0 and partition.leader_epoch != role.leader_epoch:
+            return True
+        offset = partition.fetch_offset
+        return offset < _ceiling(request, replica) or offset > replica.log.log_end_offset
+
+    def _serving_role(self, request: FetchRequest, replica: Replica | None) -> Leader | Follower | None:
+        """The role in which a replica answers the request; None: another one must be asked.
+
+        A follower that is in sync serves consumers, up to what it knows to be committed, where `replica.selector` says so
+        (KIP-392).
+        """
+        match None if replica is None else replica.role:
+            case Leader() as leader:
+                return leader
+            case Follower() as follower if replica is not None and request.replica_id == CONSUMER_REPLICA_ID:
+                config = self._manager.config
+                is_in_sync = config.node_id in replica.registration.isr
+                return follower if is_in_sync and config.replica_selector is ReplicaSelector.RACK_AWARE else None
+            case _:
+                return None
+
+    # ---- from the disk --------------------------------------------------------------------------------------------------
+
+    def read_cold(
+        self, request: FetchRequest, partition: FetchPartition, slot: Slot, done: Callable[[bytes | None], None]
+    ) -> None:
+        """Has the data of one partition read in a thread; it was checked just now.
+
+        Args:
+            request: that names the partition.
+            partition: of it.
+            slot: what is known of it, without data.
+            done: called with what the disk has brought, for `checked`; now, and with nothing, if it has too much to do;
+                with None if it could not be read.
+        """
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        if replica is None or self._serving_role(request, replica) is None or self._manager.cold_reads.is_full:
+            done(b"")  # the client asks again
+            return
+        try:
+            job = replica.log.prepare_read(
+                partition.fetch_offset,
+                max_bytes=slot.max_bytes,
+                end_offset=_ceiling(request, replica),
+                min_one_batch=slot.min_one_batch,
+            )
+        except DiskFullError:  # no descriptor is left
+            done(b"")  # the client asks again
+            return
+        except StorageError as error:
+            self._manager.trouble.storage_failed(replica, error)
+            done(None)
+            return
+        self._manager.cold_reads.start(replica.log, job, lambda job: done(self._data_of(replica, job)))
+
+    def _data_of(self, replica: Replica, job: ReadJob) -> bytes | None:
+        try:
+            return replica.log.complete_read(job)
+        except (BrokerClosedError, OffsetOutOfRangeError):
+            return None  # deleted or moved on: the checks say it
+        except DiskFullError:  # no descriptor was left
+            return b""
+        except StorageError as error:
+            self._manager.trouble.storage_failed(replica, error)
+            return None
+
+    def checked(self, request: FetchRequest, partition: FetchPartition, slot: Slot, data: bytes | None) -> Slot:
+        """The slot with what the disk has brought.  What was true when it was asked need not be true now.
+
+        Args:
+            request: that names the partition.
+            partition: of it.
+            slot: as `read_cold` got it.
+            data: as `read_cold` gave it.
+
+        Returns:
+            Without data if it has to be read from the disk again.
+        """
+        refused = self._serving()
+        if refused is not None:
+            result: FetchResult = failed_fetch(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
+            return slot._replace(result=result, data=b"")
+        result, data = self._read(
+            request, partition, slot.max_bytes, is_fresh=False, min_one_batch=slot.min_one_batch, found=data
+        )
+        return slot._replace(result=result, data=data)
+
+    # ---- one after the other ----------------------------------------------------------------------------------------------
+
+    def _read_all(
+        self,
+        request: FetchRequest,
+        fresh: Collection[ReplicaKey],
+        cold_bytes: int | None = None,
+        *,
+        is_first: bool = True,
+    ) -> list[Slot]:
+        """Reads every partition within the request's byte limit, as far as that needs no disk.
+
+        Args:
+            cold_bytes: for what needs the disk; None: it shares the request's limit.
+            is_first: as of `read_warm`.
+        """
+        left = min(request.max_bytes, MAX_RESPONSE_BYTES)
+        empty = is_first
+        slots: list[Slot] = []
+        for partition in request.partitions:
+            max_bytes = min(left, partition.max_bytes)
+            is_fresh = (partition.topic_id, partition.partition_id) in fresh
+            result, data = self._read(request, partition, max_bytes, is_fresh=is_fresh, min_one_batch=empty)
+            if data is None and cold_bytes is not None:
+                max_bytes = min(partition.max_bytes, max(0, cold_bytes), self._room_bytes(request, partition))
+                slots.append(Slot(result, None, max_bytes, min_one_batch=True))
+                cold_bytes -= max_bytes
+                continue
+            slots.append(Slot(result, data, max_bytes, empty))
+            left = max(0, left - (max_bytes if data is None else len(data)))
+            empty = empty and data == b""
+        return slots
+
+    def _read(
+        self,
+        request: FetchRequest,
+        partition: FetchPartition,
+        max_bytes: int,
+        *,
+        is_fresh: bool,
+        min_one_batch: bool,
+        found: bytes | None = None,
+    ) -> tuple[FetchResult, bytes | None]:
+        """Checks one partition and reads it; `found` is what a read from the disk has brought already.
+
+        Returns:
+            The data is None where it has to be read from the disk.
+        """
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        role = self._serving_role(request, replica)
+        if replica is None or role is None:
+            return self.not_leader(partition), b""
+        error = role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
+        is_follower = request.replica_id != CONSUMER_REPLICA_ID
+        if error is ErrorCode.NONE and is_follower and isinstance(role, Leader):
+            error = role.check_follower(request.replica_id, request.broker_epoch)
+        if error is not ErrorCode.NONE:
+            return failed_fetch(partition, error, error.name, replica), b""
+        check = check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view)
+        if check.error is not ErrorCode.NONE:
+            return self._out_of_range(partition, replica, role), b""
+        if check.diverging is None and is_follower and is_fresh:
+            self._count_progress(request, partition, replica)
+        data: bytes | None = b""
+        if found is None:
+            max_bytes = min(max_bytes, self._room_bytes(request, partition))
+        if check.diverging is None and max_bytes > 0:
+            data = found
+        if data is None:
+            try:
+                data = self._data(request, partition, replica, max_bytes, min_one_batch)
+            except DiskFullError as failure:  # no descriptor is left
+                return failed_fetch(partition, failure.code, str(failure), replica), b""
+            except StorageError as failure:
+                self._manager.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
+                return self.not_leader(partition), b""
+        if data and _is_being_filled(request.replica_id, replica, role):
+            self._manager.leader_throttle.count(len(data))
+        diverging = check.diverging
+        result = FetchResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NONE,
+            fetch_offset=partition.fetch_offset,
+            high_watermark=role.high_watermark,
+            log_start_offset=replica.log.log_start_offset,
+            log_end_offset=replica.log.log_end_offset if is_follower else -1,
+            diverging=None if diverging is None else EpochEnd(diverging.epoch, diverging.end_offset),
+            leader_id=replica.registration.leader,
+            leader_epoch=role.leader_epoch,
+        )
+        return result, data
+
+    def _room_bytes(self, request: FetchRequest, partition: FetchPartition) -> int:
+        """What the throttle leaves for a replica that is being filled, and for no other."""
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        is_filled = replica is not None and _is_being_filled(request.replica_id, replica, replica.role)
+        return self._manager.leader_throttle.room_bytes() if is_filled else UNLIMITED
+
+    def _data(
+        self,
+        request: FetchRequest,
+        partition: FetchPartition,
+        replica: Replica,
+        max_bytes: int,
+        min_one_batch: bool,
+    ) -> bytes | None:
+        ceiling = _ceiling(request, replica)
+        if partition.fetch_offset >= ceiling:
+            return b""
+        try:
+            return replica.log.read_cached(
+                partition.fetch_offset, max_bytes=max_bytes, end_offset=ceiling, min_one_batch=min_one_batch
+            )
+        except OffsetOutOfRangeError:
+            return b""  # the log start moved between check and read
+
+    def _count_progress(self, request: FetchRequest, partition: FetchPartition, replica: Replica) -> None:
+        self._manager.step_leader(
+            replica,
+            FollowerFetched(
+                replica_id=request.replica_id,
+                broker_epoch=request.broker_epoch,
+                fetch_offset=partition.fetch_offset,
+                flushed_offset=partition.flushed_offset,
+                log_start_offset=partition.log_start_offset,
+                leader_end_offset=replica.log.log_end_offset,
+            ),
+        )
+        self._manager.on_follower_told(replica.key)
+
+    def _out_of_range(self, partition: FetchPartition, replica: Replica, role: Leader | Follower) -> FetchResult:
+        log = replica.log
+        return FetchResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.OFFSET_OUT_OF_RANGE,
+            fetch_offset=partition.fetch_offset,
+            high_watermark=role.high_watermark,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            leader_id=replica.registration.leader,
+            leader_epoch=role.leader_epoch,
+            message=f"{replica.name}: offset {partition.fetch_offset} is outside of "
+            f"[{log.log_start_offset}, {log.log_end_offset}]",
+        )
+
+    def leader_for(self, partition: Asked) -> tuple[Replica, Leader] | Refusal:
+        """The replica and its leader, if this broker may answer as that in the epoch that was asked for."""
+        refused = self._serving()
+        if refused is not None:
+            return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, refused)
+        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        if replica is None or not isinstance(replica.role, Leader):
+            other = self.not_leader(partition)
+            return Refusal(other.error, other.message, other.leader_id, other.leader_epoch)
+        error = replica.role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
+        if error is not ErrorCode.NONE:
+            return Refusal(error, error.name, self._manager.config.node_id, replica.role.leader_epoch)
+        return replica, replica.role
+
+    def not_leader(self, partition: Asked) -> FetchResult:
+        """Why this broker does not answer for a partition, and who might."""
+        image = self._manager.image
+        known = image.partition(partition.topic_id, partition.partition_id)
+        offset = partition.fetch_offset if isinstance(partition, FetchPartition) else -1
+        unusable = self._manager.unusable((partition.topic_id, partition.partition_id))
+        if unusable is not None:
+            error, message = unusable
+            return FetchResult(partition.topic_id, partition.partition_id, error, offset, message=message)
+        if known is None:
+            error = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if partition.topic_id in image.topics_by_id
+                else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+            return FetchResult(partition.topic_id, partition.partition_id, error, offset, message=error.name)
+        return FetchResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            fetch_offset=offset,
+            leader_id=known.leader,
+            leader_epoch=known.leader_epoch,
+            message=f"broker {self._manager.config.node_id} does not lead this partition, broker {known.leader} does",
+        )
+
+
+def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:
+    """Whether what was found is enough for an answer before the request's time is over."""
+    size_bytes = sum(len(slot.data or b"") for slot in slots)
+    return size_bytes >= max(1, request.min_bytes) or any(slot.is_news for slot in slots)
+
+
+def _is_being_filled(follower_id: int, replica: Replica, role: Leader | Follower | None) -> bool:
+    """Whether a reassignment adds the follower, and no acknowledgement waits for it yet."""
+    is_added = follower_id in replica.registration.adding_replicas
+    return is_added and isinstance(role, Leader) and follower_id not in role.maximal_isr
+
+
+def _ceiling(request: FetchRequest, replica: Replica) -> int:
+    is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+    return replica.high_watermark if is_consumer else replica.log.log_end_offset
+
+
+def failed_fetch(
+    partition: FetchPartition, error: ErrorCode, message: str, replica: Replica | None = None
+) -> FetchResult:
+    """The answer of a partition that cannot be served."""
+    registration = None if replica is None else replica.registration
+    return FetchResult(
+        topic_id=partition.topic_id,
+        partition_id=partition.partition_id,
+        error=error,
+        fetch_offset=partition.fetch_offset,
+        leader_id=-1 if registration is None else registration.leader,
+        leader_epoch=-1 if registration is None else registration.leader_epoch,
+        message=message,
+    )

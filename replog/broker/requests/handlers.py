@@ -1,0 +1,338 @@
+"""What a node answers: client calls, controller calls, and the three kinds of streams.
+
+Handlers only check, hand over to a driver and wait; cores are stepped by their drivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from replog._version import __version__
+from replog.broker.controller.broker_lifecycle import BrokerLifecycle
+from replog.broker.controller.channel import ControllerChannel
+from replog.broker.controller.driver import ControllerDriver
+from replog.broker.process import resident_bytes
+from replog.broker.quorum.driver import QuorumDriver
+from replog.broker.quorum.metadata_publisher import MetadataPublisher
+from replog.broker.quorum.requests import QuorumRequests
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.requests.config_description import describe_configs, describe_node_configs
+from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.metadata_views import described_topics, watch_steps
+from replog.broker.requests.producer_ids import ProducerIdAllocator
+from replog.broker.requests.sessions import Fetches, FetchSession, Produces, ProduceSession
+from replog.byte_semaphore import ByteSemaphore
+from replog.config.server import ServerConfig
+from replog.controller.requests import (
+    AlterConfigs,
+    AlterConfigsResponse,
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResponse,
+    ControllerRequest,
+    ControllerResponse,
+    CreatePartitions,
+    CreatePartitionsResponse,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeleteTopics,
+    DeleteTopicsResponse,
+    DrainBroker,
+    DrainBrokerResponse,
+    ElectLeaders,
+    ElectLeadersResponse,
+    UnregisterBroker,
+    UnregisterBrokerResponse,
+    UpdateFeatures,
+    UpdateFeaturesResponse,
+)
+from replog.errors import (
+    BrokerNotAvailableError,
+    InconsistentClusterIdError,
+    NotControllerError,
+    UnsupportedVersionError,
+)
+from replog.rpc.calls import IncomingCall
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.config_messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeNodeConfigsRequest,
+    DescribeNodeConfigsResponse,
+)
+from replog.rpc.log_dir_messages import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    MoveReplicaRequest,
+    MoveReplicaResponse,
+)
+from replog.rpc.messages import (
+    MAX_API_VERSION,
+    MIN_API_VERSION,
+    DeleteRecordsRequest,
+    EpochEndsRequest,
+    EpochEndsResponse,
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
+from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
+from replog.rpc.transport import RequestContext, Stream
+
+CONTROLLER_STATE = "running"
+"""Of a node that is a controller only: it answers, so it runs; there is no broker whose state could be told."""
+
+ANSWER_TIME_MS = 250
+"""For an answer's way back."""
+
+_FORWARDED = {
+    AlterConfigs: AlterConfigsResponse,
+    AlterPartitionReassignments: AlterPartitionReassignmentsResponse,
+    CreatePartitions: CreatePartitionsResponse,
+    CreateTopics: CreateTopicsResponse,
+    DeleteTopics: DeleteTopicsResponse,
+    DrainBroker: DrainBrokerResponse,
+    ElectLeaders: ElectLeadersResponse,
+    UnregisterBroker: UnregisterBrokerResponse,
+    UpdateFeatures: UpdateFeaturesResponse,
+}
+"""What any node passes on to the active controller for a client, and the answer it expects."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """What the handlers hand over to.
+
+    Attributes:
+        hello: this node's own hello.
+        address: host:port that clients use.
+        leader: the quorum's leader and epoch, as this node knows them.
+        controller: None where the node has none.
+        produces: takes produce requests.
+        fetches: takes fetch requests; `fetch_path` knows offsets.
+        credits: of all produce streams together.
+    """
+
+    config: ServerConfig
+    hello: Hello
+    address: str
+    leader: Callable[[], tuple[int | None, int]]
+    controller: ControllerDriver | None
+    channel: ControllerChannel
+    quorum: QuorumDriver
+    quorum_requests: QuorumRequests
+    manager: ReplicaManager
+    lifecycle: BrokerLifecycle
+    publisher: MetadataPublisher
+    produces: Produces
+    fetches: Fetches
+    fetch_path: FetchPath
+    producer_ids: ProducerIdAllocator
+    credits: ByteSemaphore
+
+
+class RequestHandlers:
+    """See `replog.rpc.transport.NodeHandlers`."""
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._parts = parts
+
+    def check_hello(self, hello: Hello) -> Hello:
+        self._check_cluster(hello.cluster_id)
+        if hello.min_api_version > MAX_API_VERSION or hello.max_api_version < MIN_API_VERSION:
+            raise UnsupportedVersionError(
+                f"this node speaks API versions {MIN_API_VERSION} to {MAX_API_VERSION}, the other side "
+                f"{hello.min_api_version} to {hello.max_api_version}. Upgrade the older of the two."
+            )
+        return self._parts.hello
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id and cluster_id != self._parts.hello.cluster_id:
+            raise InconsistentClusterIdError(
+                f"node {self._parts.config.node_id} at {self._parts.address} belongs to cluster {self._parts.hello.cluster_id}, "
+                f"the caller to cluster {cluster_id}. Check the address."
+            )
+
+    async def handle_client_call(
+        self,
+        call: IncomingCall[ClientRequest],
+        context: RequestContext,  # noqa: ARG002 -- for authorization
+    ) -> ClientResponse:
+        self._check_cluster(call.cluster_id)
+        match call.request:
+            case MetadataRequest():
+                return self._metadata(call.request)
+            case ListOffsetsRequest():
+                return await self._list_offsets(call.request)
+            case EpochEndsRequest():
+                return await self._epoch_ends(call.request)
+            case DeleteRecordsRequest():
+                timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
+                return await self._parts.fetch_path.deletions.delete(call.request, timeout_ms=timeout_ms)
+            case InitProducerIdRequest():
+                return await self._init_producer_id(call.timeout_ms)
+            case DescribeNodeRequest():
+                return await self._describe(call.request)
+            case DescribeQuorumRequest() | AddVoterRequest() | RemoveVoterRequest():
+                return await self._parts.quorum_requests.handle(
+                    call.request, timeout_ms=_to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
+                )
+            case DescribeConfigsRequest() | DescribeNodeConfigsRequest():
+                return self._describe_configs(call.request)
+            case MoveReplicaRequest() | DescribeLogDirsRequest():
+                return await self._log_dirs(call.request)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    async def handle_controller_call(
+        self,
+        call: IncomingCall[ControllerRequest],
+        context: RequestContext,  # noqa: ARG002 -- for authorization
+    ) -> ControllerResponse:
+        self._check_cluster(call.cluster_id)
+        if self._parts.leader()[0] == self._parts.config.node_id and self._parts.controller is not None:
+            return await self._parts.controller.submit(call.request, timeout_ms=_to_answer_in_time(call.timeout_ms))
+        answer = _FORWARDED.get(type(call.request))
+        if answer is None or call.forwarded:
+            raise NotControllerError(f"node {self._parts.config.node_id} is not the active controller")
+        timeout_ms = _to_answer_in_time(call.timeout_ms)
+        return await self._parts.channel.send(call.request, answer, timeout_ms=timeout_ms, forwarded=True)
+
+    async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:  # noqa: ARG002 -- for authorization
+        publisher = self._parts.publisher
+        before = publisher.image_at(request.known_offset)
+        said: tuple[int, int] | None = None
+        async for _ in publisher.changes():
+            image, controller = publisher.image, self._controller()
+            if image is before and controller == said:
+                continue
+            controller_id, epoch = controller
+            is_behind = image.end_offset < request.known_offset  # the caller, told the offset, keeps what it knows
+            for step in watch_steps(
+                image if is_behind else before,
+                image,
+                cluster_id=self._parts.hello.cluster_id,
+                controller_id=controller_id,
+                controller_epoch=epoch,
+            ):
+                yield step
+            before, said = before if is_behind else image, controller
+            if not request.follow:
+                return
+
+    async def handle_produce_stream(
+        self,
+        hello: Hello,  # noqa: ARG002 -- the seam's shape
+        stream: Stream[Sequence[ProduceResponse], ProduceRequest],
+        context: RequestContext,  # noqa: ARG002 -- for quotas
+    ) -> None:
+        await ProduceSession(stream, self._parts.produces, self._parts.credits).run()
+
+    async def handle_fetch_stream(
+        self,
+        hello: Hello,  # noqa: ARG002 -- the seam's shape
+        stream: Stream[FetchResponse, FetchRequest],
+        context: RequestContext,  # noqa: ARG002 -- for quotas
+    ) -> None:
+        await FetchSession(stream, self._parts.fetches).run()
+
+    async def handle_quorum_stream(
+        self,
+        hello: Hello,
+        stream: Stream[QuorumFrame, QuorumFrame],
+        context: RequestContext,  # noqa: ARG002
+    ) -> None:
+        await self._parts.quorum.handle_stream(hello, stream)
+
+    def _metadata(self, request: MetadataRequest) -> ClusterMetadata:
+        controller_id, epoch = self._controller()
+        return described_topics(
+            self._parts.publisher.image,
+            request.topics,
+            cluster_id=self._parts.hello.cluster_id,
+            controller_id=controller_id,
+            controller_epoch=epoch,
+        )
+
+    def _controller(self) -> tuple[int, int]:
+        """The active controller's id, -1 for unknown, and epoch.
+
+        A broker without its lease does not know: what it takes for the metadata may be of the past.
+        """
+        leader_id, epoch = self._parts.leader()
+        is_cut_off = self._parts.config.is_broker and self._parts.lifecycle.refuses_because() is not None
+        return -1 if leader_id is None or is_cut_off else leader_id, epoch
+
+    async def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        def look_up() -> ListOffsetsResponse:
+            return ListOffsetsResponse(tuple(map(self._parts.fetch_path.list_offset, request.partitions)))
+
+        return await self._parts.manager.driver.call(look_up)
+
+    async def _epoch_ends(self, request: EpochEndsRequest) -> EpochEndsResponse:
+        def look_up() -> EpochEndsResponse:
+            return EpochEndsResponse(tuple(map(self._parts.fetch_path.epoch_end, request.partitions)))
+
+        return await self._parts.manager.driver.call(look_up)
+
+    async def _init_producer_id(self, timeout_ms: int) -> InitProducerIdResponse:
+        refused = self._parts.lifecycle.refuses_because()
+        if refused is not None:
+            raise BrokerNotAvailableError(refused)
+        return await self._parts.producer_ids.allocate(timeout_ms or self._parts.config.request_timeout_ms)
+
+    def _describe_configs(
+        self, request: DescribeConfigsRequest | DescribeNodeConfigsRequest
+    ) -> DescribeConfigsResponse | DescribeNodeConfigsResponse:
+        image, config = self._parts.publisher.image, self._parts.config
+        if isinstance(request, DescribeNodeConfigsRequest):
+            return DescribeNodeConfigsResponse(config.node_id, describe_node_configs(image, config))
+        return DescribeConfigsResponse(describe_configs(image, config, request.resource_type, request.resource_name))
+
+    async def _log_dirs(
+        self, request: MoveReplicaRequest | DescribeLogDirsRequest
+    ) -> MoveReplicaResponse | DescribeLogDirsResponse:
+        manager = self._parts.manager
+        if isinstance(request, DescribeLogDirsRequest):
+            return DescribeLogDirsResponse(await manager.driver.call(manager.describe_log_dirs))
+        if manager.moves is None:
+            raise BrokerNotAvailableError("the broker is starting")
+        await manager.moves.request(request.topic, request.partition_id, request.path)
+        return MoveReplicaResponse()
+
+    async def _describe(self, request: DescribeNodeRequest) -> DescribeNodeResponse:
+        quorum = self._parts.quorum.status()
+        manager = self._parts.manager
+        names = None if request.partitions is None else {(one.topic, one.partition_id) for one in request.partitions}
+        return DescribeNodeResponse(
+            node_id=self._parts.config.node_id,
+            incarnation_id=self._parts.hello.incarnation_id,
+            state=self._parts.lifecycle.state.value if self._parts.config.is_broker else CONTROLLER_STATE,
+            broker_epoch=self._parts.lifecycle.broker_epoch,
+            quorum_role=quorum.role,
+            quorum_epoch=quorum.epoch,
+            quorum_leader_id=-1 if quorum.leader_id is None else quorum.leader_id,
+            quorum_high_watermark=quorum.high_watermark,
+            quorum_end_offset=self._parts.quorum.log.log_end_offset,
+            quorum_replicas=tuple(
+                QuorumReplica(node_id, end) for node_id, end in sorted(quorum.voter_end_offsets.items())
+            ),
+            replicas=await manager.driver.call(lambda: manager.statuses(names)),
+            rss_bytes=resident_bytes(),
+            version=__version__,
+        )
+
+
+def _to_answer_in_time(timeout_ms: int) -> int:
+    """How long to work on a call, so that its caller hears why it failed before giving up by itself."""
+    return max(1, timeout_ms - min(timeout_ms // 10, ANSWER_TIME_MS))

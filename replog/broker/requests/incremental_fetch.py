@@ -1,0 +1,331 @@
+"""Incremental fetches: a stream's requests say what has changed, its answers what is new (the idea of KIP-227).
+
+The stream is the session: both sides forget it when it ends, and messages arrive in order, so that it needs neither id
+nor epoch.  What it costs grows with what happens, not with the partitions that are followed.
+
+A *position* is where the follower stands in one partition, as it said last.  It stands until it is answered with
+something that moves the follower: records, a divergence, an error.  News that move nothing (a high watermark, a log
+start) are told beside that, and leave the position where it is.  One request of the follower waits at a time; another
+one that comes meanwhile adds its positions, and one answer, to the later of the two, serves both.  So an answer speaks of
+every position that was said up to the request that it names, and of none that was said later.
+
+Partitions are looked at in the order in which they became interesting, and what did not fit into an answer stays in
+front: a partition that always has much to say does not hold up the others.  Nor does one whose records must come from the
+disk: its turn is when they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from replog.broker.replicas.replica import ReplicaKey
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.requests.fetch_reader import (
+    MAX_RESPONSE_BYTES,
+    MAX_WAIT_MS,
+    FetchReader,
+    Slot,
+    failed_fetch,
+    is_worth_sending,
+)
+from replog.deadlines import Deadlines
+from replog.errors import ErrorCode
+from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
+
+Answer: TypeAlias = Callable[[FetchResponse], None]
+
+
+class _Found(NamedTuple):
+    """Records that the disk has brought for a position, of the slot that asked for them."""
+
+    position: FetchPartition
+    slot: Slot
+    data: bytes
+
+
+class IncrementalFetch:
+    """What one stream has asked for and has not been told.  Everything runs on the replica driver.
+
+    Args:
+        owner: all of them.
+        fetch_id: of this one.
+        answer: takes an answer, on the loop.
+        merged: called when one answer will serve two requests.
+    """
+
+    def __init__(self, owner: IncrementalFetches, fetch_id: int, answer: Answer, merged: Callable[[], None]) -> None:
+        self._owner = owner
+        self._fetch_id = fetch_id
+        self._answer = answer
+        self._merged = merged
+        self._request: FetchRequest | None = None  # the newest that is not answered; its partitions are not used
+        self._until_ms = 0
+        self._positions: dict[ReplicaKey, FetchPartition] = {}
+        self._interesting: dict[ReplicaKey, None] = {}
+        self._fresh: set[ReplicaKey] = set()
+        self._postponed: set[ReplicaKey] = set()
+        self._told: dict[ReplicaKey, tuple[int, int]] = {}
+        self._cold: dict[ReplicaKey, int] = {}  # being read from the disk -> so many bytes at most
+        self._found: dict[ReplicaKey, _Found] = {}  # read from the disk and not told
+        self._queued: set[ReplicaKey] = set()  # to be read from the disk when others have been
+
+    def submit(self, request: FetchRequest) -> None:
+        """Takes in a request, and answers if there is something to tell."""
+        for forgotten in request.forgotten:
+            self._forget((forgotten.topic_id, forgotten.partition_id))
+        for partition in request.partitions:
+            key = (partition.topic_id, partition.partition_id)
+            self._owner.watch(key, self)
+            self._positions[key] = partition
+            self._told.pop(key, None)
+            self._queued.discard(key)
+            self._interesting[key] = None
+            self._fresh.add(key)
+        until_ms = self._owner.now_ms() + min(request.max_wait_ms, MAX_WAIT_MS)
+        if self._request is not None:
+            until_ms = min(until_ms, self._until_ms)
+            self._merged()
+        self._until_ms = until_ms
+        self._request = request
+        self._owner.set_deadline(self._fetch_id, self._until_ms)
+        self.look()
+
+    def touched(self, keys: Iterable[ReplicaKey]) -> None:
+        """Something has happened to these partitions."""
+        request, wakes = self._request, False
+        for key in keys:
+            self._interesting[key] = None
+            position = self._positions.get(key)
+            if request is not None and position is not None and not self._has_turn_later(key):
+                wakes = wakes or self._owner.reader.has_something(request, position)
+        if wakes:
+            self.look()
+
+    def look(self) -> None:
+        """Reads what is interesting; answers if that is worth it, or the time is over."""
+        request = self._request
+        if request is None:
+            return
+        refused = self._owner.serving()
+        if refused is not None:
+            self._refuse(request, refused)
+            return
+        self._postpone_unknown()
+        self._drop_useless()
+        found = list(self._found.values())
+        found_bytes = sum(len(one.data) for one in found)
+        cold_bytes = request.max_bytes - found_bytes - sum(self._cold.values())
+        if cold_bytes > 0:
+            self._queued.clear()
+        asked = self._asked(request, found_bytes)
+        fresh, self._fresh = self._fresh, self._fresh & self._postponed
+        slots = self._owner.reader.read_warm(asked, fresh, cold_bytes=cold_bytes, is_first=not found)
+        is_worth = is_worth_sending(asked, [*(one.slot._replace(data=one.data) for one in found), *slots])
+        if is_worth or self._until_ms <= self._owner.now_ms():
+            self._found.clear()
+            from_disk = [self._owner.reader.checked(request, one.position, one.slot, one.data) for one in found]
+            self._send(request, [slot for slot in (*from_disk, *slots) if self._is_new(asked, slot)])
+        self._read_cold(asked, [read for read in zip(asked.partitions, slots, strict=True) if read[1].data is None])
+
+    def close(self) -> None:
+        """The stream has ended."""
+        self._request = None
+        for key in list(self._positions):
+            self._forget(key)
+        self._owner.ended(self._fetch_id)
+
+    def _postpone_unknown(self) -> None:
+        """Replicas that the next image may create are looked at after it; the others need not wait for that."""
+        unknown = {key for key in self._fresh if not self._owner.is_known(key) and key not in self._postponed}
+        if unknown and self._owner.wait_for_image(self._image_applied):
+            self._postponed |= unknown
+
+    def _image_applied(self) -> None:
+        self._postponed.clear()
+        self.look()
+
+    def _asked(self, request: FetchRequest, found_bytes: int) -> FetchRequest:
+        """The positions to look at, within what is left of an answer."""
+        partitions: list[FetchPartition] = []
+        for key in self._interesting:
+            position = self._positions.get(key)
+            if position is None or key in self._postponed:
+                continue
+            if not self._has_turn_later(key):
+                partitions.append(position)
+            elif key in self._fresh:
+                partitions.append(replace(position, max_bytes=0))  # it tells progress, which must not wait
+        max_bytes = max(0, min(request.max_bytes, MAX_RESPONSE_BYTES) - found_bytes)
+        return replace(request, partitions=tuple(partitions), max_bytes=max_bytes)
+
+    def _has_turn_later(self, key: ReplicaKey) -> bool:
+        """Whether its records are on the way from the disk, or will be, or wait to be told."""
+        return key in self._cold or key in self._found or key in self._queued
+
+    def _read_cold(self, asked: FetchRequest, reads: Sequence[tuple[FetchPartition, Slot]]) -> None:
+        """Has partitions read from the disk; what comes of each is told when it is there, which may be at once.
+
+        Those for which there is no room now are not looked at again before there is.
+        """
+        self._queued.update(
+            (position.topic_id, position.partition_id) for position, slot in reads if not slot.max_bytes
+        )
+        begun = [read for read in reads if read[1].max_bytes]
+        self._cold.update({(position.topic_id, position.partition_id): slot.max_bytes for position, slot in begun})
+        for position, slot in begun:
+            self._owner.reader.read_cold(asked, position, slot, partial(self._take_cold, position, slot))
+
+    def _take_cold(self, position: FetchPartition, slot: Slot, data: bytes | None) -> None:
+        key = (position.topic_id, position.partition_id)
+        self._cold.pop(key, None)
+        if data:
+            self._found[key] = _Found(position, slot, data)
+        if data != b"":  # else the disk has too much to do: it is asked again when the request's time is over
+            self.look()
+
+    def _drop_useless(self) -> None:
+        """Where the follower has moved on while the disk was read, or while that waited to be told."""
+        for key, found in list(self._found.items()):
+            stands = self._positions.get(key)
+            if stands is None or _place(stands) != _place(found.position):
+                del self._found[key]
+
+    def _is_new(self, asked: FetchRequest, slot: Slot) -> bool:
+        """Whether the slot says something about its position; what it says is noted."""
+        result = slot.result
+        key = (result.topic_id, result.partition_id)
+        position = self._positions.get(key)
+        if position is None or slot.data is None:
+            return False  # told already, or read from the disk from now on
+        told = (result.high_watermark, result.log_start_offset)
+        if slot.data or slot.is_news:
+            self._forget(key)
+            return True
+        if self._owner.reader.has_something(asked, position):
+            return False  # there was no room for it: next time
+        self._interesting.pop(key, None)
+        is_new = self._told.get(key) != told
+        self._told[key] = told
+        return is_new
+
+    def _send(self, request: FetchRequest, slots: Sequence[Slot]) -> None:
+        self._request = None
+        self._owner.clear_deadline(self._fetch_id)
+        results = tuple(slot.result for slot in slots)
+        self._answer(FetchResponse(request.correlation_id, results, tuple(slot.data or b"" for slot in slots)))
+
+    def _refuse(self, request: FetchRequest, reason: str) -> None:
+        slots = [
+            Slot(failed_fetch(position, ErrorCode.BROKER_NOT_AVAILABLE, reason), b"", 0, min_one_batch=False)
+            for position in self._positions.values()
+        ]
+        for key in list(self._positions):
+            self._forget(key)
+        self._send(request, slots)
+
+    def _forget(self, key: ReplicaKey) -> None:
+        self._positions.pop(key, None)
+        self._interesting.pop(key, None)
+        self._told.pop(key, None)
+        self._found.pop(key, None)
+        self._queued.discard(key)
+        self._fresh.discard(key)
+        self._owner.unwatch(key, self)
+
+
+def _place(position: FetchPartition) -> tuple[int, int, int]:
+    """What a read depends on."""
+    return position.fetch_offset, position.last_fetched_epoch, position.leader_epoch
+
+
+class IncrementalFetches:
+    """The incremental fetches of all streams.
+
+    Args:
+        manager: of the replicas.
+        reader: reads them.
+        serving: whether this broker may serve now; None, or why not.
+    """
+
+    def __init__(self, manager: ReplicaManager, reader: FetchReader, serving: Callable[[], str | None]) -> None:
+        self.reader = reader
+        self.serving = serving
+        self._manager = manager
+        self._fetches: dict[int, IncrementalFetch] = {}
+        self._watching: dict[ReplicaKey, list[IncrementalFetch]] = {}
+        self._deadlines = Deadlines[int]()
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        return len(self._fetches)
+
+    @property
+    def waiting_count(self) -> int:
+        """Streams whose request has not been answered."""
+        return len(self._deadlines)
+
+    def open(self, answer: Answer, merged: Callable[[], None]) -> IncrementalFetch:
+        """One for a new stream; `close` it with the stream.
+
+        Args:
+            answer: takes an answer, on the loop.
+            merged: called when one answer will serve two requests.
+        """
+        self._last_id += 1
+        fetch = self._fetches[self._last_id] = IncrementalFetch(self, self._last_id, answer, merged)
+        return fetch
+
+    def wake(self, keys: Sequence[ReplicaKey]) -> None:
+        """Something has happened to these partitions."""
+        concerned: dict[IncrementalFetch, list[ReplicaKey]] = {}
+        for key in keys:
+            for fetch in self._watching.get(key, ()):
+                concerned.setdefault(fetch, []).append(key)
+        for fetch, own in concerned.items():
+            fetch.touched(own)
+
+    def next_deadline_ms(self) -> int | None:
+        """When a request has waited long enough; None when none waits."""
+        return self._deadlines.next_deadline_ms()
+
+    def expire(self) -> None:
+        """Answers those that have waited long enough."""
+        for fetch_id in self._deadlines.pop_expired(self.now_ms()):
+            self._fetches[fetch_id].look()
+
+    # ---- for the fetches themselves ---------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self._manager.clock.now_ms()
+
+    def is_known(self, key: ReplicaKey) -> bool:
+        return key in self._manager.replicas
+
+    def wait_for_image(self, run: Callable[[], None]) -> bool:
+        return self._manager.wait_for_image(run)
+
+    def watch(self, key: ReplicaKey, fetch: IncrementalFetch) -> None:
+        watchers = self._watching.setdefault(key, [])
+        if fetch not in watchers:
+            watchers.append(fetch)
+
+    def unwatch(self, key: ReplicaKey, fetch: IncrementalFetch) -> None:
+        watchers = self._watching.get(key)
+        if watchers is not None and fetch in watchers:
+            watchers.remove(fetch)
+            if not watchers:
+                del self._watching[key]
+
+    def set_deadline(self, fetch_id: int, deadline_ms: int) -> None:
+        self._deadlines.discard(fetch_id)
+        self._deadlines.add(fetch_id, deadline_ms)
+
+    def clear_deadline(self, fetch_id: int) -> None:
+        self._deadlines.discard(fetch_id)
+
+    def ended(self, fetch_id: int) -> None:
+        self._deadlines.discard(fetch_id)
+        self._fetches.pop(fetch_id, None)

@@ -1,0 +1,62 @@
+"""A fetch that is answered when the disk has brought the last of its partitions.
+
+Why an object: a function that hands itself out to be called later is a cycle, with all that it has read, and what is in a
+cycle stays in memory until the garbage collector looks, which in a broker is seldom.  What waits for the disk refers to
+this object, and it refers to nothing that waits, so that the records go with the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from replog.rpc.messages import FetchRequest
+
+if TYPE_CHECKING:
+    from replog.broker.requests.fetch_reader import FetchReader, Slot
+
+
+class PendingFetch:
+    """One fetch.
+
+    Args:
+        reader: Reads the partitions, and checks them again afterwards.
+        request: What is asked.
+        slots: One for each partition of the request; those without data are read.
+        done: Called once, with all of them, each with data.
+    """
+
+    __slots__ = ("_done", "_missing_count", "_reader", "_request", "_slots")
+
+    def __init__(
+        self, reader: FetchReader, request: FetchRequest, slots: list[Slot], done: Callable[[Sequence[Slot]], None]
+    ) -> None:
+        self._reader = reader
+        self._request = request
+        self._slots = slots
+        self._done = done
+        self._missing_count = 0
+
+    def start(self) -> None:
+        """Reads what is not there; answers at once if everything is."""
+        cold = [index for index, slot in enumerate(self._slots) if slot.data is None]
+        self._missing_count = len(cold)
+        for index in cold:
+            self._read(index)
+        if not cold:
+            self._done(self._slots)
+
+    def _read(self, index: int) -> None:
+        partition = self._request.partitions[index]
+        self._reader.read_cold(self._request, partition, self._slots[index], partial(self._fill, index))
+
+    def _fill(self, index: int, data: bytes | None) -> None:
+        partition = self._request.partitions[index]
+        slot = self._slots[index] = self._reader.checked(self._request, partition, self._slots[index], data)
+        if slot.data is None:  # the log was cut, and is cold again
+            self._read(index)
+            return
+        self._missing_count -= 1
+        if not self._missing_count:
+            self._done(self._slots)

@@ -1,0 +1,298 @@
+"""The leader's side of a produce: check, append, wait for the high watermark, answer.
+
+Runs on the replica driver.  The record bytes are the received message itself: checked by header and CRC, written with
+one `writev`, never decoded.  What came in while the driver was busy is one write for each partition.  While the disk is
+several dirty windows behind, batches are held back here and their producers wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.errors import DiskFullError, ErrorCode, InvariantViolationError, ReplogError, StorageError
+from replog.log import AppendInfo, AppendOutcome
+from replog.records import BatchHeader, TimestampType, validate_produced
+from replog.replication.leader import Leader
+from replog.replication.messages import Appended, AwaitProduce
+from replog.rpc.error_codes import error_code_of
+from replog.rpc.messages import ACKS_ALL, Buffer, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
+
+MAX_WAITING_PRODUCES = 100_000
+
+Answer = Callable[[ProduceResponse], None]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request whose partitions are not all decided."""
+
+    request: ProduceRequest
+    answer: Answer
+    results: list[ProduceResult | None] = field(default_factory=list)
+    undecided: int = 0
+
+    def decide(self, index: int, result: ProduceResult) -> None:
+        self.results[index] = result
+        self.undecided -= 1
+        if self.undecided == 0:
+            results = tuple(result for result in self.results if result is not None)
+            self.answer(ProduceResponse(self.request.correlation_id, results))
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """An appended batch whose acknowledgement waits for the high watermark."""
+
+    open: _Open
+    index: int
+    appended: ProduceResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A batch that has passed its checks."""
+
+    open: _Open
+    index: int
+    partition: ProducePartition
+    batch: Buffer
+    header: BatchHeader
+
+
+class ProducePath:
+    """Produce requests of this broker.
+
+    Args:
+        serving: whether this broker may serve clients now; None, or why not.
+
+    Attributes:
+        on_begin: told the answers of requests that are taken up together; None: nobody measures.
+        on_appended: the same once all that can be done at once is done.
+    """
+
+    def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
+        self._manager = manager
+        self._serving = serving
+        self._waiting: dict[int, _Waiting] = {}
+        self._next_id = 0
+        self._queue: list[tuple[ProduceRequest, Answer]] = []
+        self._held: dict[ReplicaKey, list[_Ready]] = {}
+        self.on_begin: Callable[[Sequence[Answer]], None] | None = None
+        self.on_appended: Callable[[Sequence[Answer]], None] | None = None
+        self._ready_count = 0  # checked, not appended: held back, or next in this run
+        manager.on_written_back = self._release
+        manager.on_produce_completed = self._complete
+
+    @property
+    def waiting_count(self) -> int:
+        """Batches that are appended and wait for the high watermark."""
+        return len(self._waiting)
+
+    def submit(self, request: ProduceRequest, answer: Answer) -> None:
+        """Queues a request; `answer` is called once, on the loop."""
+        self._queue.append((request, answer))
+        if len(self._queue) == 1:
+            self._manager.driver.submit(self._produce_queued)
+
+    def _produce_queued(self) -> None:
+        """Everything that came in while the driver was busy: batches of one partition are appended together."""
+        queue, self._queue = self._queue, []
+        if self.on_begin is not None:
+            self.on_begin([answer for _, answer in queue])
+        ready: dict[Replica, list[_Ready]] = {}
+        for request, answer in queue:
+            self._open_request(request, answer, ready)
+        self._append_all(ready)
+        if self.on_appended is not None:
+            self.on_appended([answer for _, answer in queue])
+
+    def _open_request(self, request: ProduceRequest, answer: Answer, ready: dict[Replica, list[_Ready]]) -> None:
+        count = len(request.partitions)
+        state = _Open(request, answer, [None] * count, count)
+        if count == 0:
+            answer(ProduceResponse(request.correlation_id, ()))
+            return
+        for index, (partition, batch) in enumerate(zip(request.partitions, request.batches, strict=True)):
+            self._check(state, index, partition, batch, ready)
+
+    def _check(
+        self,
+        state: _Open,
+        index: int,
+        partition: ProducePartition,
+        batch: Buffer,
+        ready: dict[Replica, list[_Ready]],
+    ) -> None:
+        """Refuses a batch, or makes it ready to be appended; one for a log that is being created waits for it.
+
+        Everything is looked at each time, the lease too: it may have ended while the batch was held back.
+        """
+        refused = self._serving()
+        if refused is not None:
+            state.decide(index, _failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused))
+            return
+        key: ReplicaKey = (partition.topic_id, partition.partition_id)
+        replica = self._manager.replicas.get(key)
+        if replica is None and self._manager.wait_for_image(lambda: self._check_again(state, index, partition, batch)):
+            return
+        if replica is None or not isinstance(replica.role, Leader):
+            state.decide(index, self._not_leader(partition, replica))
+            return
+        leader = replica.role
+        error = leader.check_produce(state.request.acks)
+        if error is ErrorCode.NONE and partition.leader_epoch >= 0:
+            error = leader.check_fetch_epoch(partition.leader_epoch)
+        if error is ErrorCode.NONE and len(self._waiting) + self._ready_count >= MAX_WAITING_PRODUCES:
+            error = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        if error is not ErrorCode.NONE:
+            state.decide(index, _failed(partition, error, self._why(replica, error), replica))
+            return
+        try:
+            header = validate_produced(
+                batch,
+                max_batch_bytes=replica.max_message_bytes,
+                rules=replica.record_rules,
+                now_ms=self._manager.clock.wall_ms(),
+            )
+        except ReplogError as failure:  # the client's batch, not our disk, even where it says corrupt
+            state.decide(index, _failed(partition, error_code_of(failure), str(failure), replica))
+            return
+        ready.setdefault(replica, []).append(_Ready(state, index, partition, batch, header))
+        self._ready_count += 1
+
+    def _check_again(self, state: _Open, index: int, partition: ProducePartition, batch: Buffer) -> None:
+        ready: dict[Replica, list[_Ready]] = {}
+        self._check(state, index, partition, batch, ready)
+        self._append_all(ready)
+
+    def _append_all(self, ready: dict[Replica, list[_Ready]]) -> None:
+        for replica, batches in ready.items():
+            if replica.key in self._held or replica.log.is_behind_write_back:
+                self._held.setdefault(replica.key, []).extend(batches)
+            else:
+                self._ready_count -= len(batches)
+                self._append(replica, batches)
+
+    def _release(self, replica: Replica) -> None:
+        """The disk has caught up: what was held back is checked again, since its partition may have moved meanwhile."""
+        held = self._held.pop(replica.key, [])
+        self._ready_count -= len(held)
+        ready: dict[Replica, list[_Ready]] = {}
+        for one in held:
+            self._check(one.open, one.index, one.partition, one.batch, ready)
+        self._append_all(ready)
+
+    def _append(self, replica: Replica, batches: list[_Ready]) -> None:
+        leader = replica.role
+        if not isinstance(leader, Leader):  # its disk failed in the append of a partition before it
+            for one in batches:
+                one.open.decide(one.index, self._not_leader(one.partition, None))
+            return
+        try:
+            outcomes = replica.log.append_all_as_leader(
+                [one.batch for one in batches],
+                leader_epoch=leader.leader_epoch,
+                now_ms=self._manager.clock.wall_ms(),
+                headers=[one.header for one in batches],
+            )
+        except StorageError as error:
+            self._manager.trouble.storage_failed(replica, error)
+            for one in batches:
+                one.open.decide(one.index, _failed(one.partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error), replica))
+            return
+        full = next((outcome for outcome in outcomes if isinstance(outcome, DiskFullError)), None)
+        if full is not None:
+            self._manager.trouble.disk_full(replica, full)
+        if any(isinstance(outcome, AppendInfo) and not outcome.duplicate for outcome in outcomes):
+            self._manager.step_leader(replica, Appended(replica.log.log_end_offset))
+            self._manager.on_progress(replica.key)
+        for one, outcome in zip(batches, outcomes, strict=True):
+            self._answer_or_await(replica, leader.leader_epoch, one, outcome)
+
+    def _answer_or_await(self, replica: Replica, leader_epoch: int, one: _Ready, outcome: AppendOutcome) -> None:
+        if isinstance(outcome, ReplogError):
+            one.open.decide(one.index, _failed(one.partition, error_code_of(outcome), str(outcome), replica))
+            return
+        has_append_time = replica.record_rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        result = ProduceResult(
+            topic_id=one.partition.topic_id,
+            partition_id=one.partition.partition_id,
+            error=ErrorCode.NONE,
+            base_offset=outcome.base_offset,
+            log_start_offset=outcome.log_start_offset,
+            append_time_ms=outcome.max_timestamp if has_append_time else -1,
+            leader_id=self._manager.config.node_id,
+            leader_epoch=leader_epoch,
+        )
+        if one.open.request.acks == ACKS_ALL:
+            self._await(_Waiting(one.open, one.index, result), replica, end_offset=outcome.last_offset + 1)
+        else:
+            one.open.decide(one.index, result)
+
+    def _await(self, waiting: _Waiting, replica: Replica, *, end_offset: int) -> None:
+        self._next_id += 1
+        self._waiting[self._next_id] = waiting
+        deadline_ms = self._manager.clock.now_ms() + waiting.open.request.timeout_ms
+        self._manager.step_leader(replica, AwaitProduce(self._next_id, end_offset, deadline_ms))
+
+    def _complete(self, request_id: int, error: ErrorCode) -> None:
+        waiting = self._waiting.pop(request_id, None)
+        if waiting is None:
+            raise InvariantViolationError(f"produce {request_id} is answered, but nobody waits for it")
+        result = waiting.appended
+        if error is not ErrorCode.NONE:
+            result = replace(result, error=error, message=_AFTER_APPEND.get(error, ""))
+        waiting.open.decide(waiting.index, result)
+
+    def _not_leader(self, partition: ProducePartition, replica: Replica | None) -> ProduceResult:
+        unusable = self._manager.unusable((partition.topic_id, partition.partition_id))
+        if unusable is not None:
+            return _failed(partition, *unusable, replica)
+        if replica is None and partition.topic_id not in self._manager.image.topics_by_id:
+            return _failed(
+                partition, ErrorCode.UNKNOWN_TOPIC_ID, "this broker does not know the topic (yet, or any more)"
+            )
+        known = self._manager.image.partition(partition.topic_id, partition.partition_id)
+        if known is None:
+            return _failed(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
+        return ProduceResult(
+            partition.topic_id,
+            partition.partition_id,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            message=f"broker {self._manager.config.node_id} does not lead this partition, broker {known.leader} does",
+            leader_id=known.leader,
+            leader_epoch=known.leader_epoch,
+        )
+
+    def _why(self, replica: Replica, error: ErrorCode) -> str:
+        if error is not ErrorCode.NOT_ENOUGH_REPLICAS or not isinstance(replica.role, Leader):
+            return error.name
+        isr = replica.role.status().isr
+        return (
+            f"{replica.name} has {len(isr)} in-sync replicas {list(isr)}, below min.insync.replicas. "
+            "`replog topics describe --under-min-isr` shows which brokers are out."
+        )
+
+
+_AFTER_APPEND = {
+    ErrorCode.REQUEST_TIMED_OUT: "appended, but not replicated to all in-sync replicas in time; it may still commit",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "appended, but leadership moved before it was committed",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "appended, but the in-sync replicas fell below min.insync.replicas",
+}
+
+
+def _failed(
+    partition: ProducePartition, error: ErrorCode, message: str, replica: Replica | None = None
+) -> ProduceResult:
+    registration = None if replica is None else replica.registration
+    return ProduceResult(
+        topic_id=partition.topic_id,
+        partition_id=partition.partition_id,
+        error=error,
+        message=message,
+        leader_id=-1 if registration is None else registration.leader,
+        leader_epoch=-1 if registration is None else registration.leader_epoch,
+    )

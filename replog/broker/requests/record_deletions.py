@@ -1,0 +1,174 @@
+"""Deleting records from the front of a partition: the leader moves its log start, and waits until all live replicas have.
+
+Runs on the replica driver.  Followers hear of the new start with their next answer and tell theirs with the fetch after
+it; the low watermark is the lowest of them (docs/KAFKA.md 4.8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.topic_settings import TopicSettings
+from replog.broker.requests.fetch_reader import FetchReader, Refusal
+from replog.errors import ErrorCode, StorageError, ThrottledError
+from replog.metadata.config_keys import CleanupPolicy
+from replog.replication.leader import Leader
+from replog.rpc.messages import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsResult
+
+MAX_WAITING_DELETIONS = 10_000
+TO_HIGH_WATERMARK = -1
+
+
+class _Waiting:
+    """One partition's deletion on its way to the replicas."""
+
+    __slots__ = ("done", "offset", "partition")
+
+    def __init__(self, partition: DeleteRecordsPartition, offset: int) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.done: asyncio.Future[DeleteRecordsResult] = asyncio.get_running_loop().create_future()
+
+
+class RecordDeletions:
+    """DeleteRecords requests of this broker.
+
+    Args:
+        manager: of the replicas.
+        reader: knows which partitions are led here, and what to say of the others.
+    """
+
+    def __init__(self, manager: ReplicaManager, reader: FetchReader) -> None:
+        self._manager = manager
+        self._reader = reader
+        self._waiting: dict[ReplicaKey, list[_Waiting]] = {}
+        self._count = 0
+        manager.on_follower_told = self._check
+
+    def __len__(self) -> int:
+        return self._count
+
+    async def delete(self, request: DeleteRecordsRequest, *, timeout_ms: int) -> DeleteRecordsResponse:
+        """Moves log starts; each partition has its own result.
+
+        Args:
+            request: partitions, and where their logs shall start.
+            timeout_ms: how long to wait for the replicas; what was asked happens all the same.
+
+        Raises:
+            ThrottledError: too many wait already.
+        """
+        begun = await self._manager.driver.call(lambda: self._begin_all(request))
+        pending = [one.done for one in begun if isinstance(one, _Waiting)]
+        try:
+            if pending:
+                await asyncio.wait(pending, timeout=timeout_ms / 1000)
+        finally:
+            self._manager.driver.submit(lambda: self._forget(begun))
+        return DeleteRecordsResponse(tuple(map(_result_now, begun)))
+
+    def _begin_all(self, request: DeleteRecordsRequest) -> list[DeleteRecordsResult | _Waiting]:
+        if self._count + len(request.partitions) > MAX_WAITING_DELETIONS:
+            raise ThrottledError(f"{self._count} deletions of records wait already; try again later")
+        return [self._begin(partition) for partition in request.partitions]
+
+    def _begin(self, partition: DeleteRecordsPartition) -> DeleteRecordsResult | _Waiting:
+        led = self._reader.leader_for(partition)
+        if isinstance(led, Refusal):
+            return _failed(partition, *led)
+        replica, _ = led
+        key = replica.key
+        offset = partition.offset if partition.offset != TO_HIGH_WATERMARK else replica.high_watermark
+        refusal = self._refusal(replica, offset)
+        if refusal is not None:
+            return _failed(partition, *refusal)
+        try:
+            if offset > replica.log.log_start_offset:
+                replica.log.set_log_start_offset(offset)
+                self._manager.log_start_moved(replica)
+        except StorageError as failure:
+            self._manager.trouble.storage_failed(replica, failure)
+            return _failed(partition, ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+        waiting = _Waiting(partition, offset)
+        self._waiting.setdefault(key, []).append(waiting)
+        self._count += 1
+        self._check(key)
+        return waiting
+
+    def _refusal(self, replica: Replica, offset: int) -> tuple[ErrorCode, str] | None:
+        settings = TopicSettings(replica.topic, self._manager.image, self._manager.config)
+        if CleanupPolicy.DELETE not in settings.cleanup_policy:
+            return (
+                ErrorCode.POLICY_VIOLATION,
+                f"records of {replica.topic} are not deleted, its cleanup.policy is compact",
+            )
+        if not 0 <= offset <= replica.high_watermark:
+            return (
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{replica.name}: cannot delete below {offset}, the high watermark is {replica.high_watermark}",
+            )
+        return None
+
+    def _check(self, key: ReplicaKey) -> None:
+        """A replica has told its log start, or leadership has gone."""
+        waiting = self._waiting.get(key)
+        if not waiting:
+            return
+        replica = self._manager.replicas.get(key)
+        for one in waiting:
+            if one.done.done():
+                continue
+            if replica is None or not isinstance(replica.role, Leader):
+                other = self._reader.not_leader(one.partition)
+                one.done.set_result(
+                    _failed(one.partition, other.error, other.message, other.leader_id, other.leader_epoch)
+                )
+                continue
+            low_watermark = replica.role.low_watermark(replica.log.log_start_offset)
+            if low_watermark >= one.offset:
+                one.done.set_result(
+                    DeleteRecordsResult(
+                        one.partition.topic_id,
+                        one.partition.partition_id,
+                        ErrorCode.NONE,
+                        low_watermark,
+                        replica.role.leader_epoch,
+                        self._manager.config.node_id,
+                    )
+                )
+
+    def _forget(self, begun: list[DeleteRecordsResult | _Waiting]) -> None:
+        for one in begun:
+            if isinstance(one, _Waiting):
+                key = (one.partition.topic_id, one.partition.partition_id)
+                self._count -= 1
+                self._waiting[key].remove(one)
+                if not self._waiting[key]:
+                    del self._waiting[key]
+
+
+def _result_now(one: DeleteRecordsResult | _Waiting) -> DeleteRecordsResult:
+    if isinstance(one, DeleteRecordsResult):
+        return one
+    if one.done.done():
+        return one.done.result()
+    return _failed(
+        one.partition,
+        ErrorCode.REQUEST_TIMED_OUT,
+        "the log start has moved, but not all replicas have told theirs in time; they follow",
+    )
+
+
+def _failed(
+    partition: DeleteRecordsPartition, error: ErrorCode, message: str, leader_id: int = -1, leader_epoch: int = -1
+) -> DeleteRecordsResult:
+    return DeleteRecordsResult(
+        partition.topic_id,
+        partition.partition_id,
+        error,
+        leader_epoch=leader_epoch,
+        leader_id=leader_id,
+        message=message,
+    )

@@ -1,0 +1,157 @@
+"""Rules that tie several configuration keys together; each says which key to change and to what.
+
+Why a file of its own: a single value is checked by its kind, but most real mistakes are two values that cannot both
+hold, and they are better refused before a socket or a file is touched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from replog.config.server import ServerConfig
+
+
+def check_together(config: ServerConfig) -> None:
+    """Checks every rule below.
+
+    Raises:
+        ConfigError: names the key to change first.
+    """
+    _check_listeners(config)
+    _check_advertised(config)
+    _check_metrics(config)
+    _check_quorum(config)
+    _check_sizes(config)
+    _check_times(config)
+
+
+def _check_listeners(config: ServerConfig) -> None:
+    for listener in config.listeners:
+        if not config.allow_insecure and not listener.is_loopback:
+            raise ConfigError(
+                "listeners",
+                str(listener),
+                f'listeners = "{listener}" can be reached from other machines, and replog has no TLS and no authentication'
+                " yet. Listen on 127.0.0.1, or set allow.insecure = true if you trust everybody on that network",
+            )
+        if listener.is_wildcard and not config.advertised_listeners:
+            raise ConfigError(
+                "advertised.listeners",
+                (),
+                f"advertised.listeners is missing: nobody can connect to {listener.host}, which listeners binds. Set it to"
+                " the host:port under which clients and other brokers reach this node",
+            )
+
+
+def _check_advertised(config: ServerConfig) -> None:
+    for endpoint in config.advertised_listeners:
+        if endpoint.port == 0 or endpoint.is_wildcard:
+            raise ConfigError(
+                "advertised.listeners",
+                str(endpoint),
+                f'advertised.listeners = "{endpoint}" cannot be connected to. Write the real host and port, or leave the'
+                " key out to advertise the bound listener",
+            )
+
+
+def _check_metrics(config: ServerConfig) -> None:
+    listener = config.metrics_listener
+    if listener is not None and not config.allow_insecure and not listener.is_loopback:
+        raise ConfigError(
+            "metrics.listener",
+            str(listener),
+            f'metrics.listener = "{listener}" can be reached from other machines without authentication. Use 127.0.0.1, or'
+            " set allow.insecure = true if you trust everybody on that network",
+        )
+
+
+def _check_quorum(config: ServerConfig) -> None:
+    voters = config.controller_quorum_voters
+    key = "controller.quorum.voters"
+    if len({voter.voter_id for voter in voters}) != len(voters):
+        raise ConfigError(key, voters, f"{key} names a node id twice: {_shown(config)}")
+    if len({voter.endpoint for voter in voters}) != len(voters):
+        raise ConfigError(key, voters, f"{key} gives two voters the same address: {_shown(config)}")
+    if not voters and not config.is_controller:
+        raise ConfigError(
+            key, voters, f"{key} is missing: a node without the controller role must know where the controllers are"
+        )
+    _check_own_vote(config)
+
+
+def _check_own_vote(config: ServerConfig) -> None:
+    key = "controller.quorum.voters"
+    voters = config.controller_quorum_voters
+    if not voters:
+        return  # the only node of its quorum
+    own = next((voter for voter in voters if voter.voter_id == config.node_id), None)
+    if own is None:
+        return  # it follows, and may be made a voter while the cluster runs
+    if not config.is_controller:
+        raise ConfigError(
+            "process.roles",
+            config.process_roles,
+            f"process.roles lacks controller, but {key} names this node: {_shown(config)}",
+        )
+    reached_at = (*config.listeners, *config.advertised_listeners)
+    if own.endpoint not in reached_at:
+        raise ConfigError(
+            key,
+            voters,
+            f"{key} says that this node is at {own.endpoint}, but it listens on"
+            f" {', '.join(str(endpoint) for endpoint in reached_at)}. Make the two equal (port 0 cannot be used by a voter)",
+        )
+
+
+def _shown(config: ServerConfig) -> str:
+    return ",".join(str(voter) for voter in config.controller_quorum_voters)
+
+
+def _check_sizes(config: ServerConfig) -> None:
+    if config.message_max_bytes > config.log_segment_bytes:
+        _refuse_above("message.max.bytes", config.message_max_bytes, "log.segment.bytes", config.log_segment_bytes)
+    if config.message_max_bytes > config.queued_max_request_bytes:
+        _refuse_above(
+            "message.max.bytes", config.message_max_bytes, "queued.max.request.bytes", config.queued_max_request_bytes
+        )
+    if config.replica_fetch_min_bytes > config.replica_fetch_max_bytes:
+        _refuse_above(
+            "replica.fetch.min.bytes",
+            config.replica_fetch_min_bytes,
+            "replica.fetch.max.bytes",
+            config.replica_fetch_max_bytes,
+        )
+
+
+def _check_times(config: ServerConfig) -> None:
+    heartbeat, session = config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms
+    if heartbeat >= session:
+        raise ConfigError(
+            "broker.heartbeat.interval.ms",
+            heartbeat,
+            f"broker.heartbeat.interval.ms = {heartbeat:,} must be below broker.session.timeout.ms = {session:,}, or every"
+            " broker is fenced between two heartbeats. A third of it or less leaves room for a lost one",
+        )
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        _refuse_above(
+            "replica.fetch.wait.max.ms",
+            config.replica_fetch_wait_max_ms,
+            "replica.lag.time.max.ms",
+            config.replica_lag_time_max_ms,
+        )
+    if config.replica_fetch_wait_max_ms >= config.request_timeout_ms:
+        _refuse_above(
+            "replica.fetch.wait.max.ms",
+            config.replica_fetch_wait_max_ms,
+            "request.timeout.ms",
+            config.request_timeout_ms - 1,
+        )
+
+
+def _refuse_above(key: str, value: int, bound_key: str, bound: int) -> None:
+    raise ConfigError(
+        key, value, f"{key} = {value:,} is above {bound:,}, which {bound_key} allows. Lower {key} or raise {bound_key}"
+    )

@@ -1,0 +1,167 @@
+"""The table of configuration keys, made from the fields of a configuration dataclass.
+
+Why: `ServerConfig` states each key once; messages, `--config` files and documents read this table.  A field looks
+like ``name: Annotated[int, milliseconds(1, DAY_MS)] = 10_000``, with its meaning in the string under it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from replog.config.kinds import Kind, Paths
+from replog.errors import ConfigError
+
+_PATHS = Paths("list of folders")
+
+NEAR_ENOUGH = 0.6
+"""Similarity (0 to 1, `difflib`) from which a known name is worth suggesting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """Marks a default that is not Kafka's: what Kafka has, and why ours is another."""
+
+    kafka: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Everything about one key.
+
+    Attributes:
+        name: Kafka's dotted name.
+        field_name: the field of the dataclass: dots are underscores.
+        kind: type, unit and range.
+        default: the typed default; `dataclasses.MISSING` for a required key.
+        differs: set where the default is not Kafka's.
+    """
+
+    name: str
+    field_name: str
+    kind: Kind
+    default: object
+    differs: Differs | None
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is MISSING
+
+    @property
+    def is_optional(self) -> bool:
+        """True where None is allowed and means "not set"."""
+        return self.default is None
+
+    def show_default(self) -> str:
+        """The default in words."""
+        if self.is_required:
+            return "required"
+        return "not set" if self.default in {None, ()} else self.kind.show(self.default)
+
+    def describe(self) -> str:
+        """Unit, range and default: the end of every message about this key."""
+        default = self.show_default() if self.is_required else f"default {self.show_default()}"
+        return ", ".join(part for part in (self.kind.unit, self.kind.describe_range(), default) if part)
+
+    def parse(self, raw: object) -> object:
+        """The typed value.
+
+        Raises:
+            ConfigError: wrong type or out of range.
+        """
+        if raw is None and self.is_optional:
+            return None
+        try:
+            return self.kind.parse(raw)
+        except ValueError as error:
+            raise ConfigError(self.name, raw, f"{self.name} = {_show_raw(raw)} {error} ({self.describe()})") from None
+
+
+def keys_of(config_class: type[Any]) -> dict[str, Key]:
+    """The keys of a configuration dataclass by dotted name, in the order in which they are written."""
+    hints = get_type_hints(config_class, include_extras=True)
+    table = {}
+    for field in fields(config_class):
+        kind, *rest = hints[field.name].__metadata__
+        name = field.name.replace("_", ".")
+        table[name] = Key(name, field.name, kind, field.default, rest[0] if rest else None)
+    return table
+
+
+def unknown_key(name: str, value: object, keys: Mapping[str, Key]) -> ConfigError:
+    """The error for a name that is not in the table, with the nearest that is."""
+    nearest = nearest_name(name, keys)
+    if nearest is None:
+        hint = "No key is like it; `python -m replog.config.docs` lists them all"
+    else:
+        hint = f'Did you mean "{nearest}"? ({keys[nearest].describe()})'
+    return ConfigError(name, value, f'unknown key "{name}". {hint}')
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """The most similar name, None where nothing is similar.  Underscores, dashes and capitals do not count."""
+    plain = name.lower().replace("_", ".").replace("-", ".")
+    matches = difflib.get_close_matches(plain, list(names), n=1, cutoff=NEAR_ENOUGH)
+    return matches[0] if matches else None
+
+
+def flatten(tables: Mapping[str, object]) -> dict[str, object]:
+    """Dotted names for a parsed TOML file, whether it has quoted names, tables, or both.
+
+    Raises:
+        ConfigError: one key is given in two ways.
+    """
+    flat: dict[str, object] = {}
+    for name, value in _leaves(tables, ""):
+        if name in flat:
+            raise ConfigError(name, value, f'"{name}" is given twice, as a quoted name and in a table. Keep one')
+        flat[name] = value
+    return flat
+
+
+def with_absolute_paths(values: Mapping[str, object], folder: Path) -> dict[str, object]:
+    """The values of a file with relative folder names counted from the folder that the file is in.
+
+    Why: a node that finds other folders when it is started from elsewhere would be another node.
+
+    Args:
+        values: dotted name -> value, unchecked.
+        folder: of the file.
+    """
+    base = folder.absolute()
+    found = dict(values)
+    with contextlib.suppress(ValueError, KeyError):  # a wrong value is told by whoever parses it
+        found["log.dirs"] = [os.path.normpath(base / item) for item in _PATHS.parse(found["log.dirs"])]
+    with contextlib.suppress(ValueError, KeyError):
+        found["log.dir"] = os.path.normpath(base / _PATHS.parse_item(found["log.dir"]))
+    return found
+
+
+def _leaves(tables: Mapping[str, object], prefix: str) -> Iterable[tuple[str, object]]:
+    for name, value in tables.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _show_raw(raw: object) -> str:
+    """A value as a person wrote it, short."""
+    match raw:
+        case bool():
+            text = str(raw).lower()
+        case int():
+            text = f"{raw:,}"
+        case str():
+            text = f'"{raw}"'
+        case list() | tuple():
+            text = "[" + ", ".join(_show_raw(item) for item in raw) + "]"
+        case _:
+            text = str(raw)
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -1,0 +1,193 @@
+"""The log directories of one node, side by side: what they hold together, and what is done to each of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from replog.errors import (
+    DiskFullError,
+    LogDirNotFoundError,
+    ReplogError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+    raised_anew,
+)
+from replog.log.directories.identity import storage_errors
+from replog.log.directories.log_directory import LogDirectory
+from replog.log.directories.offset_checkpoints import CheckpointJob
+from replog.log.directories.replicas import METADATA_TOPIC
+from replog.log.disk_space import DiskState
+from replog.log.file_names import partition_dir_name
+from replog.log.log import Log
+from replog_checkpoints import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class DirectoryGroup:
+    """Directories, and which of them holds which replica; one owner.
+
+    Attributes:
+        directories: path -> directory, all that were opened, in configured order; one with a `failure` is offline.
+        unopened: path -> why; directories that could not be opened at the start.
+    """
+
+    def __init__(self, directories: Sequence[LogDirectory], unopened: Mapping[str, StorageError]) -> None:
+        self.directories = {directory.path: directory for directory in directories}
+        self.unopened = dict(unopened)
+        self._home: dict[TopicPartition, LogDirectory] = {}
+        for directory in directories:
+            self._home.update(dict.fromkeys((*directory.logs, *directory.offline), directory))
+
+    # What they hold
+
+    @property
+    def cluster_id(self) -> str:
+        """Of every directory."""
+        return next(iter(self.directories.values())).meta.cluster_id
+
+    @property
+    def directory_ids(self) -> tuple[UUID, ...]:
+        """Of the directories that work."""
+        return tuple(directory.meta.directory_id for directory in self._online())
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """Of the incarnation that stopped cleanly in every directory; -1 where one of them tells otherwise."""
+        epochs = {directory.previous_broker_epoch for directory in self.directories.values()}
+        return epochs.pop() if len(epochs) == 1 and not self.unopened else -1
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """(topic, partition) -> its log, all that are open in directories that work."""
+        return {key: log for directory in self._online() for key, log in directory.logs.items()}
+
+    @property
+    def replicas(self) -> tuple[TopicPartition, ...]:
+        """Everything in directories that work, what cannot be used included."""
+        return tuple(key for directory in self._online() for key in (*directory.logs, *directory.offline))
+
+    @property
+    def offline(self) -> Mapping[TopicPartition, ReplogError]:
+        """Replicas that cannot be used, and why: alone, or with their directory."""
+        found: dict[TopicPartition, ReplogError] = {}
+        for directory in self.directories.values():
+            found.update(directory.offline)
+            if directory.failure is not None:
+                found.update(dict.fromkeys(directory.logs, directory.failure))
+        return found
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """As checkpointed, exclusive."""
+        return {key: mark for directory in self.directories.values() for key, mark in directory.high_watermarks.items()}
+
+    def home_of(self, topic: str, partition: int) -> LogDirectory | None:
+        """The directory that holds a replica; None: none does, or one that could not be opened."""
+        return self._home.get((topic, partition))
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """As checkpointed, exclusive; 0 unknown."""
+        home = self.home_of(topic, partition)
+        return 0 if home is None else home.high_watermarks.get((topic, partition), 0)
+
+    def topic_id(self, topic: str, partition: int) -> UUID | None:
+        """The topic id that a replica's directory carries; None when it has none."""
+        home = self.home_of(topic, partition)
+        return None if home is None else home.topic_id(topic, partition)
+
+    def offline_error(self, topic: str, partition: int) -> ReplogError | None:
+        """Why a replica cannot be used; None when it can, or when there is none."""
+        home = self.home_of(topic, partition)
+        if home is None:
+            return None
+        return home.failure or home.offline.get((topic, partition))
+
+    # Disks
+
+    def check_disks(self) -> dict[str, DiskState | StorageError]:
+        """Looks at every disk that works: is it there, and is there room?  In any thread.
+
+        Returns:
+            Path -> how it stands; a `StorageError` where the directory must go offline (`fail_directory`).  One that could
+            not be looked at for want of descriptors is left out.
+        """
+        found: dict[str, DiskState | StorageError] = {}
+        for directory in self._online():
+            try:
+                directory.check_identity()
+                with storage_errors(directory.path):
+                    found[directory.path] = directory.space.check()
+            except DiskFullError as error:
+                _log.warning("%s", error)
+            except StorageError as error:
+                found[directory.path] = error
+        return found
+
+    def fail_directory(self, path: str, error: StorageError) -> tuple[TopicPartition, ...]:
+        """A disk failed: its directory is offline from now on; returns the replicas that go with it."""
+        directory = self.directories[path]
+        directory.fail(error)
+        return tuple(directory.logs)
+
+    def is_essential(self, path: str) -> bool:
+        """Whether the node cannot go on without this directory: it holds the metadata log, or there is no other."""
+        home = self._home.get((METADATA_TOPIC, 0))
+        return (home is not None and home.path == path) or [found.path for found in self._online()] == [path]
+
+    # Checkpoints
+
+    def prepare_recovery_points(self) -> dict[str, list[CheckpointJob]]:
+        """Path -> jobs for one thread, in order, of each directory that works."""
+        return {directory.path: directory.prepare_recovery_points() for directory in self._online()}
+
+    def prepare_log_start_offsets(self) -> dict[str, list[CheckpointJob]]:
+        """As `prepare_recovery_points`."""
+        return {directory.path: directory.prepare_log_start_offsets() for directory in self._online()}
+
+    def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[str, list[CheckpointJob]]:
+        """As `prepare_recovery_points`; replicas that are not named keep what they have."""
+        marks: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._online()}
+        for key, offset in high_watermarks.items():
+            home = self._home.get(key)
+            if home is not None and home.path in marks:
+                marks[home.path][key] = offset
+        return {path: self.directories[path].prepare_high_watermarks(found) for path, found in marks.items()}
+
+    def checkpoint_recovery_points(self) -> None:
+        """Writes the recovery points of every directory that works, blocking."""
+        for directory in self._online():
+            directory.checkpoint_recovery_points()
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Writes the log starts of every directory that works, blocking."""
+        for directory in self._online():
+            directory.checkpoint_log_start_offsets()
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Writes the high watermarks of every directory that works, blocking."""
+        for jobs in self.prepare_high_watermarks(high_watermarks).values():
+            for job in jobs:
+                job.run()
+
+    # Parts
+
+    def _online(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories.values() if directory.failure is None]
+
+    def _directory_or_raise(self, path: str) -> LogDirectory:
+        if path in self.unopened:
+            raise raised_anew(self.unopened[path])
+        found = self.directories.get(path)
+        if found is None:
+            known = ", ".join((*self.directories, *self.unopened))
+            raise LogDirNotFoundError(f"this broker has no log directory {path}; it has {known}")
+        return found
+
+    def _home_or_raise(self, key: TopicPartition) -> LogDirectory:
+        home = self._home.get(key)
+        if home is None:
+            raise UnknownTopicOrPartitionError(f"there is no replica {partition_dir_name(*key)} in any log directory")
+        return home

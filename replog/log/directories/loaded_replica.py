@@ -1,0 +1,50 @@
+"""A replica on its way into a log directory: opened and not part of it yet, or closed to be opened again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from replog.errors import ReplogError
+from replog.log.config import LogConfig
+from replog.log.log import Log
+from replog.log.segments.segment_list import LogFiles
+from replog_checkpoints import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedReplica:
+    """A replica that was opened, perhaps in another thread, and is not part of its directory yet.
+
+    Attributes:
+        key: (topic, partition).
+        topic_id: as its directory says; None: it does not.
+        log: None where it cannot be opened.
+        error: why.
+    """
+
+    key: TopicPartition
+    topic_id: UUID | None
+    log: Log | None
+    error: ReplogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedReplica:
+    """What a replica was when it was closed, to be opened again.
+
+    Attributes:
+        files: it consisted of.
+        recovery_point: everything below is on stable storage.
+        high_watermark: exclusive.
+    """
+
+    key: TopicPartition
+    topic_id: UUID | None
+    config: LogConfig
+    files: LogFiles
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    first_dirty_offset: int
+    high_watermark: int

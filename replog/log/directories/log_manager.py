@@ -1,0 +1,402 @@
+"""All log directories of one node: several disks, opened side by side, failing one by one (docs/KAFKA.md 3.1).
+
+    log.dirs = /disk1/data, /disk2/data
+
+    /disk1/data   __cluster_metadata-0   flights-0   flights-2
+    /disk2/data   flights-1   flights-3
+
+Each directory has its own lock, identity, clean-shutdown marker and checkpoints (`log_directory`).  A new replica goes to
+the directory with the fewest.  What is checked at a start is checked in all directories before anything is changed in one.
+
+| what is wrong                                              | outcome                                                  |
+|------------------------------------------------------------|----------------------------------------------------------|
+| another node's or cluster's directory, Kafka's, a copy     | refused, nothing changed                                 |
+| in use by another process                                  | refused, nothing changed                                 |
+| the same replica in two directories                        | the older one is set aside; refused, nothing changed, where nobody knows which that is (`survey`) |
+| a directory cannot be read, or a checkpoint of it is damaged | it is offline, the others are opened; refused where it is the only one |
+| a replica cannot be opened                                 | it is offline alone                                      |
+| a write or fsync fails later                               | its directory is offline, the others go on               |
+
+While a directory is offline nobody knows which replicas it holds, so a replica that is not found is not created elsewhere
+unless it is known to be new: two copies of one replica would meet when the disk comes back.
+
+This is a host: it owns threads for opening and closing, everything else belongs to one owner, the event loop.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Final
+from uuid import UUID
+
+from replog.errors import (
+    DiskFullError,
+    InvalidRequestError,
+    InvariantViolationError,
+    ReplogError,
+    StorageError,
+    raised_anew,
+)
+from replog.log.config import LogConfig
+from replog.log.directories.create_job import CreateJob
+from replog.log.directories.creation import NewReplica
+from replog.log.directories.group import DirectoryGroup
+from replog.log.directories.log_directory import LogDirectory
+from replog.log.directories.move import FinishedMoves, FolderCopy, finish_moves
+from replog.log.directories.opening import Loader, lock_usable
+from replog.log.directories.replicas import METADATA_TOPIC
+from replog.log.directories.retirement import RetiredReplica, RetirementJob
+from replog.log.directories.survey import Survey
+from replog.log.directories.swap import ReplicaMove, SwapJob
+from replog.log.disk_space import DiskLimits, DiskState
+from replog.log.file_names import future_dir_name, partition_dir_name
+from replog.log.log import Log
+from replog.log.recovery.progress import RecoveryProgress
+from replog_checkpoints import FileSystem, TopicPartition
+
+RECOVERY_THREADS: Final = 2
+"""Kafka's default of num.recovery.threads.per.data.dir."""
+
+
+class LogManager(DirectoryGroup):
+    """The logs of all directories of a node.  Made by `LogManager.open`; one owner.
+
+    Attributes:
+        set_aside: where older copies of replicas are kept that the start has found.
+        finished_moves: what became of moves that a crash had interrupted.
+        retiring: replicas whose folders may still be in the way of others of their names.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directories: Sequence[LogDirectory],
+        survey: Survey,
+        set_aside: Sequence[str],
+        finished_moves: FinishedMoves,
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
+    ) -> None:
+        super().__init__(directories, survey.unopened)
+        self.set_aside = tuple(set_aside)
+        self.finished_moves = finished_moves
+        self._has_returned = survey.has_returned
+        self._fs = fs
+        self._threads = threads
+        self.retiring: set[TopicPartition] = set()
+        self._creating = Counter[str]()  # directory -> replicas that are being made
+
+    @classmethod
+    def open(
+        cls,
+        fs: FileSystem,
+        paths: Sequence[str],
+        *,
+        cluster_id: str | None,
+        node_id: int,
+        now_ms: int,
+        config: LogConfig | None = None,
+        config_for: Callable[[str], LogConfig] | None = None,
+        new_directory_id: Callable[[], UUID] = uuid.uuid4,
+        limits: DiskLimits | None = None,
+        recovery_threads: int = RECOVERY_THREADS,
+        on_progress: Callable[[RecoveryProgress], None] | None = None,
+        monotonic_ms: Callable[[], int] = lambda: 0,
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
+    ) -> LogManager:
+        """Locks and opens all directories, recovering their replicas in parallel.
+
+        Args:
+            fs: the disks.
+            paths: of the directories, at least one; created when missing.
+            cluster_id: they must belong to; None: what the formatted ones say.
+            node_id: they must belong to.
+            now_ms: wall time.
+            config: settings of logs of which nothing else is known.
+            config_for: topic -> settings, for the replicas found; None: `config` for all.
+            new_directory_id: for new directories, and in the names of replicas that are deleted.
+            limits: when a disk counts as full; None: the defaults.
+            recovery_threads: for each directory, from 1.
+            on_progress: told how far each directory is, at most ten times a second, in threads, one call at a time for one.
+            monotonic_ms: for the progress.
+            threads: makes them: how many, and the prefix of their names.
+
+        Raises:
+            DirectoryLockedError, InconsistentClusterIdError, ConfigError: a directory must not be used.
+            StorageError: a directory is not ours, a replica is in two and nobody knows which is older, or none can be
+                opened; see the table above.
+        """
+        config = config or LogConfig()
+        survey = Survey(fs, paths, cluster_id, node_id)
+        survey.look()
+        with ExitStack() as undo:
+            locked = lock_usable(
+                survey,
+                lambda path: LogDirectory.lock(
+                    fs, path, cluster_id=survey.cluster_id, node_id=node_id, config=config,
+                    limits=limits or DiskLimits(), new_directory_id=new_directory_id,
+                ),
+                undo,
+            )  # fmt: skip
+            loader = Loader(
+                fs, config_for or (lambda _: config), now_ms, lambda: threads(recovery_threads, "replog-recovery"),
+                on_progress, monotonic_ms,
+            )  # fmt: skip
+            usable, set_aside = loader.set_older_aside(locked, survey, new_directory_id)
+            finished = finish_moves(fs, [directory.path for directory in usable], all_are_here=not survey.unopened)
+            opened = loader.note_together(loader.load(usable, survey), survey)
+            undo.pop_all()
+        return cls(fs, opened, survey, set_aside, finished, threads)
+
+    @property
+    def missing_directories(self) -> int:
+        """How many may come back with everything that was written to them; 0 where that is doubtful."""
+        return 0 if self._has_returned else len(self.directories) + len(self.unopened) - len(self.directory_ids)
+
+    # Logs
+
+    def open_log(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        config: LogConfig | None = None,
+        *,
+        now_ms: int,
+        is_new: bool = True,
+        directory: str | None = None,
+    ) -> Log:
+        """The log of a replica, created when there is none.
+
+        Args:
+            topic: its name.
+            partition: of the topic.
+            topic_id: of the topic.
+            config: settings; None: as they are, or the defaults.
+            now_ms: wall time.
+            is_new: it cannot be in a directory that is offline, so it may be created.
+            directory: where a new one is created; None: in the directory with the fewest.
+
+        Raises:
+            InconsistentTopicIdError: the directory belongs to an earlier topic of the same name.
+            DiskFullError: there is no room for a new one.
+            StorageError: it is offline, or the disk failed.
+        """
+        home = self._home_or_new(topic, partition, is_new=is_new, directory=directory)
+        if home.failure is not None:
+            raise home.failure
+        try:
+            log = home.open_log(topic, partition, topic_id, config, now_ms=now_ms)
+        except ReplogError:
+            self._settle_home((topic, partition), home)
+            raise
+        self._home[topic, partition] = home
+        return log
+
+    def prepare_create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        is_new: bool = True,
+        leader_epoch: int | None = None,
+    ) -> CreateJob | None:
+        """The creation of a replica, to be run in any thread and given to `complete_create`; None: there is one already.
+
+        A replica that was prepared counts as one of its directory, so that many at once are spread.
+
+        Args:
+            topic: its name.
+            partition: of the topic.
+            topic_id: of the topic.
+            config: settings.
+            now_ms: wall time.
+            is_new: as for `open_log`.
+            leader_epoch: in which this broker will lead it, written with the rest; None: it will not.
+
+        Raises:
+            DiskFullError, StorageError: as `open_log`.
+        """
+        key = (topic, partition)
+        if key in self._home:
+            return None
+        home = self._home_or_new(topic, partition, is_new=is_new, directory=None)
+        home.forget([key])
+        self._home[key] = home
+        self._creating[home.path] += 1
+        return CreateJob(home, NewReplica(key, topic_id, config, leader_epoch), now_ms)
+
+    def complete_create(self, job: CreateJob) -> None:
+        """Takes the result; where it failed, `open_log` will try again and say why."""
+        loaded = job.result
+        self._creating[job.home.path] -= 1
+        if loaded is None or job.home.failure is not None:
+            self._settle_home(job.replica.key, job.home)
+        else:
+            job.home.add(loaded)
+
+    def delete_log(self, topic: str, partition: int) -> None:
+        """Deletes a replica and its checkpoint lines, durably.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none.
+            StorageError: the disk failed.
+        """
+        key = (topic, partition)
+        self._home_or_raise(key).delete_log(topic, partition)
+        del self._home[key]
+
+    def retire(self, topic: str, partition: int, *, is_kept: bool) -> RetiredReplica:
+        """Closes and forgets a replica; `prepare_retirement` must be given it before another of that name is created.
+
+        Args:
+            topic: its name.
+            partition: of the topic.
+            is_kept: whether its files are set aside instead of being removed.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none.
+        """
+        key = (topic, partition)
+        retired = self._home_or_raise(key).retire(key, is_kept=is_kept)
+        del self._home[key]
+        self.retiring.add(key)
+        return retired
+
+    def prepare_retirement(self, replicas: Iterable[RetiredReplica]) -> list[RetirementJob]:
+        """A job for each directory, to be run in any thread and given to `complete_retirement`."""
+        by_path: dict[str, list[RetiredReplica]] = {}
+        for replica in replicas:
+            by_path.setdefault(replica.directory, []).append(replica)
+        return [self.directories[path].prepare_retirement(found) for path, found in by_path.items()]
+
+    def complete_retirement(self, job: RetirementJob, failure: StorageError | None) -> None:
+        """Takes the result; where it failed the replicas are back, offline, and their directory should be offline too."""
+        keys = [replica.key for replica in job.replicas]
+        self.retiring.difference_update(keys)
+        if failure is not None:
+            home = self.directories[job.path]
+            home.retirement_failed(job, failure)
+            self._home.update(dict.fromkeys(keys, home))
+
+    def set_aside_log(self, topic: str, partition: int) -> str:
+        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is none.
+            StorageError: the disk failed.
+        """
+        path = self._home_or_raise((topic, partition)).set_aside_log(topic, partition)
+        del self._home[topic, partition]
+        return path
+
+    def quarantine(self, topic: str, partition: int, error: ReplogError) -> None:
+        """Takes an open replica offline alone: its bytes contradict what was promised about them."""
+        self._home_or_raise((topic, partition)).quarantine((topic, partition), error)
+
+    # Moves between directories
+
+    def prepare_move(self, topic: str, partition: int, path: str) -> ReplicaMove:
+        """The move of an open replica to another directory; see `move`.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such replica.
+            LogDirNotFoundError: no log directory has this path.
+            InvalidRequestError: it is there already, is the metadata log, or its name is too long.
+            StorageError: the replica, its directory or the other one is offline.
+            DiskFullError: the other one has no room.
+        """
+        key = (topic, partition)
+        source, target = self._home_or_raise(key), self._directory_or_raise(path)
+        if topic == METADATA_TOPIC:
+            raise InvalidRequestError("the metadata log stays in the first log directory")
+        if target is source:
+            raise InvalidRequestError(f"{partition_dir_name(*key)} is in {path} already")
+        for error in (source.failure, source.offline.get(key), target.failure):
+            if error is not None:
+                raise error
+        if target.space.state is DiskState.READ_ONLY:
+            raise DiskFullError(f"{path} has no room: {target.space.describe()}")
+        name = future_dir_name(partition_dir_name(*key), uuid.uuid4())
+        if name is None:
+            raise InvalidRequestError(f"{topic}: its name is too long for the folder of a copy")
+        return ReplicaMove(key, source, target, FolderCopy(self._fs, source.path_of(key), f"{target.path}/{name}"))
+
+    def begin_swap(self, move: ReplicaMove, high_watermark: int) -> SwapJob:
+        """Closes the replica, so that its copy can take its place; the job must be given to `complete_swap`."""
+        meanwhile = StorageError(f"{partition_dir_name(*move.key)} is about to be opened in {move.target.path}")
+        return SwapJob(self._fs, move, move.source.close_replica(move.key, high_watermark, meanwhile))
+
+    def complete_swap(self, job: SwapJob) -> LogDirectory:
+        """Takes the result: the replica is open again, in the new directory, or in the old one where that failed."""
+        if job.home is not job.move.source:
+            job.move.source.drop(job.move.key)
+        job.home.replace(job.loaded, job.replica)
+        self._home[job.move.key] = job.home
+        return job.home
+
+    # The end
+
+    def close(self, *, now_ms: int, broker_epoch: int | None) -> None:
+        """Closes every directory, each in order and for itself, several logs at a time.
+
+        Args:
+            now_ms: wall time.
+            broker_epoch: for the clean-shutdown markers; None: leave none.
+
+        Raises:
+            StorageError: one of them could not be closed in order; it has no marker.
+        """
+        failures: list[StorageError] = []
+        with self._threads(RECOVERY_THREADS * 2, "replog-close") as executor:
+            for directory in self.directories.values():
+                try:
+                    directory.close(now_ms=now_ms, broker_epoch=broker_epoch, mapper=executor.map)
+                except StorageError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
+
+    # Parts
+
+    def _settle_home(self, key: TopicPartition, home: LogDirectory) -> None:
+        """A creation failed: where something of it is left, it is tried again there and nowhere else."""
+        if home.has_folder(key):
+            self._home[key] = home
+        else:
+            self._home.pop(key, None)
+
+    def _home_or_new(self, topic: str, partition: int, *, is_new: bool, directory: str | None) -> LogDirectory:
+        home = self._home.get((topic, partition))
+        if home is not None:
+            return home
+        if (topic, partition) in self.retiring:
+            raise InvariantViolationError(f"{topic}-{partition} is created while the folder of an older one is renamed")
+        if (whole := self.finished_moves.waiting.get((topic, partition))) is not None:
+            raise StorageError(
+                f"{topic}-{partition} is whole in {whole}, and is used there when all log directories can be opened again"
+            )
+        if directory is not None:
+            if directory in self.unopened:
+                raise raised_anew(self.unopened[directory])
+            return self.directories[directory]
+        if self.unopened and not is_new:
+            path, error = next(iter(self.unopened.items()))
+            raise StorageError(
+                f"{topic}-{partition} is in no log directory that could be opened, and {path} could not be: {error}. "
+                "It is not created elsewhere: its data may be there"
+            )
+        online = self._online()
+        if not online:
+            raise StorageError("every log directory is offline")
+        writable = [found for found in online if found.space.state is not DiskState.READ_ONLY]
+        return min(writable or online, key=self._replica_count)
+
+    def _replica_count(self, directory: LogDirectory) -> int:
+        return len(directory.logs) + len(directory.offline) + self._creating[directory.path]

@@ -1,0 +1,134 @@
+"""Writing the offset checkpoints of a directory beside its owner: prepared by the owner, written in any thread.
+
+Why: a file with a line for each of a thousand partitions takes an fsync and milliseconds, and the owner, the event loop,
+must not wait for them.  What must not happen then is that an older content lands on a newer one: a recovery point that a
+truncation has lowered would be promised again.  So writes of one file exclude each other, and one that comes too late is
+left out.
+
+| crash or full disk               | what the next start finds                                                   |
+|----------------------------------|-----------------------------------------------------------------------------|
+| before or inside a write         | the older file: offsets that lag, which costs time, not data                |
+| the disk is full                 | the reserve is given back and the write repeated; else as above             |
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import replog_checkpoints as checkpoints
+from replog.log.directories.identity import storage_errors
+from replog.log.disk_space import DiskSpace, is_disk_full, is_out_of_files
+from replog_checkpoints import FileSystem, TopicPartition
+
+
+class OffsetCheckpoint:
+    """One offset checkpoint of a directory.
+
+    Args:
+        fs: the disk.
+        path: of the file.
+        space: of the disk.
+    """
+
+    def __init__(self, fs: FileSystem, path: str, space: DiskSpace) -> None:
+        self._fs = fs
+        self._path = path
+        self._space = space
+        self._offsets: Mapping[TopicPartition, int] = {}  # as prepared last
+        self._exists = False
+        self._is_behind = False  # the file may differ from `_offsets`: a write failed
+        self._prepared_count = 0
+        self._written_number = 0
+        self._lock = threading.Lock()
+
+    @property
+    def exists(self) -> bool:
+        """There is such a file."""
+        return self._exists
+
+    @property
+    def offsets(self) -> Mapping[TopicPartition, int]:
+        """What the file says, or will when the jobs that were prepared have run."""
+        return self._offsets
+
+    def read(self) -> None:
+        """Takes the content of the file; nothing where there is none.
+
+        Raises:
+            CorruptCheckpointError: of the leaf library.
+            OSError: the disk failed.
+        """
+        found = checkpoints.read_offset_checkpoint(self._fs, self._path)
+        self._exists = found is not None
+        self._offsets = found or {}
+
+    def may_name(self, key: TopicPartition) -> bool:
+        """Whether a line of this replica may be in the file."""
+        return self._is_behind or key in self._offsets
+
+    def prepare(self, offsets: Mapping[TopicPartition, int]) -> CheckpointJob | None:
+        """A job that makes the file hold exactly `offsets` (not changed later); None: it does."""
+        is_current = self._exists and not self._is_behind and self._written_number == self._prepared_count
+        if is_current and offsets == self._offsets:
+            return None
+        self._prepared_count += 1
+        self._offsets = offsets
+        return CheckpointJob(self, offsets, self._prepared_count)
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """`prepare` and run: durable when it returns, and no job prepared before can undo it.
+
+        Raises:
+            DiskFullError, StorageError: as `CheckpointJob.run`.
+        """
+        job = self.prepare(offsets)
+        if job is not None:
+            job.run()
+
+    def run(self, job: CheckpointJob) -> None:
+        """For `CheckpointJob.run`."""
+        with self._lock, storage_errors(self._path):
+            if job.number < self._written_number:
+                return
+            try:
+                self._replace(job.offsets)
+            except BaseException:
+                self._is_behind = True
+                raise
+            self._written_number = job.number
+            self._exists = True
+            self._is_behind = False
+
+    def _replace(self, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            checkpoints.write_offset_checkpoint(self._fs, self._path, offsets)
+        except OSError as error:
+            if is_out_of_files(error) or not (is_disk_full(error) and self._space.make_room()):
+                raise
+            checkpoints.write_offset_checkpoint(self._fs, self._path, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointJob:
+    """One write of an offset checkpoint.  `run` once, in any thread; nothing has to be completed."""
+
+    checkpoint: OffsetCheckpoint
+    offsets: Mapping[TopicPartition, int]
+    number: int
+
+    def run(self) -> None:
+        """Writes the file, unless a later one was written already.
+
+        Raises:
+            DiskFullError: no room, even without the reserve; the older file is still there.
+            StorageError: the disk failed.
+        """
+        self.checkpoint.run(self)
+
+
+def run_all(jobs: Sequence[CheckpointJob]) -> None:
+    """Runs jobs in order."""
+    for job in jobs:
+        job.run()

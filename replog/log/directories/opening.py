@@ -1,0 +1,148 @@
+"""Locks all log directories of a node, then opens their replicas in threads: each has its own, since each is a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
+from uuid import UUID
+
+from replog.errors import DiskFullError, StorageError
+from replog.log.config import LogConfig
+from replog.log.deletion import set_aside_directory
+from replog.log.directories.identity import opened_with
+from replog.log.directories.loaded_replica import LoadedReplica
+from replog.log.directories.log_directory import LogDirectory
+from replog.log.directories.survey import REFUSED, Survey
+from replog.log.recovery.plan import scan_size
+from replog.log.recovery.progress import RecoveryMeter, RecoveryProgress, ScanSize
+from replog_checkpoints import FileSystem, TopicPartition
+
+
+def lock_usable(survey: Survey, lock: Callable[[str], LogDirectory], undo: ExitStack) -> list[LogDirectory]:
+    """The usable directories, locked; one whose disk fails is set aside while others work.
+
+    Args:
+        survey: of the directories.
+        lock: takes the one with this path.
+        undo: releases them.
+
+    Raises:
+        DirectoryLockedError, ForeignDirectoryError: one must not be used.
+        StorageError: none is left.
+    """
+    locked: list[LogDirectory] = []
+    for path in survey.usable:
+        try:
+            directory = lock(path)
+        except REFUSED:
+            raise
+        except (StorageError, DiskFullError) as error:
+            survey.set_aside(path, error)
+            continue
+        undo.callback(directory.release)
+        locked.append(directory)
+    survey.require_one()
+    return locked
+
+
+class Loader:
+    """Opens the replicas of all directories in threads."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        config_for: Callable[[str], LogConfig],
+        now_ms: int,
+        threads: Callable[[], Executor],
+        on_progress: Callable[[RecoveryProgress], None] | None,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._fs = fs
+        self._config_for = config_for
+        self._now_ms = now_ms
+        self._threads = threads
+        self._tell = on_progress or (lambda _: None)
+        self._monotonic_ms = monotonic_ms
+
+    def set_older_aside(
+        self, directories: Sequence[LogDirectory], survey: Survey, new_id: Callable[[], UUID]
+    ) -> tuple[list[LogDirectory], list[str]]:
+        """Renames the older copies of replicas; returns the directories in which that worked, and where they are kept."""
+        usable = {directory.path: directory for directory in directories}
+        kept: list[str] = []
+        for path, key in survey.older:
+            if path not in usable:
+                continue
+            try:
+                kept.append(set_aside_directory(self._fs, usable[path].path_of(key), new_id()))
+            except StorageError as error:
+                self._give_up(usable.pop(path), error, survey)
+        return list(usable.values()), kept
+
+    def load(self, directories: Sequence[LogDirectory], survey: Survey) -> list[LogDirectory]:
+        """Loads them all; one that fails as a whole is set aside while others work."""
+        opened: list[LogDirectory] = []
+        with ExitStack() as pools:
+            begun = [(directory, self._begin(directory, pools, survey)) for directory in directories]
+            for directory, futures in begun:
+                if futures is None:
+                    continue
+                for future in futures:
+                    directory.add(future.result())
+                try:
+                    directory.end_load()
+                except StorageError as error:
+                    self._give_up(directory, error, survey)
+                else:
+                    opened.append(directory)
+        return opened
+
+    def note_together(self, directories: Sequence[LogDirectory], survey: Survey) -> list[LogDirectory]:
+        """Has all that work note which these are; returns them.  One that has always been alone needs no note."""
+        left = list(directories)
+        if len(left) == 1 and not survey.unopened and opened_with(left[0].meta) is None:
+            return left
+        while True:
+            ids = [directory.meta.directory_id for directory in left]
+            try:
+                for directory in left:
+                    directory.note_opened_with(ids)
+            except StorageError as error:
+                self._give_up(directory, error, survey)
+                left.remove(directory)
+            else:
+                return left
+
+    def _begin(self, directory: LogDirectory, pools: ExitStack, survey: Survey) -> list[Future[LoadedReplica]] | None:
+        """The loads that are under way; None: the directory is offline."""
+        executor = self._threads()
+        pools.callback(executor.shutdown, cancel_futures=True)
+        meter = RecoveryMeter(directory.path, self._monotonic_ms, self._tell)
+        try:
+            keys = directory.begin_load()
+        except StorageError as error:
+            self._give_up(directory, error, survey)
+            return None
+        meter.begin(len(keys), self._sizes(directory, keys, executor))
+        return [executor.submit(self._load, directory, key, meter) for key in keys]
+
+    def _sizes(self, directory: LogDirectory, keys: Sequence[TopicPartition], executor: Executor) -> ScanSize:
+        if directory.was_clean:
+            return ScanSize(0, 0)
+        points = directory.recovery_points
+        sizes = list(executor.map(lambda key: scan_size(self._fs, directory.path_of(key), points.get(key, 0)), keys))
+        return ScanSize(sum(size.segment_count for size in sizes), sum(size.size_bytes for size in sizes))
+
+    def _load(self, directory: LogDirectory, key: TopicPartition, meter: RecoveryMeter) -> LoadedReplica:
+        loaded = directory.load(key, self._config_for(key[0]), self._now_ms)
+        report = None if loaded.log is None else loaded.log.recovery
+        meter.scanned(0 if report is None else report.bytes_scanned)
+        meter.log_opened(0 if report is None else report.segments_scanned)
+        return loaded
+
+    @staticmethod
+    def _give_up(directory: LogDirectory, error: StorageError, survey: Survey) -> None:
+        survey.set_aside(directory.path, error)
+        survey.require_one()
+        directory.release()

@@ -1,0 +1,75 @@
+"""What a log directory's checkpoints say about one log in it, for those who open that log alone.
+
+A log that stands by itself (copied out of its directory, or whose checkpoints are unreadable) is promised nothing: its
+last segment is checked, and it begins with its first segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import replog_checkpoints as checkpoints
+from replog.log.file_names import parse_partition_dir_name
+from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog_checkpoints import FileSystem, TopicPartition, parent_of
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """Lower bounds that hold for a log.
+
+    Attributes:
+        recovery_point: everything below was flushed; 0 unknown.
+        flushed_offset: the same, from the file beside the log, exact after kill -9; 0 unknown.
+        log_start_offset: 0 unknown: where the first segment begins.
+        clean: the last stop was clean.
+        high_watermark: exclusive; None unknown.
+        is_compacted: Whether a cleaner has been there; gaps say nothing then.
+    """
+
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    clean: bool = False
+    high_watermark: int | None = None
+    flushed_offset: int = 0
+    is_compacted: bool = False
+
+
+def read_promises(fs: FileSystem, directory: str) -> Promises:
+    """From the checkpoints beside a replica's directory and the file in it; nothing where they are missing or damaged.
+
+    Read before the log is looked at: a running writer only ever adds to it what these do not promise yet.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    key = parse_partition_dir_name(PurePosixPath(directory).name)
+    flushed_offset = FlushedOffsetFile.load(fs, directory).offset or 0
+    if key is None:
+        return Promises(flushed_offset=flushed_offset)
+    parent = parent_of(directory)
+    recovery_point = _offsets(fs, f"{parent}/{checkpoints.RECOVERY_POINT_FILE}").get(key)
+    return Promises(
+        recovery_point or 0,
+        _offsets(fs, f"{parent}/{checkpoints.LOG_START_OFFSET_FILE}").get(key, 0),
+        clean=recovery_point is not None and _is_clean(fs, f"{parent}/{checkpoints.CLEAN_SHUTDOWN_FILE}"),
+        high_watermark=_offsets(fs, f"{parent}/{checkpoints.REPLICATION_OFFSET_FILE}").get(key),
+        flushed_offset=flushed_offset,
+        is_compacted=key in _offsets(fs, f"{parent}/{checkpoints.CLEANER_OFFSET_FILE}"),
+    )
+
+
+def _offsets(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:
+    try:
+        return checkpoints.read_offset_checkpoint(fs, path) or {}
+    except checkpoints.CorruptCheckpointError:
+        return {}
+
+
+def _is_clean(fs: FileSystem, path: str) -> bool:
+    try:
+        return checkpoints.read_clean_shutdown(fs, path) is not None
+    except checkpoints.CorruptCheckpointError:
+        return False

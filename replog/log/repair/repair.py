@@ -1,0 +1,378 @@
+"""Repair of one log that nobody has open: derived files are made again, and a tail that was never flushed is cut.
+
+Nothing that was flushed is given up unless the caller says so: whoever runs a repair may have another copy.
+
+| step                                                     | a crash after it                                             |
+|----------------------------------------------------------|--------------------------------------------------------------|
+| - opened in memory as the steps would leave it          | nothing was changed, nor by a refusal                         |
+| 0 `flushed-offset` lowered to the damage (loss accepted) | the recovery point says the same about less: repair again     |
+| 1 recovery point lowered to the damage (loss accepted)   | the damage is a torn tail now: the next start cuts it         |
+|   or raised to behind what is missing                    | repair again                                                  |
+|   indexes without a `.log` deleted                        | the next start goes on behind what is missing                 |
+| 2 wrong indexes, snapshots, epoch file deleted; beside a  | the next start makes them again: a segment without `.index`   |
+|   wrong `.txnindex` the `.index`                          | is scanned                                                    |
+| 3 opened as after a crash: scanned, cut, rebuilt, flushed | see `unclean_segments`                                        |
+| 4 recovery point raised to the log end                   | done                                                          |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import replog_checkpoints as checkpoints
+from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
+from replog.log.config import CleanupPolicy, LogConfig
+from replog.log.directories.identity import LOCAL_CLUSTER_ID
+from replog.log.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_file_name,
+    parse_partition_dir_name,
+)
+from replog.log.loaded_log import RecoveryReport
+from replog.log.log import Log
+from replog.log.recovery.completeness import read_complete_from, write_complete_from
+from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.loader import LogLoader
+from replog.log.recovery.promises import read_promises
+from replog.log.recovery.read_only_view import ReadOnlyView
+from replog.log.repair.verification import Finding, FindingKind, LogVerifier
+from replog_checkpoints import FileSystem, TopicPartition, parent_of
+
+_LOCK_FILE = ".lock"
+_CONFIG = LogConfig(cleanup_policy=CleanupPolicy.COMPACT)
+"""Segments are only cut and indexed, so few settings of the log's topic matter: it may be compacted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a repair did.
+
+    Attributes:
+        found: what did not fit before.
+        left: what does not fit after it: files that cannot be made from the records.
+        recovery: what was scanned and cut.
+        end_offset_before: where readable records ended, or would have without the damage, as far as known; exclusive.
+        end_offset: where they end now, exclusive.
+    """
+
+    found: tuple[Finding, ...]
+    left: tuple[Finding, ...]
+    recovery: RecoveryReport | None
+    end_offset_before: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffsets:
+    """What the checkpoints of the directory above, and the file beside the log, say about it; None: nothing.
+
+    Attributes:
+        recovery_point: As checkpointed.
+        log_start_offset: As checkpointed.
+        flushed_offset: Everything below it was flushed.
+    """
+
+    recovery_point: int | None
+    log_start_offset: int | None
+    flushed_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a repair gives up, and what it promises of the log before it opens it.
+
+    Attributes:
+        lost_offset: Everything from there on is given up; None: nothing that was flushed is.
+        holes_end_offset: Behind the missing offsets that are given up; None: none are.
+        recovery_point: With which the log is opened.
+        log_start_offset: With which the log is opened.
+        note_max: The most that the log's own file may say then; None: anything.
+        forgets_note: Whether that file is removed.
+    """
+
+    lost_offset: int | None
+    holes_end_offset: int | None
+    recovery_point: int
+    log_start_offset: int
+    note_max: int | None
+    forgets_note: bool
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether anything that was flushed is."""
+        return self.lost_offset is not None or self.holes_end_offset is not None
+
+    def bounded(self, noted: int | None) -> int | None:
+        """What the log's own file says after the repair has lowered or removed it, of which it says `noted` now."""
+        if noted is None or self.forgets_note:
+            return None
+        return noted if self.note_max is None else min(noted, self.note_max)
+
+
+def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) -> LogOffsets:
+    """Recovery point, log start and flushed offset of the log in `directory`.
+
+    Args:
+        fs: the disk.
+        directory: of the log.
+        forgets_note: Whether the file beside the log counts for nothing.
+
+    Raises:
+        CorruptCheckpointError: a checkpoint cannot be read.
+    """
+    key = parse_partition_dir_name(PurePosixPath(directory).name)
+    noted = None if forgets_note else noted_offset(fs, directory)
+    if key is None:
+        return LogOffsets(None, None, noted)
+    points = _read_checkpoint(fs, _recovery_point_path(directory))
+    starts = _read_checkpoint(fs, f"{parent_of(directory)}/{checkpoints.LOG_START_OFFSET_FILE}")
+    known = [offset for offset in (points.get(key), noted) if offset is not None]
+    return LogOffsets(points.get(key), starts.get(key), max(known, default=None))
+
+
+def noted_offset(fs: FileSystem, directory: str) -> int | None:
+    """Returns what the log's own file says is flushed; None: nothing, or the recovery point is exact (a clean stop)."""
+    return None if read_promises(fs, directory).clean else FlushedOffsetFile.load(fs, directory).offset
+
+
+def repair_log(
+    fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int, forget_flushed_offset: bool = False
+) -> RepairReport:
+    """Mends what can be mended in the log in `directory`; see the module.
+
+    Args:
+        fs: the disk.
+        directory: of the log; the directory above it is locked meanwhile, as by a broker.
+        accept_loss: records from the first damaged one on may be given up, flushed or not.
+        now_ms: wall time.
+        forget_flushed_offset: Whether another program has cut the log since `flushed-offset` was written: that file is
+            removed, and the recovery point alone says what was flushed.
+
+    Raises:
+        CorruptRecordError: flushed records are damaged and `accept_loss` is False, or the log could not be opened without
+            them either; nothing was changed.
+        CorruptCheckpointError: a checkpoint that says what was flushed cannot be read; nothing was changed.
+        DirectoryLockedError: a process has the directory open.
+        StorageError: there is no log, or the disk failed.
+    """
+    try:
+        lock = fs.lock(f"{parent_of(directory)}/{_LOCK_FILE}")
+    except BlockingIOError as error:
+        raise DirectoryLockedError(f"{parent_of(directory)} is in use by another process: stop it first") from error
+    try:
+        return _repair(
+            fs, directory, accept_loss=accept_loss, now_ms=now_ms, forget_flushed_offset=forget_flushed_offset
+        )
+    except OSError as error:
+        raise StorageError(f"{directory} cannot be repaired: {error}. Check the disk, then repair again") from error
+    finally:
+        lock.release()
+
+
+def _repair(
+    fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int, forget_flushed_offset: bool
+) -> RepairReport:
+    offsets = read_offsets(fs, directory, forgets_note=forget_flushed_offset)
+    promises = read_promises(fs, directory)
+    verifier = LogVerifier(
+        fs,
+        directory,
+        offsets.flushed_offset,
+        deep=False,
+        is_closed=promises.clean,
+        is_compacted=promises.is_compacted,
+        log_start_offset=promises.log_start_offset,
+    )
+    found = tuple(verifier.run())
+    if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
+        raise StorageError(f"{directory} holds no segments: there is nothing to repair")
+    plan = _plan(found, verifier.holes, offsets, forgets_note=forget_flushed_offset)
+    if plan.gives_up and not accept_loss:
+        raise _refusal(found, offsets.flushed_offset)
+    if not found:
+        if forget_flushed_offset:
+            FlushedOffsetFile.load(fs, directory).remove()
+        end_offset = verifier.totals.end_offset
+        return RepairReport((), (), None, end_offset, end_offset)
+    _refuse_what_stays_shut(fs, directory, plan, found, now_ms)
+    _prepare(fs, directory, plan, offsets, found)
+    log = _open(fs, directory, plan, now_ms)
+    if plan.lost_offset is not None:  # a batch whose offset has changed is no torn write
+        log.truncate_to(max(plan.lost_offset, log.log_start_offset))
+    log.close(now_ms)
+    if (
+        offsets.recovery_point is not None or plan.gives_up
+    ):  # without one the next start would take a hole for a torn tail
+        _write_recovery_point(fs, directory, log.log_end_offset)
+    left = tuple(LogVerifier(fs, directory, log.log_end_offset, deep=False, is_closed=True).run())
+    before = max(verifier.totals.end_offset, offsets.flushed_offset or 0)
+    return RepairReport(found, left, log.recovery, before, log.log_end_offset)
+
+
+def _plan(
+    found: tuple[Finding, ...], holes: Sequence[tuple[int, int]], offsets: LogOffsets, *, forgets_note: bool
+) -> _Plan:
+    """What is given up, and what may be promised before the log is opened: nothing from the damage on."""
+    lost_offset = _first_lost_offset(found, offsets.flushed_offset)
+    kept_holes = [end for start, end in holes if lost_offset is None or start < lost_offset]
+    holes_end = max(kept_holes, default=None)
+    recovery_point, note_max = offsets.recovery_point, offsets.flushed_offset
+    if lost_offset is not None:
+        is_below_start = lost_offset <= (offsets.log_start_offset or 0)  # then nothing at all is promised
+        note_max = 0 if is_below_start else lost_offset
+        recovery_point = note_max if recovery_point is None else min(recovery_point, note_max)
+        holes_end = None if holes_end is None else min(holes_end, lost_offset)
+    if holes_end is not None:  # above the recovery point a hole would be a torn tail
+        recovery_point = max(recovery_point or 0, holes_end)
+    return _Plan(lost_offset, holes_end, recovery_point or 0, offsets.log_start_offset or 0, note_max, forgets_note)
+
+
+def _refuse_what_stays_shut(
+    fs: FileSystem, directory: str, plan: _Plan, found: tuple[Finding, ...], now_ms: int
+) -> None:
+    """Opens the log in memory as the repair is going to leave it.
+
+    Raises:
+        CorruptRecordError: it would be refused all the same; nothing was changed.
+    """
+    view = ReadOnlyView(fs, directory)
+    _remove_wrong(view, directory, found)
+    _raise_claim(view, directory, plan)
+    note = FlushedOffsetFile(view, directory, plan.bounded(FlushedOffsetFile.load(fs, directory).offset))
+    loader = LogLoader(
+        view,
+        directory,
+        _CONFIG,
+        plan.recovery_point,
+        note,
+        plan.log_start_offset,
+        clean=False,
+        now_ms=now_ms,
+        is_read_only=True,
+    )
+    Log(view, directory, _CONFIG, PurePosixPath(directory).name, loader.load(), None, now_ms).close_for_good()
+
+
+def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, found: tuple[Finding, ...]) -> None:
+    """Promises durably only what the log is going to keep, then removes what does not fit it."""
+    _raise_claim(fs, directory, plan)
+    note = FlushedOffsetFile.load(fs, directory)
+    if plan.forgets_note:
+        note.remove()
+    elif plan.note_max is not None:  # opened as after a crash, when a note from before a clean stop counts
+        note.lower_to(plan.note_max)
+    if plan.holes_end_offset is not None or (plan.lost_offset is not None and offsets.recovery_point is not None):
+        _write_recovery_point(fs, directory, plan.recovery_point)
+    _remove_wrong(fs, directory, found)
+
+
+def _raise_claim(fs: FileSystem, directory: str, plan: _Plan) -> None:
+    """What is behind the missing offsets stays, and is complete from there on; it may be so from later on only."""
+    claim = read_complete_from(fs, directory)
+    if claim is not None and plan.holes_end_offset is not None and claim < plan.holes_end_offset:
+        write_complete_from(fs, directory, plan.holes_end_offset)
+
+
+def _remove_wrong(fs: FileSystem, directory: str, found: tuple[Finding, ...]) -> None:
+    if any(finding.kind is FindingKind.MISSING for finding in found):
+        _remove_orphans(fs, directory)
+    _remove_derived(fs, directory, found)
+
+
+def _open(fs: FileSystem, directory: str, plan: _Plan, now_ms: int) -> Log:
+    return Log.open(
+        fs,
+        directory,
+        _CONFIG,
+        topic_partition=PurePosixPath(directory).name,
+        recovery_point=plan.recovery_point,
+        log_start_offset=plan.log_start_offset,
+        clean=False,
+        now_ms=now_ms,
+    )
+
+
+def _first_lost_offset(found: tuple[Finding, ...], flushed_offset: int | None) -> int | None:
+    """The first damaged offset; None: nothing that was flushed is damaged."""
+    damaged = (finding for finding in found if finding.offset is not None and finding.kind is not FindingKind.MISSING)
+    offset = min((finding.offset for finding in damaged if finding.offset is not None), default=None)
+    return None if offset is None or (flushed_offset is not None and offset >= flushed_offset) else offset
+
+
+def _refusal(found: tuple[Finding, ...], flushed_offset: int | None) -> CorruptRecordError:
+    first = next(finding for finding in found if finding.offset is not None)
+    promised = (
+        "how far it was flushed is not known"
+        if flushed_offset is None
+        else f"everything below offset {flushed_offset} was flushed"
+    )
+    return CorruptRecordError(
+        first.path,
+        first.position or 0,
+        f"{first.reason} (offset {first.offset}), and {promised}. Nothing was changed: restore the file, copy the replica "
+        f"from another broker, or give up the records from offset {first.offset} on with --accept-loss; where Apache Kafka or "
+        "an older replog has cut the log since the last run, --forget-flushed-offset",
+    )
+
+
+def _remove_derived(fs: FileSystem, directory: str, found: tuple[Finding, ...]) -> None:
+    removed = {_to_remove(finding.path) for finding in found if finding.kind is FindingKind.DERIVED}
+    if _is_local(fs, directory):
+        removed |= {
+            finding.path for finding in found if finding.path.endswith(f"/{checkpoints.PARTITION_METADATA_FILE}")
+        }
+    for path in removed:
+        if fs.exists(path):
+            fs.remove(path)
+    fs.sync_dir(directory)
+
+
+def _is_local(fs: FileSystem, directory: str) -> bool:
+    """Whether it is a log of `open_log`, whose topic id nobody else knows: the next `open_log` gives it another one."""
+    try:
+        meta = checkpoints.read_meta_properties(fs, f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
+    except checkpoints.CorruptCheckpointError:
+        return False
+    return meta is not None and meta.cluster_id == LOCAL_CLUSTER_ID
+
+
+def _remove_orphans(fs: FileSystem, directory: str) -> None:
+    """Removes indexes whose `.log` is gone: they would still promise the records that were given up."""
+    names = fs.list_dir(directory)
+    for name in names:
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed[1] in SEGMENT_SUFFIXES and f"{parsed[0]:020d}{LOG_SUFFIX}" not in names:
+            fs.remove(f"{directory}/{name}")
+    fs.sync_dir(directory)
+
+
+def _to_remove(path: str) -> str:
+    """A segment without offset index is scanned, and a scan writes the transaction index too (or removes it)."""
+    if path.endswith(TRANSACTION_INDEX_SUFFIX):
+        return path.removesuffix(TRANSACTION_INDEX_SUFFIX) + INDEX_SUFFIX
+    return path
+
+
+def _recovery_point_path(directory: str) -> str:
+    return f"{parent_of(directory)}/{checkpoints.RECOVERY_POINT_FILE}"
+
+
+def _read_checkpoint(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
+    try:
+        return checkpoints.read_offset_checkpoint(fs, path) or {}
+    except checkpoints.CorruptCheckpointError as error:
+        raise CorruptCheckpointError(error.path, error.line, error.reason) from error
+
+
+def _write_recovery_point(fs: FileSystem, directory: str, offset: int) -> None:
+    key = parse_partition_dir_name(PurePosixPath(directory).name)
+    path = _recovery_point_path(directory)
+    points = _read_checkpoint(fs, path)
+    is_in_directory = fs.exists(f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
+    if key is not None and (key in points or is_in_directory):
+        checkpoints.write_offset_checkpoint(fs, path, {**points, key: offset})

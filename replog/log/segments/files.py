@@ -1,0 +1,163 @@
+"""The files of one segment: their names, the descriptor of the `.log` file, reading and replacing index files."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from replog.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, file_path
+from replog.log.flush import FileCloser
+from replog.log.segments.index_cache import INDEX_CACHE
+from replog_checkpoints import File, FileSystem, OpenMode
+
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+class SegmentFiles:
+    """What a segment has on disk.
+
+    Args:
+        fs: the disk.
+        directory: of the log.
+        base_offset: no batch in it has a lower offset.
+        size_bytes: of its `.log` file, which exists.
+        suffix: what its files' names end with beside the usual: "" in use, `.cleaned`, `.swap`, `.deleted`.
+    """
+
+    __slots__ = ("_directory", "_file", "_fs", "_suffix", "base_offset", "size_bytes")
+
+    def __init__(self, fs: FileSystem, directory: str, base_offset: int, size_bytes: int, suffix: str) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._suffix = suffix
+        self._file: File | None = None
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+
+    @property
+    def path(self) -> str:
+        """Of the `.log` file."""
+        return self._path(LOG_SUFFIX)
+
+    @property
+    def file(self) -> File:
+        """The `.log` file, opened when first needed."""
+        if self._file is None:
+            self._file = self._fs.open(self.path, OpenMode.WRITE)
+        return self._file
+
+    @contextmanager
+    def opened_briefly(self) -> Generator[None]:
+        """Closes the `.log` file at the end if it was not open before: walks over all segments must not keep each open."""
+        was_open = self._file is not None
+        try:
+            yield
+        finally:
+            if not was_open and self._file is not None:
+                self._file.close()
+                self._file = None
+
+    @property
+    def open_log_file(self) -> File | None:
+        """The `.log` file if it is open; what has unflushed writes always is."""
+        return self._file
+
+    @property
+    def open_files(self) -> list[File]:
+        """The files that a reader made before uses; whoever keeps the reader keeps them open."""
+        return [self._file] if self._file is not None else []
+
+    @property
+    def file_names(self) -> list[str]:
+        """Paths of all files that it may have."""
+        return [self._path(kind) for kind in SEGMENT_SUFFIXES]
+
+    def modified_ms(self) -> int:
+        """Wall time of the last write to the file."""
+        return self._fs.modified_ms(self.path)
+
+    def release(self, closer: FileCloser) -> None:
+        """Closes its descriptor; it is opened again when needed."""
+        file, self._file = self._file, None
+        if file is not None:
+            closer.close(file)
+
+    def drop_maps(self) -> None:
+        """Forgets the maps of its indexes; whoever is searching in one goes on."""
+        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            INDEX_CACHE.drop(self, kind)
+
+    def remove(self, closer: FileCloser) -> None:
+        """Deletes its files, the log first: an index without a log is swept at the next start."""
+        self.release(closer)
+        self.drop_maps()
+        for path in self.file_names:
+            try:
+                self._fs.remove(path)
+            except FileNotFoundError:
+                continue
+
+    def change_suffix(self, suffix: str) -> None:
+        """Renames its files, the log first; whoever has them open reads on.  Durable once the directory is fsynced.
+
+        A file that is under the new name already is replaced: a crash between two of these renames is completed by
+        doing it again.
+        """
+        before, self._suffix = self._suffix, suffix
+        for kind in SEGMENT_SUFFIXES:
+            source = f"{file_path(self._directory, self.base_offset, kind)}{before}"
+            try:
+                self._fs.rename(source, self._path(kind))
+            except FileNotFoundError:
+                continue
+
+    def _path(self, kind: str) -> str:
+        return file_path(self._directory, self.base_offset, kind) + self._suffix
+
+    def _read_index(self, kind: str) -> bytes:
+        file = self._fs.open(self._path(kind), OpenMode.READ)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def _map_file(self, kind: str) -> memoryview:
+        file = self._fs.open(self._path(kind), OpenMode.READ)
+        try:
+            return file.map_read()
+        finally:
+            file.close()
+
+    def _write_indexes(self, contents: Sequence[tuple[str, bytes]]) -> list[File]:
+        """`_write_index` for several (suffix, content); where one cannot be written, none is left open."""
+        written: list[File] = []
+        try:
+            for kind, data in contents:
+                written.append(self._write_index(kind, data))
+        except OSError:
+            for file in written:
+                file.close()
+            raise
+        return written
+
+    def _write_index(self, kind: str, data: bytes) -> File:
+        """Writes an index file; one that is there is replaced by a rename, because it may be mapped.
+
+        Returns:
+            The file, open, to be synced and closed by the caller.
+        """
+        path = self._path(kind)
+        try:
+            file, is_new = self._fs.open(path, OpenMode.CREATE), True
+        except FileExistsError:
+            file, is_new = self._fs.open(path + TEMPORARY_SUFFIX, OpenMode.REPLACE), False
+        try:
+            if data:
+                file.pwrite([data], 0)
+            if not is_new:
+                self._fs.rename(path + TEMPORARY_SUFFIX, path)
+        except OSError:
+            file.close()
+            raise
+        return file

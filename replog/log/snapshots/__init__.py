@@ -1,0 +1,1 @@
+"""Snapshots of the metadata log: their files, which there are, and how long they stay (KAFKA.md 5.8)."""
