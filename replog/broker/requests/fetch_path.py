@@ -22,6 +22,7 @@ from replog.broker.requests.fetch_reader import (
     is_worth_sending,
 )
 from replog.broker.requests.incremental_fetch import IncrementalFetch, IncrementalFetches
+from replog.broker.requests.pending_fetch import read_wholly
 from replog.broker.requests.record_deletions import RecordDeletions
 from replog.errors import ErrorCode, StorageError
 from replog.replication.leader import Leader
@@ -103,8 +104,8 @@ class FetchPath:
             return
         wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
         until_ms = self._manager.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
-        self._reader.read(
-            request, frozenset(keys), lambda slots: self._answer_or_park(request, answer, slots, until_ms)
+        read_wholly(
+            self._reader, request, frozenset(keys), lambda slots: self._answer_or_park(request, answer, slots, until_ms)
         )
 
     def _answer_or_park(
@@ -158,7 +159,7 @@ class FetchPath:
             parked.answer(_refused(parked.request, refused))
             return
         request, answer = parked.request, parked.answer
-        self._reader.read(request, NOT_FRESH, lambda slots: self._answer_or_park(request, answer, slots, None))
+        read_wholly(self._reader, request, NOT_FRESH, lambda slots: self._answer_or_park(request, answer, slots, None))
 
     # ---- offsets --------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.replicas.replication_throttle import UNLIMITED
-from replog.broker.requests.pending_fetch import PendingFetch
 from replog.config.server import ReplicaSelector
 from replog.errors import BrokerClosedError, DiskFullError, ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.log import ReadJob
@@ -79,36 +78,47 @@ class FetchReader:
         self._manager = manager
         self._serving = serving
 
-    def read(
-        self, request: FetchRequest, fresh: Collection[ReplicaKey], done: Callable[[Sequence[Slot]], None]
-    ) -> None:
-        """Reads every partition within the request's byte limit.
-
-        Args:
-            request: what is asked.
-            fresh: partitions whose positions have just arrived: they count as the follower's progress.
-            done: called with a slot for each partition, none of them without data; now, or when the disk has answered.
-        """
-        PendingFetch(self, request, self._read_all(request, fresh), done).start()
-
     def read_warm(
-        self, request: FetchRequest, fresh: Collection[ReplicaKey], *, cold_bytes: int, is_first: bool
-    ) -> Sequence[Slot]:
-        """A slot for each partition; those without data are for `read_cold`, as far as `cold_bytes` have room for them.
+        self,
+        request: FetchRequest,
+        fresh: Collection[ReplicaKey],
+        cold_bytes: int | None = None,
+        *,
+        is_first: bool = True,
+    ) -> list[Slot]:
+        """Reads every partition within the request's byte limit, as far as that needs no disk.
 
         Args:
-            request: what is asked; its byte limit is for what memory holds.
-            fresh: as of `read`.
-            cold_bytes: for what has to be read from the disk.
-            is_first: nothing else is in the answer, so that a batch of any size may be.
+            request: What is asked; its byte limit is for what memory holds.
+            fresh: The partitions whose positions have just arrived: they count as the follower's progress.
+            cold_bytes: The room for what has to be read from the disk; None: it shares the request's limit.
+            is_first: Whether nothing else is in the answer, so that a batch of any size may be.
+
+        Returns:
+            A slot for each partition; those without data are for `read_cold`.
         """
-        return self._read_all(request, fresh, cold_bytes, is_first=is_first)
+        left = min(request.max_bytes, MAX_RESPONSE_BYTES)
+        empty = is_first
+        slots: list[Slot] = []
+        for partition in request.partitions:
+            max_bytes = min(left, partition.max_bytes)
+            is_fresh = (partition.topic_id, partition.partition_id) in fresh
+            result, data = self._read(request, partition, max_bytes, is_fresh=is_fresh, min_one_batch=empty)
+            if data is None and cold_bytes is not None:
+                max_bytes = min(partition.max_bytes, max(0, cold_bytes), self._room_bytes(request, partition))
+                slots.append(Slot(result, None, max_bytes, min_one_batch=True))
+                cold_bytes -= max_bytes
+                continue
+            slots.append(Slot(result, data, max_bytes, empty))
+            left = max(0, left - (max_bytes if data is None else len(data)))
+            empty = empty and data == b""
+        return slots
 
     def would_answer(self, request: FetchRequest) -> bool:
         """Whether it is worth an answer now."""
         if request.min_bytes <= 1:
             return any(self.has_something(request, partition) for partition in request.partitions)
-        slots = self._read_all(request, NOT_FRESH)
+        slots = self.read_warm(request, NOT_FRESH)
         return any(slot.data is None for slot in slots) or is_worth_sending(request, slots)
 
     def has_something(self, request: FetchRequest, partition: FetchPartition) -> bool:
@@ -205,37 +215,6 @@ class FetchReader:
         return slot._replace(result=result, data=data)
 
     # ---- one after the other ----------------------------------------------------------------------------------------------
-
-    def _read_all(
-        self,
-        request: FetchRequest,
-        fresh: Collection[ReplicaKey],
-        cold_bytes: int | None = None,
-        *,
-        is_first: bool = True,
-    ) -> list[Slot]:
-        """Reads every partition within the request's byte limit, as far as that needs no disk.
-
-        Args:
-            cold_bytes: for what needs the disk; None: it shares the request's limit.
-            is_first: as of `read_warm`.
-        """
-        left = min(request.max_bytes, MAX_RESPONSE_BYTES)
-        empty = is_first
-        slots: list[Slot] = []
-        for partition in request.partitions:
-            max_bytes = min(left, partition.max_bytes)
-            is_fresh = (partition.topic_id, partition.partition_id) in fresh
-            result, data = self._read(request, partition, max_bytes, is_fresh=is_fresh, min_one_batch=empty)
-            if data is None and cold_bytes is not None:
-                max_bytes = min(partition.max_bytes, max(0, cold_bytes), self._room_bytes(request, partition))
-                slots.append(Slot(result, None, max_bytes, min_one_batch=True))
-                cold_bytes -= max_bytes
-                continue
-            slots.append(Slot(result, data, max_bytes, empty))
-            left = max(0, left - (max_bytes if data is None else len(data)))
-            empty = empty and data == b""
-        return slots
 
     def _read(
         self,

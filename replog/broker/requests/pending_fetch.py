@@ -7,14 +7,29 @@ this object, and it refers to nothing that waits, so that the records go with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from replog.broker.replicas.replica import ReplicaKey
+from replog.broker.requests.fetch_reader import FetchReader, Slot
 from replog.rpc.messages import FetchRequest
 
-if TYPE_CHECKING:
-    from replog.broker.requests.fetch_reader import FetchReader, Slot
+
+def read_wholly(
+    reader: FetchReader,
+    request: FetchRequest,
+    fresh: Collection[ReplicaKey],
+    done: Callable[[Sequence[Slot]], None],
+) -> None:
+    """Reads every partition within the request's byte limit, also from the disk.
+
+    Args:
+        reader: What reads the partitions.
+        request: What is asked.
+        fresh: The partitions whose positions have just arrived: they count as the follower's progress.
+        done: Called with a slot for each partition, none of them without data; now, or when the disk has answered.
+    """
+    PendingFetch(reader, request, reader.read_warm(request, fresh), done).start()
 
 
 class PendingFetch:
