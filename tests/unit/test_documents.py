@@ -1,0 +1,50 @@
+"""Every document names files that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for folder in (".", "docs", "bench", "timeline", "quorum", "checkpoints")
+    for path in (ROOT / folder).glob("*.md")
+)
+FOLDERS = ("", "replog", "docs", "bench", "tests", "tests/unit", "tests/sim", "quorum", "timeline", "checkpoints")
+"""Where a name in a document begins; else beside the document, or beside the file named before it in the same line."""
+
+TESTS = {path.name: path for path in (ROOT / "tests").rglob("test_*.py")}
+"""Tests by their names, of which there is one each."""
+
+OF_USERS = {"job.py", "app.py", "server.toml"}
+"""Files that a reader has, not this repository."""
+
+_NAME = re.compile(r"[`(]([\w./-]*\w\.(?:py|md|pyx|proto|toml))[`)#]")
+
+
+def missing(document: Path) -> list[str]:
+    """Returns each name of a file in the document that stands for no file, with its line."""
+    found = []
+    for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+        folders = [*(ROOT / folder for folder in FOLDERS), document.parent, *document.parent.glob("replog_*")]
+        for name in _NAME.findall(line):
+            there = next((folder / name for folder in folders if (folder / name).is_file()), TESTS.get(name))
+            if there is not None:
+                folders.append(there.parent)
+            elif name not in OF_USERS:
+                found.append(f"{document.name}:{number}: {name}")
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_file_that_a_document_names_is_there(document: str) -> None:
+    assert not missing(ROOT / document)
+
+
+def test_a_file_that_is_not_there_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("| `broker/node/node.py`, `assembly.py` | `broker/node/nothing.py`, [x](gone.md) |\n")
+    assert missing(page) == ["page.md:1: broker/node/nothing.py", "page.md:1: gone.md"]
