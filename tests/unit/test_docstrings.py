@@ -1,0 +1,204 @@
+"""Docstrings as a stranger would write them: a function says what it does, an argument is a whole noun phrase.
+
+Properties, classes and modules are things, so a noun phrase is right for them; commands of the command line are told in
+the imperative, as help texts are.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = (
+    "replog",
+    "timeline/replog_timeline",
+    "quorum/replog_quorum",
+    "checkpoints/replog_checkpoints",
+    "pyspark_replog",
+)
+NOT_YET: frozenset[str] = frozenset(
+    {
+        "checkpoints/replog_checkpoints",
+        "quorum/replog_quorum",
+        "replog",
+        "replog/broker",
+        "replog/broker/controller",
+        "replog/broker/disk",
+        "replog/broker/metrics",
+        "replog/broker/node",
+        "replog/broker/quorum",
+        "replog/broker/replicas",
+        "replog/broker/requests",
+        "replog/cli",
+        "replog/cli/chaos",
+        "replog/cli/demo",
+        "replog/cli/dump",
+        "replog/cli/export",
+        "replog/client",
+        "replog/cluster",
+        "replog/config",
+        "replog/controller",
+        "replog/local",
+        "replog/log",
+        "replog/log/compaction",
+        "replog/log/directories",
+        "replog/log/producers",
+        "replog/log/recovery",
+        "replog/log/repair",
+        "replog/log/segments",
+        "replog/log/snapshots",
+        "replog/metadata",
+        "replog/records",
+        "replog/replication",
+        "replog/rpc",
+        "replog/spark",
+        "replog/testing",
+        "timeline/replog_timeline",
+    }
+)
+"""Rooms whose docstrings are older than the rule; no room is added."""
+
+NOT_VERBS = frozenset(
+    [
+        "This",
+        "As",
+        "Its",
+        "Is",
+        "Has",
+        "Does",
+        "Bytes",
+        "Replicas",
+        "Names",
+        "Batches",
+        "Records",
+        "Logs",
+        "Partitions",
+        "Offsets",
+        "Brokers",
+        "Segments",
+        "Files",
+        "Always",
+        "Less",
+        "Others",
+        "Those",
+        "Fields",
+        "Us",
+        "Options",
+        "Headers",
+        "Values",
+        "Topics",
+        "Keys",
+        "Leaders",
+        "Followers",
+        "Voters",
+        "Requests",
+        "Answers",
+        "Epochs",
+        "Producers",
+        "Entries",
+        "Images",
+        "Snapshots",
+        "Positions",
+        "Nodes",
+        "Lines",
+        "Things",
+        "Members",
+        "Effects",
+        "Messages",
+        "Numbers",
+        "Sizes",
+        "Times",
+        "Words",
+        "Whereas",
+        "Settings",
+        "Changes",
+        "Bounds",
+        "Deadlines",
+        "Settings",
+        "Results",
+        "Errors",
+        "Sometimes",
+        "Perhaps",
+        "Besides",
+        "Unless",
+    ]
+)
+"""Words at the beginning of a docstring that end like a verb and are none, or say nothing about what a function does."""
+
+_ARGUMENT = re.compile(r"^    \*{0,2}\w+: (.*)$")
+_SECTION = re.compile(r"\n(?:Returns|Raises|Attributes|Yields|Invariants):")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def rooms() -> list[str]:
+    """Every folder of product code that holds modules, but for generated code."""
+    found = {path.parent.relative_to(ROOT).as_posix() for top in PRODUCT for path in (ROOT / top).rglob("*.py")}
+    return sorted(room for room in found if "/pb" not in room)
+
+
+def described(room: str) -> Iterator[tuple[str, ast.stmt, str]]:
+    """Yields each definition in the modules of a room that has a docstring: where, the node, the text."""
+    for path in sorted((ROOT / room).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, _DEFINITIONS) and (text := ast.get_docstring(node)):
+                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node, text
+
+
+def is_thing(node: ast.stmt) -> bool:
+    """Whether a noun phrase, or an imperative, describes the definition: a class, a property, a command."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return True
+    marks = {ast.unparse(mark).split("(")[0].rpartition(".")[2] for mark in node.decorator_list}
+    return bool(marks & {"property", "cached_property", "command", "callback"})
+
+
+def begins_with_a_verb(text: str) -> bool:
+    """Whether the first word is "Whether", or a verb in the third person as far as its end tells."""
+    word = text.split(maxsplit=1)[0].strip(".,:;")
+    return word == "Whether" or (word[:1].isupper() and word.endswith("s") and word not in NOT_VERBS)
+
+
+def arguments(text: str) -> list[str]:
+    """Returns the first line of each argument in the section `Args`."""
+    _, _, section = text.partition("Args:\n")
+    lines = _SECTION.split(section)[0].splitlines()
+    return [found[1] for found in map(_ARGUMENT.match, lines) if found]
+
+
+def is_noun_phrase(text: str) -> bool:
+    """Whether an argument's line stands for itself: not the rest of a sentence that its name began."""
+    return bool(re.match(r"[A-Z`(0-9\"']", text)) and not re.match(r"(Of|As of|As in|For|In) ", text)
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_functions_say_what_they_do_and_arguments_what_they_are(room: str) -> None:
+    wrong = []
+    for place, node, text in described(room):
+        if not is_thing(node) and not begins_with_a_verb(text):
+            wrong.append(f"{place}: begins with {text.split()[0]!r}")
+        wrong += [f"{place}: argument {line!r}" for line in arguments(text) if not is_noun_phrase(line)]
+    if room in NOT_YET:
+        assert wrong, "holds here: take the room off the list"
+        return
+    assert not wrong, f"{len(wrong)} docstrings: a verb first, whole noun phrases as arguments\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [("Returns the offset.", True), ("Whether it is open.", True), ("The offset.", False), ("Bytes in front.", False)],
+)
+def test_the_rule_for_first_words(text: str, is_right: bool) -> None:
+    assert begins_with_a_verb(text) is is_right
+
+
+@pytest.mark.parametrize(
+    ("line", "is_right"),
+    [("The disk.", True), ("`Log.read` of it.", True), ("the disk.", False), ("Of the replicas.", False)],
+)
+def test_the_rule_for_arguments(line: str, is_right: bool) -> None:
+    assert is_noun_phrase(arguments(f"Reads.\n\nArgs:\n    fs: {line}\n")[0]) is is_right
