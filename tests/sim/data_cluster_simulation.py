@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest import mock
 
-from replog.broker.node.node import assembly as node_assembly
+from replog.broker.node import assembly as node_assembly
 from replog.controller.messages import CommittedRecords
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError
 from replog.log.segments.index_cache import INDEX_CACHE
