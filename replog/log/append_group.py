@@ -24,12 +24,12 @@ class AppendInfo(NamedTuple):
     """What an append did.
 
     Attributes:
-        base_offset: of the first record.
-        last_offset: of the last one, inclusive.
-        max_timestamp: largest record timestamp, ms; -1 none.
-        duplicate: nothing was written; the offsets are those of the batch that this one repeats.
-        log_start_offset: of the log.
-        size_bytes: written to the log; 0 for a duplicate.
+        base_offset: Offset of the first record.
+        last_offset: Offset of the last record, inclusive.
+        max_timestamp: Largest record timestamp, ms; -1: no record has one.
+        duplicate: Whether nothing was written; the offsets are then those of the batch that this one repeats.
+        log_start_offset: Start of the log at the append.
+        size_bytes: Bytes written to the log; 0 for a duplicate.
     """
 
     base_offset: int
@@ -56,10 +56,10 @@ class AppendGroup:
     """Batches with offsets, checked, not written yet.
 
     Attributes:
-        first_number: in the caller's batches, of the first one whose outcome depends on this group.
-        next_offset: of the next batch.
-        size_bytes: of all.
-        buffers: what is written, in order.
+        first_number: Number, in the caller's batches, of the first one whose outcome depends on this group.
+        next_offset: Offset that the next batch gets.
+        size_bytes: Bytes of all batches.
+        buffers: The bytes to write, in order.
     """
 
     __slots__ = (
@@ -89,11 +89,11 @@ class AppendGroup:
 
     @property
     def is_full(self) -> bool:
-        """It fills one system call."""
+        """Whether it fills one system call."""
         return len(self._batches) >= GROUP_BATCHES_MAX
 
     def add(self, header: BatchHeader, batch: Buffer, leader_epoch: int) -> None:
-        """Gives a batch the next offsets.  Its producer hears of it with the next one, or when it is written."""
+        """Gives a batch the next offsets.  Its producer hears of it before the next batch, or when it is written."""
         base_offset = self.next_offset
         self._batches.append(_Staged(header, batch, base_offset))
         self.buffers += (restamped_prefix(batch, 0, base_offset, leader_epoch), memoryview(batch)[_STAMPED_BYTES:])
@@ -101,7 +101,7 @@ class AppendGroup:
         self.next_offset = base_offset + header.last_offset_delta + 1
 
     def note_staged(self) -> None:
-        """Another batch follows: its checks must see the producers of those before it."""
+        """Tells the producers of the batches so far, because the checks of the batch that follows must see them."""
         for staged in self._batches[self._noted :]:
             producer_id = staged.header.producer_id
             if producer_id >= 0 and producer_id not in self._saved:
@@ -109,7 +109,7 @@ class AppendGroup:
             self._note(staged)
 
     def note_written(self, segment: LogSegment, next_number: int) -> None:
-        """The bytes are in the segment: indexes and producers follow; an empty group begins."""
+        """Tells the segment's indexes and the producers that the bytes are written, and begins an empty group."""
         first_new = self._noted
         for number, staged in enumerate(self._batches):
             header = staged.header
@@ -123,7 +123,7 @@ class AppendGroup:
         self.first_number = next_number
 
     def undo(self) -> None:
-        """The bytes were not written: producers are what they were."""
+        """Puts the producers back to what they were, because the bytes were not written."""
         self._producers.restore(self._saved)
 
     def _note(self, staged: _Staged) -> None:

@@ -17,7 +17,7 @@ _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
 UNLIMITED: Final = -1
-"""For retention settings: never delete by this rule."""
+"""Value of a retention setting that never deletes by its rule."""
 
 
 class CleanupPolicy(IntFlag):
@@ -34,7 +34,7 @@ class LogConfig:
     """Settings of one log (docs/KAFKA.md 2); the defaults are Kafka's.
 
     Raises:
-        ConfigError: a value out of range.
+        ConfigError: A value is out of range.
     """
 
     segment_bytes: int = 1 << 30

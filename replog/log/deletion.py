@@ -33,8 +33,8 @@ class FileDeletionJob:
     """Removes files that are no part of any log any more.  `run` in any thread; nothing has to be completed.
 
     Attributes:
-        paths: of the files, some of which may not exist.
-        segment_count: how many segments they were.
+        paths: Paths of the files, some of which may not exist.
+        segment_count: Number of segments that they were.
     """
 
     fs: FileSystem
@@ -42,10 +42,10 @@ class FileDeletionJob:
     segment_count: int
 
     def run(self) -> None:
-        """Removes them.
+        """Removes the files.
 
         Raises:
-            OSError: some are left; the next start sweeps them.
+            OSError: Some are left; the next start sweeps them.
         """
         for path in self.paths:
             try:
@@ -59,17 +59,17 @@ class DirectoryDeletionJob:
     """Removes a directory that `retire_directory` renamed.  `run` in any thread; nothing has to be completed.
 
     Attributes:
-        path: of the directory, under its new name.
+        path: Path of the directory, under its new name.
     """
 
     fs: FileSystem
     path: str
 
     def run(self) -> None:
-        """Removes it with everything in it.
+        """Removes the directory with everything in it.
 
         Raises:
-            StorageError: some of it is left; the next start sweeps it.
+            StorageError: Some of it is left; the next start sweeps it.
         """
         try:
             self.fs.remove_tree(self.path)
@@ -80,15 +80,16 @@ class DirectoryDeletionJob:
 
 
 def retire_directory(fs: FileSystem, directory: str, unique_id: UUID) -> DirectoryDeletionJob:
-    """Renames a replica's directory to a `-delete` one, durably, so that half a replica is never opened.
+    """Renames a partition folder to a `-delete` one, durably, so that half a replica is never opened.
 
     Args:
-        fs: the disk.
-        directory: of a replica; nothing in it is used any more.
-        unique_id: a replica of the same name may be created and deleted again before this one is gone.
+        fs: The disk.
+        directory: The partition folder; nothing in it is used any more.
+        unique_id: A part of the new name: a replica of the same name may be created and deleted again before this one
+            is gone.
 
     Raises:
-        StorageError: the disk failed.
+        StorageError: The disk failed.
     """
     parent = parent_of(directory)
     target = f"{parent}/{deleted_dir_name(PurePosixPath(directory).name, unique_id)}"
@@ -101,15 +102,15 @@ def retire_directory(fs: FileSystem, directory: str, unique_id: UUID) -> Directo
 
 
 def set_aside_directory(fs: FileSystem, directory: str, unique_id: UUID) -> str:
-    """Renames a replica's directory to a `-stray` one, durably, which nothing opens; returns the new path.
+    """Renames a partition folder to a `-stray` one, durably, which nothing opens; returns the new path.
 
     Args:
-        fs: the disk.
-        directory: of a replica; nothing in it is used any more.
-        unique_id: a replica of the same name may be set aside again.
+        fs: The disk.
+        directory: The partition folder; nothing in it is used any more.
+        unique_id: A part of the new name: a replica of the same name may be set aside again.
 
     Raises:
-        StorageError: the disk failed.
+        StorageError: The disk failed.
     """
     parent = parent_of(directory)
     target = f"{parent}/{stray_dir_name(PurePosixPath(directory).name, unique_id)}"
@@ -146,7 +147,7 @@ class DeletedSegments:
         Where a directory has no room for the new names, the files are removed at once.
 
         Raises:
-            OSError: some keep their names; after a restart they are part of the log again.
+            OSError: Some keep their names; after a restart they are part of the log again.
         """
         waiting = self._waiting if self._waiting is not None else []
         self._waiting = waiting
@@ -168,7 +169,7 @@ class DeletedSegments:
                 waiting.append((due_ms, segment))
 
     def _remove_at_once(self, segment: LogSegment, paths: Sequence[str]) -> None:
-        """A directory has no room for a longer name: what makes room must not need any.
+        """Removes the files of a segment under the names they have: what makes room must not need room for longer ones.
 
         The indexes before the log, or a crash in between would look like a log that was lost.
         """
@@ -179,7 +180,7 @@ class DeletedSegments:
                 self._fs.remove(path)
 
     def take_due(self, now_ms: int) -> FileDeletionJob | None:
-        """What is due, as a job; those segments are forgotten and their descriptors closed."""
+        """Returns a job that removes the files that are due; forgets those segments and closes their descriptors."""
         due = [segment for due_ms, segment in self._waiting or () if due_ms <= now_ms]
         if not due:
             return None

@@ -45,7 +45,7 @@ _MORE_FILES: Final = (
 
 
 def is_out_of_files(error: BaseException) -> bool:
-    """Whether a file could not be opened because too many are: what was to be done has not begun."""
+    """Whether a file could not be opened because too many are open: what was to be done has not begun."""
     return isinstance(error, OSError) and error.errno in _NO_MORE_FILES
 
 
@@ -58,7 +58,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def disk_full(action: str, directory: str, error: OSError) -> DiskFullError:
-    """The error for a write that the disk refused, or for a file that could not be opened for want of descriptors."""
+    """Returns the error for a write that the disk refused, or for a file that no descriptor was left to open."""
     if is_out_of_files(error):
         return TooManyOpenFilesError(
             f"{action}: {directory}: too many open files ({error.strerror}). Nothing was changed. {_MORE_FILES}",
@@ -72,7 +72,7 @@ def disk_full(action: str, directory: str, error: OSError) -> DiskFullError:
 
 
 def left_unfinished(action: str, directory: str, error: OSError) -> TooManyOpenFilesError:
-    """The error for a change that has begun, and whose rest needs a file that could not be opened."""
+    """Returns the error for a change that has begun, and whose rest needs a file that could not be opened."""
     return TooManyOpenFilesError(
         f"{action}: {directory}: too many open files ({error.strerror}). It has begun, and the next change of this log ends "
         f"it first. {_MORE_FILES}",
@@ -82,10 +82,12 @@ def left_unfinished(action: str, directory: str, error: OSError) -> TooManyOpenF
 
 @contextlib.contextmanager
 def disk_full_errors(action: str, directory: str) -> Generator[None]:
-    """Around what changes nothing where the disk refuses it: that error as ours, any other as it is.
+    """Turns the error of a refused write within it into ours; any other passes as it is.
+
+    Only for what changes nothing where the disk refuses it.
 
     Raises:
-        DiskFullError: no room, or (`TooManyOpenFilesError`) no descriptor.
+        DiskFullError: There was no room, or (`TooManyOpenFilesError`) no descriptor.
     """
     try:
         yield
@@ -108,7 +110,7 @@ class DiskLimits:
     """When a disk counts as full.  0 switches a limit off.
 
     Raises:
-        ConfigError: a negative value.
+        ConfigError: A value is negative.
     """
 
     warn_free_bytes: int = 1 << 30
@@ -128,7 +130,7 @@ class DiskLimits:
                 raise ConfigError(field.name, value, f"{field.name} is {value}; it must be from 0")
 
     def on(self, total_bytes: int) -> DiskLimits:
-        """The limits in force on a disk of this size."""
+        """Returns the limits in force on a disk of this size: each at most its share of the disk."""
         reserve_bytes = min(self.reserve_bytes, total_bytes // RESERVE_SHARE)
         return DiskLimits(
             min(self.warn_free_bytes, total_bytes // WARN_SHARE),
@@ -145,13 +147,13 @@ class DiskSpace:
     """The room of one directory.  One owner; `check` may run in another thread while the owner appends.
 
     Args:
-        fs: the disk.
-        path: of the directory, exists.
-        limits: before they are cut to the size of the disk.
+        fs: The disk.
+        path: Path of the directory, which exists.
+        limits: The limits before they are cut to the size of the disk.
 
     Attributes:
-        state: how it stands.
-        free_bytes: at the last look.
+        state: How much room there is, as far as is known.
+        free_bytes: Free bytes at the last look.
 
     Invariants:
         - in READ_ONLY every `admit` raises;
@@ -176,17 +178,17 @@ class DiskSpace:
 
     @property
     def limits(self) -> DiskLimits:
-        """In force at the last look."""
+        """The limits in force at the last look."""
         return self._limits
 
     def admit(self, size_bytes: int) -> None:
-        """Called before an append.  Costs a subtraction; looks at the disk when what it saw last may be used up.
+        """Raises where nothing may be appended.  Costs a subtraction; looks at the disk when the room may be used up.
 
         Args:
-            size_bytes: about to be written.
+            size_bytes: Bytes that are about to be written.
 
         Raises:
-            DiskFullError: the directory is read-only.
+            DiskFullError: The directory is read-only.
         """
         self._room_bytes -= size_bytes
         if self._room_bytes < 0 and self.state is not DiskState.READ_ONLY:
@@ -200,7 +202,7 @@ class DiskSpace:
         """Looks at the disk and returns the state now; makes the reserve when it is missing and there is room.
 
         Raises:
-            OSError: the disk does not answer.
+            OSError: The disk does not answer.
         """
         self._look()
         reserve_bytes = 0 if self._has_reserve else self._limits.reserve_bytes
@@ -212,14 +214,14 @@ class DiskSpace:
         return self.state
 
     def refuse(self) -> None:
-        """The disk has refused an append: nothing is appended from now on; the reserve is kept for checkpoints."""
+        """Makes the directory read-only, because the disk has refused an append; keeps the reserve for checkpoints."""
         self.state = DiskState.READ_ONLY
         self._is_proven = False
         with contextlib.suppress(OSError):
             self._look()
 
     def make_room(self) -> bool:
-        """The disk has refused something that must be written: nothing is appended any more, the reserve is given back.
+        """Makes the directory read-only and gives the reserve back, because the disk has refused what must be written.
 
         Returns:
             Whether there was a reserve: then the same write may work now.
@@ -228,7 +230,7 @@ class DiskSpace:
         return self.release_reserve()
 
     def release_reserve(self) -> bool:
-        """Gives the reserve back to the disk, also one that an earlier process made; whether there was one."""
+        """Gives the reserve back to the disk, also one that an earlier process made; returns whether there was one."""
         self._has_reserve = False
         try:
             self._fs.remove(self._reserve_path)
@@ -237,7 +239,7 @@ class DiskSpace:
         return True
 
     def describe(self) -> str:
-        """The state in a sentence, with what to do."""
+        """Returns the state in a sentence, with what to do."""
         limits = self._limits
         match self.state:
             case DiskState.OK:
@@ -274,7 +276,7 @@ class DiskSpace:
         return DiskState.WARN if free_bytes < self._limits.warn_free_bytes else DiskState.OK
 
     def _make_reserve(self) -> None:
-        """Makes it, or leaves no half of it behind.  It need not be durable: a start makes it again."""
+        """Makes the reserve, or leaves no half of it behind.  It need not be durable: a start makes it again."""
         if not self._limits.reserve_bytes:
             self._has_reserve = self._is_proven = True
             return

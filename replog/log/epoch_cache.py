@@ -39,8 +39,8 @@ class LeaderEpochCache:
     """Ordered (epoch, start offset) entries of one log.
 
     Args:
-        entries: as read from the checkpoint.
-        write: makes the given entries durable; called after every change.
+        entries: The (epoch, start offset) entries as read from the checkpoint.
+        write: A function that makes the given entries durable; called after every change.
 
     Invariants:
         - epochs and start offsets strictly rise.
@@ -67,12 +67,12 @@ class LeaderEpochCache:
         """Notes that `epoch` begins at `start_offset`; entries that contradict it are removed.
 
         Raises:
-            InvariantViolationError: a negative epoch or offset.
+            InvariantViolationError: The epoch or the offset is negative.
         """
         self.assign_all([(epoch, start_offset)])
 
     def assign_all(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Like `assign` for several epochs, written once."""
+        """Notes several epochs as `assign` does one, and writes once."""
         before = self._epochs.copy(), self._starts.copy()
         changed = [self._assign(epoch, start_offset) for epoch, start_offset in starts]
         if any(changed):
@@ -103,7 +103,7 @@ class LeaderEpochCache:
             self._write_or_restore(before)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset | None:
-        """Where `epoch` ended in a log that ends at `log_end_offset`; None when this log cannot know."""
+        """Returns where `epoch` ended in a log that ends at `log_end_offset`; None when this log cannot know."""
         latest = self.latest_epoch
         if latest is None or epoch < 0 or epoch > latest:
             return None
@@ -114,7 +114,7 @@ class LeaderEpochCache:
         return EpochEndOffset(found, self._starts[following])
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch in which `offset` was written; None below the first entry."""
+        """Returns the epoch in which `offset` was written; None below the first entry."""
         number = bisect_right(self._starts, offset) - 1
         return self._epochs[number] if number >= 0 else None
 
@@ -132,7 +132,7 @@ class LeaderEpochCache:
         return True
 
     def _write_or_restore(self, before: tuple[list[int], list[int]]) -> None:
-        """What could not be written has not happened: a full disk must leave memory as the file is."""
+        """Writes the entries, or puts back those of before: a full disk must leave memory as the file is."""
         try:
             self._write(self.entries)
         except BaseException:

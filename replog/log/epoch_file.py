@@ -10,16 +10,16 @@ from replog_checkpoints import FileSystem
 
 
 def epoch_path(directory: str) -> str:
-    """Where it is."""
+    """Returns the path of the leader-epoch checkpoint in a partition folder."""
     return f"{directory}/{checkpoints.LEADER_EPOCH_FILE}"
 
 
 def write_epochs(fs: FileSystem, directory: str, entries: Sequence[tuple[int, int]]) -> None:
-    """Replaces it, durably.
+    """Replaces the leader-epoch checkpoint, durably.
 
     Raises:
-        DiskFullError: the old file is still there, and nothing follows that needs the new one.
-        OSError: the disk failed.
+        DiskFullError: There is no room; the old file is still there, and nothing follows that needs the new one.
+        OSError: The disk failed.
     """
     try:
         checkpoints.write_leader_epochs(fs, epoch_path(directory), entries)

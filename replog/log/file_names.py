@@ -34,23 +34,23 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def file_path(directory: str, offset: int, suffix: str) -> str:
-    """`<directory>/<offset, 20 digits><suffix>`."""
+    """Returns `<directory>/<offset, 20 digits><suffix>`."""
     return f"{directory}/{offset:020d}{suffix}"
 
 
 def parse_file_name(name: str) -> tuple[int, str] | None:
-    """(offset, suffix) of a name such as `00000000000000001024.log`; None for anything else."""
+    """Returns (offset, suffix) of a name such as `00000000000000001024.log`; None for anything else."""
     match = _OFFSET_NAME.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 def partition_dir_name(topic: str, partition: int) -> str:
-    """`<topic>-<partition>`."""
+    """Returns `<topic>-<partition>`."""
     return f"{topic}-{partition}"
 
 
 def parse_partition_dir_name(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a directory name; None for anything that is not one (such as `...-delete`)."""
+    """Returns (topic, partition) of a partition folder's name; None for any other name (such as `...-delete`)."""
     match = _PARTITION_DIR.fullmatch(name)
     if match is None or not _TOPIC.fullmatch(match[1]):
         return None
@@ -58,25 +58,25 @@ def parse_partition_dir_name(name: str) -> tuple[str, int] | None:
 
 
 def deleted_dir_name(name: str, unique_id: UUID) -> str:
-    """`<topic>-<partition>.<32 hex>-delete`, cut so that it stays within 255 bytes."""
+    """Returns `<topic>-<partition>.<32 hex>-delete`, cut so that it stays within 255 bytes."""
     tail = f".{unique_id.hex}{DELETE_DIR_SUFFIX}"
     return name[: _NAME_BYTES_MAX - len(tail)] + tail
 
 
 def future_dir_name(name: str, unique_id: UUID) -> str | None:
-    """`<topic>-<partition>.<32 hex>-future`, never cut; None: longer than a name may be."""
+    """Returns `<topic>-<partition>.<32 hex>-future`, never cut; None: it is longer than a name may be."""
     found = f"{name}.{unique_id.hex}{FUTURE_DIR_SUFFIX}"
     return found if len(found) <= _NAME_BYTES_MAX else None
 
 
 def parse_moving_dir_name(name: str) -> tuple[tuple[str, int], str] | None:
-    """((topic, partition), suffix) of a `-future` or `-moved` directory; None for anything else."""
+    """Returns ((topic, partition), suffix) of a `-future` or `-moved` directory; None for anything else."""
     match = _MOVING_DIR.fullmatch(name)
     key = None if match is None else parse_partition_dir_name(match[1])
     return None if match is None or key is None else (key, match[2])
 
 
 def stray_dir_name(name: str, unique_id: UUID) -> str:
-    """`<topic>-<partition>.<32 hex>-stray`, cut so that it stays within 255 bytes."""
+    """Returns `<topic>-<partition>.<32 hex>-stray`, cut so that it stays within 255 bytes."""
     tail = f".{unique_id.hex}{STRAY_DIR_SUFFIX}"
     return name[: _NAME_BYTES_MAX - len(tail)] + tail

@@ -38,12 +38,12 @@ class FileCloser:
             file.close()
 
     def hold(self, files: Iterable[File]) -> None:
-        """A job with these files was handed out."""
+        """Keeps these files open for a job that is handed out; each call needs its `let_go`."""
         for file in files:
             self._holds[file] = self._holds.get(file, 0) + 1
 
     def let_go(self, files: Iterable[File]) -> None:
-        """That job's result was taken, or will never be."""
+        """Ends a `hold`: the job's result was taken, or never will be.  Closes what waited for the last job to end."""
         for file in files:
             left = self._holds.pop(file) - 1
             if left:
@@ -57,15 +57,16 @@ class FlushJob:
     """Everything that must reach stable storage for `end_offset` to count.
 
     Attributes:
-        files: what it syncs; they stay open until the job is completed.
-        end_offset: log end offset when the job was prepared, exclusive.
-        generation: of the log when it was prepared; a truncation in between makes the result worthless.
-        beside: those of the files that belong to this flush alone (indexes, snapshots) and are closed after it.
-        directory_changes: count of changes of names in the directory that the job covers.
-        window_end: end of the dirty window that the job covers.
-        era: of the log's `flushed-offset` file when the job was prepared.
-        finished: `run` returned without an error.
-        refused: Why the directory could not be opened, where too many files are open; None: it was.
+        files: The files that it syncs; they stay open until the job is completed.
+        end_offset: Log end offset when the job was prepared, exclusive.
+        generation: Generation of the log when the job was prepared; a truncation since then makes the result worthless.
+        beside: Those of the files that belong to this flush alone (indexes, snapshots) and are closed after it.
+        directory_changes: Number of changes of names in the directory that the job covers.
+        window_end: End of the dirty window that the job covers.
+        era: Era of the log's `flushed-offset` file when the job was prepared.
+        finished: Whether `run` returned without an error.
+        refused: The error with which the directory could not be opened because too many files are open; None: there is
+            none.
     """
 
     __slots__ = (
@@ -120,7 +121,7 @@ class FlushJob:
         """Syncs the files, then the directory if names in it changed.  Any thread; once.
 
         Raises:
-            OSError: what is on disk is unknown; the log directory must go offline.  Never run it again.
+            OSError: What is on disk is unknown; the log directory must go offline.  Never run it again.
         """
         try:
             for file in self.files:

@@ -23,12 +23,12 @@ class RecoveryReport:
     """What opening a log found and did.
 
     Attributes:
-        clean: the caller vouched for a clean stop.
-        segments_scanned: segments whose every byte was checked.
-        bytes_scanned: good bytes in them.
-        bytes_cut: bytes cut from a torn tail, deleted segments included.
-        segments_removed: deleted because they lay behind the cut.
-        epochs_rebuilt: the leader-epoch checkpoint was missing or damaged, and was made again from the log.
+        clean: Whether the caller vouched for a clean stop.
+        segments_scanned: Number of segments whose every byte was checked.
+        bytes_scanned: Good bytes in the segments that were scanned.
+        bytes_cut: Bytes cut from a torn tail, deleted segments included.
+        segments_removed: Number of segments deleted because they lay behind the cut.
+        epochs_rebuilt: Whether the leader-epoch checkpoint was missing or damaged, and was made again from the log.
     """
 
     clean: bool
@@ -59,14 +59,14 @@ class LoadedLog:
 def new_log(
     fs: FileSystem, directory: str, config: LogConfig, epoch_starts: Sequence[tuple[int, int]], now_ms: int
 ) -> LoadedLog:
-    """An empty log in a directory that was just made; makes its first file, durable once the directory is.
+    """Makes an empty log in a partition folder that was just made; its files are durable once the folder is.
 
     Args:
-        fs: the disk.
-        directory: of the log.
-        config: of the log.
-        epoch_starts: what its leader-epoch checkpoint is going to hold.
-        now_ms: wall time.
+        fs: The disk.
+        directory: The partition folder.
+        config: Settings of the log.
+        epoch_starts: The (epoch, start offset) entries that its leader-epoch checkpoint is going to hold.
+        now_ms: Wall time.
     """
     closer = FileCloser()
     start_complete(fs, directory)

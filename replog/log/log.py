@@ -78,26 +78,28 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         """Opens the log in `directory`, creating it when it is not there; recovers what a crash left.
 
         Args:
-            fs: the disk.
-            directory: of this replica.
-            config: settings.
-            topic_partition: for messages, such as "flights-3".
-            recovery_point: everything below it was flushed; as checkpointed, 0 = unknown: check the whole log.  The log's own
-                `flushed-offset` file says more after an unclean stop.
-            log_start_offset: as checkpointed, 0 = unknown: the first segment's base offset.
-            clean: the last stop was clean and `recovery_point` was written by it.
-            now_ms: wall time.
-            checkpoint: makes `recovery_point` and `log_start_offset` of this log durable before it returns; called when
-                a truncation has lowered them.  None: the caller does not keep a recovery point (it passes 0 to `open`).
-            admission: asked with the number of bytes before each append; raises `DiskFullError`.
-            on_progress: told about every MiB or so that recovery has checked, in the thread of the caller.
+            fs: The disk.
+            directory: The partition folder of this replica.
+            config: Settings of the log.
+            topic_partition: Name for messages, such as "flights-3".
+            recovery_point: The checkpointed offset below which everything was flushed; 0 = unknown: check the whole
+                log.  The log's own `flushed-offset` file says more after an unclean stop.
+            log_start_offset: The checkpointed log start; 0 = unknown: the first segment's base offset.
+            clean: Whether the last stop was clean and wrote `recovery_point`.
+            now_ms: Wall time.
+            checkpoint: A function that makes `recovery_point` and `log_start_offset` of this log durable before it
+                returns; called when a truncation has lowered them.  None: the caller does not keep a recovery point (it
+                passes 0 to `open`).
+            admission: A function that is asked with the number of bytes before each append; raises `DiskFullError`.
+            on_progress: A function that is told about every MiB or so that recovery has checked, in the thread of the
+                caller.
             is_compacted: Whether a cleaner's checkpoint names this log: then gaps between batches say nothing.
 
         Raises:
-            CorruptRecordError: bytes that were flushed are damaged or gone, or offsets are missing that nobody left out;
-                nothing was changed.
-            DiskFullError: recovery or creation needs room that the disk does not have; the same may work later.
-            StorageError: the disk failed.
+            CorruptRecordError: Bytes that were flushed are damaged or gone, or offsets are missing that nobody left
+                out; nothing was changed.
+            DiskFullError: Recovery or creation needs room that the disk does not have; the same may work later.
+            StorageError: The disk failed.
         """
         try:
             make_durable_dirs(fs, directory)
@@ -137,18 +139,20 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         appends is not seen.  Whatever would change the log raises `ReadOnlyLogError`.
 
         Args:
-            fs: the disk.
-            directory: of one replica, such as `data/flights-3`.
-            config: settings; None: Kafka's defaults.
-            now_ms: wall time.
-            promises: what the directory above says about this log; None: look there.
-            verify_all: check every batch, not only the last segment's and what lies above a known recovery point.
-            on_progress: as for `open`.
+            fs: The disk.
+            directory: The partition folder of one replica, such as `data/flights-3`.
+            config: Settings of the log; None: Kafka's defaults.
+            now_ms: Wall time.
+            promises: The promises of the log directory about this log; None: look there.
+            verify_all: Whether to check every batch, not only the last segment's and what lies above a known recovery
+                point.
+            on_progress: The same as for `open`.
 
         Raises:
-            CorruptRecordError: bytes that were flushed are damaged or gone.
-            TooManyOpenFilesError: no descriptor is left.
-            StorageError: there is no such directory, the disk failed, or a writer never stopped deleting files meanwhile.
+            CorruptRecordError: Bytes that were flushed are damaged or gone.
+            TooManyOpenFilesError: No descriptor is left.
+            StorageError: There is no such directory, the disk failed, or a writer never stopped deleting files
+                meanwhile.
         """
         config = config or LogConfig()
         try:
@@ -193,7 +197,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         return None if info is None else info._replace(log_start_offset=self._log_start_offset)
 
     def _begin_of_straddling(self, batches: Buffer) -> int | None:
-        """Where the first batch begins, if this log is empty and stands inside of it."""
+        """Returns where the first batch begins, if this log is empty and stands inside of it."""
         if self._log_start_offset < self._log_end_offset:
             return None
         for first in scan(batches):
@@ -201,12 +205,14 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         return None
 
     def claim_complete(self) -> None:
-        """Notes that nothing compacts this log from its end on, where no file says more: `open_log` knows it of its own.
+        """Notes that nothing compacts this log from its end on, unless a file says more already.
+
+        For `open_log`, which knows that of its own logs.
 
         Of what is there already nobody knows: another program may have compacted it, or a segment may be gone for long.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: The disk failed.
         """
         if self._complete.offset is not None:
             return
@@ -223,7 +229,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         (they are forgotten with the segments, unlike in Kafka).
 
         Raises:
-            OffsetOutOfRangeError: above the log end.
+            OffsetOutOfRangeError: The offset is above the log end.
         """
         self._check_available()
         if offset > self._log_end_offset:
@@ -242,7 +248,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         `remove_deleted_files`.
 
         Returns:
-            How many.
+            How many segments were deleted.
         """
         self._check_available()
         try:
@@ -284,7 +290,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             False: it is empty already, or the disk has no room.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: The disk failed.
         """
         self._check_available()
         if not self._segments.active.size_bytes:
@@ -318,7 +324,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             How many segments.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: The disk failed.
         """
         self._check_available()
         for number in range(self._segments.number_for(self._recovery_point)):
@@ -346,14 +352,14 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         return self._deleted.next_deletion_ms
 
     def prepare_file_deletion(self, now_ms: int) -> FileDeletionJob | None:
-        """The removal of files that are due, to be run in any thread; None: nothing is due."""
+        """Returns a job that removes the files that are due, to be run in any thread; None: nothing is due."""
         return self._deleted.take_due(now_ms)
 
     def remove_deleted_files(self, now_ms: int) -> int:
         """Removes the files of segments that were deleted `file_delete_delay_ms` ago; returns how many segments.
 
         Raises:
-            StorageError: some files cannot be removed; the log works on, the next start sweeps them.
+            StorageError: Some files cannot be removed; the log works on, the next start sweeps them.
         """
         job = self.prepare_file_deletion(now_ms)
         if job is None:
@@ -370,7 +376,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         """Deletes the log, blocking.  The directory gets another name first, so that half a log is never opened.
 
         Raises:
-            StorageError: the disk failed; what is left under the other name is removed at the next start.
+            StorageError: The disk failed; what is left under the other name is removed at the next start.
         """
         self.prepare_delete(uuid4()).run()
 
@@ -378,7 +384,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         """Closes the log and renames its directory, durably; the job removes it, in any thread or at the next start.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: The disk failed.
         """
         self._close_files()
         return retire_directory(self._fs, self._directory, unique_id)

@@ -52,19 +52,19 @@ class LogAppending(LogFlushing):
         """Appends one batch, giving it the next offsets and the leader's epoch.
 
         Args:
-            batch: exactly one batch that passed `validate_produced`, or one of our own; not changed, not kept.
-            leader_epoch: of this leader, at least the last one.
-            now_ms: wall time.
-            header: of `batch`, when the caller has it already.
+            batch: Exactly one batch that passed `validate_produced`, or one of our own; not changed, not kept.
+            leader_epoch: Leader epoch of this leader, at least the last one in the log.
+            now_ms: Wall time.
+            header: The header of `batch`, when the caller has it already.
 
         Returns:
             Where it is, or where the batch is that it repeats.
 
         Raises:
-            OutOfOrderSequenceError, InvalidProducerEpochError: see `ProducerStateManager.check`.
-            RecordTooLargeError: larger than a segment.
-            DiskFullError: no room; nothing was appended.
-            StorageError: the disk failed, now or earlier.
+            OutOfOrderSequenceError, InvalidProducerEpochError: See `ProducerStateManager.check`.
+            RecordTooLargeError: The batch is larger than a segment.
+            DiskFullError: There is no room; nothing was appended.
+            StorageError: The disk failed, now or earlier.
         """
         headers = None if header is None else (header,)
         (outcome,) = self.append_all_as_leader((batch,), leader_epoch=leader_epoch, now_ms=now_ms, headers=headers)
@@ -83,17 +83,17 @@ class LogAppending(LogFlushing):
         """Appends several batches in order, as `append_as_leader` would one by one, but with one write for each segment.
 
         Args:
-            batches: from any producers, repeated ones among them; see `append_as_leader`.
-            leader_epoch: of this leader, at least the last one.
-            now_ms: wall time.
-            headers: of `batches`, when the caller has them already.
+            batches: Batches of any producers, repeated ones among them; see `append_as_leader`.
+            leader_epoch: Leader epoch of this leader, at least the last one in the log.
+            now_ms: Wall time.
+            headers: The headers of `batches`, when the caller has them already.
 
         Returns:
             For each batch where it is, or the error it was refused with; the others are appended all the same.  Only a
             full disk ends it: what was not written by then, and repeats among it, is answered with `DiskFullError`.
 
         Raises:
-            StorageError: the disk failed, now or earlier; how many batches are in the log is unknown.
+            StorageError: The disk failed, now or earlier; how many batches are in the log is unknown.
         """
         try:
             self._check_available()
@@ -120,18 +120,18 @@ class LogAppending(LogFlushing):
         """Appends batches exactly as the leader stored them.
 
         Args:
-            batches: whole batches; a torn last one is dropped.  Not changed, not kept.
-            now_ms: wall time.
-            leader_epoch: epoch of the leader they were fetched from: a batch of a higher one is left out with everything
-                after it (docs/KAFKA.md 4.1).
+            batches: Whole batches; a torn last one is dropped.  Not changed, not kept.
+            now_ms: Wall time.
+            leader_epoch: The epoch of the leader they were fetched from: a batch of a higher one is left out with
+                everything after it (docs/KAFKA.md 4.1).
 
         Returns:
             None when nothing was appended.
 
         Raises:
-            CorruptRecordError: a checksum, offset or epoch cannot be right; nothing was appended, fetch again.
-            DiskFullError: no room; the first batches may have been appended, see the log end.
-            StorageError: the disk failed, now or earlier.
+            CorruptRecordError: A checksum, offset or epoch cannot be right; nothing was appended, fetch again.
+            DiskFullError: There is no room; the first batches may have been appended, see the log end.
+            StorageError: The disk failed, now or earlier.
         """
         self._check_available()
         headers = self._check_replicated(batches, leader_epoch, self._log_end_offset)
@@ -150,10 +150,10 @@ class LogAppending(LogFlushing):
         )
 
     def assign_epoch_start(self, epoch: int) -> None:
-        """A leader begins: `epoch` starts at the log end.  Durable when it returns.
+        """Notes that a leader begins: `epoch` starts at the log end.  Durable when it returns.
 
         Raises:
-            InvariantViolationError: a later epoch has written here.
+            InvariantViolationError: A later epoch has written here.
         """
         self._check_available()
         if self._last_epoch is not None and epoch < self._last_epoch:
@@ -211,7 +211,7 @@ class LogAppending(LogFlushing):
         )
 
     def _make_room(self, group: AppendGroup, number: int, header: BatchHeader, last_offset: int, now_ms: int) -> None:
-        """The active segment is one that takes the group and this batch."""
+        """Writes the group where the active segment cannot take it and this batch, then rolls where that is due."""
         size_bytes, max_timestamp = header.size_bytes, header.max_timestamp
         segment = self._segments.active
         if group.size_bytes:
@@ -240,7 +240,7 @@ class LogAppending(LogFlushing):
         self._log_end_offset = group.next_offset
 
     def _write_bytes(self, segment: LogSegment, buffers: Sequence[Buffer]) -> None:
-        """Appends to the file.  A full disk leaves it as it was: the part that found room is cut off again.
+        """Appends to the segment's file.  A full disk leaves it as it was: the part that found room is cut off again.
 
         Durably, because all of the segment may be flushed already: after a roll no flush would sync it again, and what a
         crash brought back would stand below the recovery point.
@@ -280,7 +280,7 @@ class LogAppending(LogFlushing):
         """Whether a batch belongs in a new segment.
 
         Raises:
-            TooManyOpenFilesError, StorageError: the first batch's time cannot be read; nothing was changed.
+            TooManyOpenFilesError, StorageError: The first batch's time cannot be read; nothing was changed.
         """
         try:
             return self._segments.active.should_roll(self._config, batch_bytes, last_offset, max_timestamp, now_ms)
@@ -321,7 +321,7 @@ class LogAppending(LogFlushing):
         return headers
 
     def _note_gaps(self, headers: Sequence[BatchHeader]) -> None:
-        """Before batches between which offsets are left out, as compaction at the leader leaves them."""
+        """Withdraws the claim before batches that leave out offsets, as compaction at the leader does."""
         if self._complete.offset is None:
             return
         expected_offset = self._log_end_offset
@@ -337,7 +337,7 @@ class LogAppending(LogFlushing):
             expected_offset = header.next_offset
 
     def _write_replicated(self, batches: Buffer, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """One write for all batches where they fit into the segment, else one for each."""
+        """Writes all batches at once where they fit into the segment, else one by one."""
         self._note_gaps(headers)
         view = memoryview(batches)
         size_bytes = headers[-1].end_position - headers[0].position
@@ -374,7 +374,9 @@ class LogAppending(LogFlushing):
         self._last_epoch = self._epochs.latest_epoch
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
-        """A full disk leaves the log as it is: the active segment goes on, and the next append rolls again.
+        """Seals the active segment and begins a new one at `base_offset`.
+
+        A full disk leaves the log as it is: the active segment goes on, and the next append rolls again.
 
         What was written until then is of no account: indexes beside an active segment are written anew when it is
         sealed and never believed after a crash, and a snapshot says the truth or has a wrong checksum.
@@ -409,7 +411,7 @@ def _check_marker(batches: Buffer, header: BatchHeader) -> None:
 
 
 def _with_append_time(batch: Buffer, now_ms: int) -> tuple[bytearray, BatchHeader]:
-    """A copy that carries the leader's time: the client's bytes are not ours to change."""
+    """Returns a copy that carries the leader's time, and its header: the client's bytes are not ours to change."""
     stamped = bytearray(batch)
     stamp_append_time(stamped, now_ms)
     return stamped, parse_header(stamped)
@@ -418,14 +420,14 @@ def _with_append_time(batch: Buffer, now_ms: int) -> tuple[bytearray, BatchHeade
 def _without_room(
     outcomes: list[AppendOutcome], first_number: int, count: int, error: DiskFullError
 ) -> list[AppendOutcome]:
-    """Outcomes when everything from `first_number` on that was not refused for a reason of its own had no room."""
+    """Returns the outcomes where all from `first_number` on had no room, but for those refused on their own."""
     decided = outcomes[:first_number]
     decided += [outcome if isinstance(outcome, ReplogError) else error for outcome in outcomes[first_number:]]
     return decided + [error] * (count - len(decided))
 
 
 def _epoch_starts(headers: Sequence[BatchHeader]) -> list[tuple[int, int]]:
-    """(epoch, base offset) of the first batch of each epoch; batches from before leader epochs have none."""
+    """Returns (epoch, base offset) of the first batch of each epoch; batches from before leader epochs have none."""
     starts: dict[int, int] = {}
     for header in headers:
         if header.partition_leader_epoch >= 0:

@@ -42,14 +42,14 @@ class LogCompaction(LogState):
         self._first_dirty_offset = min(offset, self._log_end_offset)
 
     def dirtiness(self, now_ms: int, high_watermark: int) -> Dirtiness:
-        """How much there is to compact.
+        """Measures how much there is to compact.
 
         Args:
-            now_ms: wall time.
-            high_watermark: exclusive; nothing that reaches above it is looked at.
+            now_ms: Wall time.
+            high_watermark: The high watermark, exclusive; nothing that reaches above it is looked at.
 
         Raises:
-            TooManyOpenFilesError, StorageError: a file cannot be read.
+            TooManyOpenFilesError, StorageError: A file cannot be read.
         """
         try:
             with disk_full_errors("a log cannot be read", self._directory):
@@ -66,19 +66,19 @@ class LogCompaction(LogState):
     def prepare_compaction(
         self, now_ms: int, high_watermark: int, settings: CompactionSettings | None = None
     ) -> CompactionJob | None:
-        """One pass over the log.  Every job must be handed to `complete_compaction`, whether it ran or not.
+        """Prepares one pass over the log.  Every job must be handed to `complete_compaction`, whether it ran or not.
 
         Args:
-            now_ms: wall time.
-            high_watermark: exclusive; nothing that reaches above it is touched, nor what is not on stable storage, nor
-                what an open transaction or the active segment holds.
-            settings: of the broker; None: Kafka's defaults.
+            now_ms: Wall time.
+            high_watermark: The high watermark, exclusive; nothing that reaches above it is touched, nor what is not on
+                stable storage, nor what an open transaction or the active segment holds.
+            settings: Settings of the broker; None: Kafka's defaults.
 
         Returns:
             None: the log is not compacted by its `cleanup_policy`, not dirty enough, or a pass is under way.
 
         Raises:
-            TooManyOpenFilesError, StorageError: a file cannot be read, or the log has failed.
+            TooManyOpenFilesError, StorageError: A file cannot be read, or the log has failed.
         """
         self._check_available()
         if not self._config.compacts or self._compaction is not None:
@@ -107,18 +107,18 @@ class LogCompaction(LogState):
         """Takes the result of a pass: the compacted segments take the place of those it read.
 
         Args:
-            job: of this log; finished, or cancelled before it ran.
-            now_ms: wall time; the old files go `file_delete_delay_ms` later.
+            job: A job of this log; finished, or cancelled before it ran.
+            now_ms: Wall time; the old files go `file_delete_delay_ms` later.
 
         Returns:
             What it did; None: the log changed meanwhile or the job was cancelled, nothing was changed.
 
         Raises:
-            CorruptRecordError: a batch is damaged; the log is untouched and not failed.
-            DiskFullError: no room for the new segments; the log is untouched, the same may work later.  Or, for want of
-                descriptors, they are exchanged, and that ends with the next change.
-            UnsupportedCompressionError: a library is not installed; the log is untouched.
-            StorageError: the disk failed.  `failed` tells whether the log did as well.
+            CorruptRecordError: A batch is damaged; the log is untouched and not failed.
+            DiskFullError: There is no room for the new segments; the log is untouched, the same may work later.  Or,
+                for want of descriptors, they are exchanged, and that ends with the next change.
+            UnsupportedCompressionError: A library is not installed; the log is untouched.
+            StorageError: The disk failed.  `failed` tells whether the log did as well.
         """
         if self._compaction is not job:
             raise InvariantViolationError(
@@ -163,7 +163,7 @@ class LogCompaction(LogState):
         return all(self._segments[first + i] is source.segment for i, source in enumerate(job.sources))
 
     def _refuse_compaction(self, error: Exception) -> None:
-        """Raises what the job met; the log fails with it only when an fsync did."""
+        """Raises the error that the job met; the log fails with it only when an fsync did."""
         if isinstance(error, OSError):
             if is_disk_full(error):
                 raise disk_full("compacted segments cannot be written", self._directory, error) from error
@@ -196,13 +196,13 @@ class LogCompaction(LogState):
         return replaced
 
     def _end_swap(self, replaced: list[LogSegment], new: list[LogSegment]) -> None:
-        """Steps 5 to 7, which may be done again."""
+        """Takes steps 5 to 7 of `compaction.swap`, which may be done again."""
         self._fs.sync_dir(self._directory)
         strip_swap(self._fs, self._directory, new)
         self._remove_snapshots_without_segment(replaced, new)
 
     def _remove_snapshots_without_segment(self, gone: list[LogSegment], new: list[LogSegment]) -> None:
-        """Producer snapshots stand at segment bases; the next open would remove the others."""
+        """Removes producer snapshots that stand at no segment's base any more; else the next open would."""
         bases = {segment.base_offset for segment in new}
         for segment in gone:
             if segment.base_offset not in bases:

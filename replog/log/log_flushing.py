@@ -22,7 +22,12 @@ class LogFlushing(LogState):
     __slots__ = ()
 
     def prepare_flush(self) -> FlushJob | None:
-        """Captures what is dirty.  Every job must be run once and handed to `complete_flush`; None: nothing is dirty."""
+        """Captures what is dirty.  Every job must be run once and handed to `complete_flush`; None: nothing is dirty.
+
+        Raises:
+            TooManyOpenFilesError: A segment cannot be opened now; nothing was changed.
+            StorageError: The disk failed, now or earlier.
+        """
         self._check_available()
         directory_dirty = self._directory_changes > self._directory_synced
         if self._recovery_point >= self._log_end_offset and not self._unsynced and not directory_dirty:
@@ -52,7 +57,7 @@ class LogFlushing(LogState):
         )
 
     def _note_flushed(self, job: FlushJob) -> None:
-        """May run in the thread of the flush.  A log that failed meanwhile promises nothing more."""
+        """Writes down how far the log is flushed, unless it failed meanwhile.  May run in the thread of the flush."""
         if self._unavailable is None:
             self._flushed_file.raise_to(job.end_offset, job.era)
 
@@ -63,9 +68,9 @@ class LogFlushing(LogState):
         meanwhile: a write-back may have been told the error of a page that this fsync covers.
 
         Raises:
-            TooManyOpenFilesError: the directory could not be opened; nothing was lost, the next flush does it all.
-            StorageError: the job failed, or the log has.
-            BrokerClosedError: the log was closed or deleted meanwhile; its files are closed now.
+            TooManyOpenFilesError: The directory could not be opened; nothing was lost, the next flush does it all.
+            StorageError: The job failed, or the log has.
+            BrokerClosedError: The log was closed or deleted meanwhile; its files are closed now.
         """
         self._closer.let_go(job.files)
         if job.refused is not None and self._unavailable is None:
@@ -87,7 +92,7 @@ class LogFlushing(LogState):
         """Makes everything appended so far durable, blocking.
 
         Raises:
-            StorageError: it is not; the log refuses appends from now on.
+            StorageError: Not everything is durable; the log refuses appends from now on.
         """
         job = self.prepare_flush()
         if job is not None:
@@ -107,7 +112,7 @@ class LogFlushing(LogState):
         return True
 
     def write_producer_snapshot(self) -> None:
-        """Writes the producers as of the log end; durable with the next flush."""
+        """Writes a snapshot of the producers at the log end; durable with the next flush."""
         self._check_available()
         try:
             self._unsynced.append(write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers))
@@ -123,7 +128,7 @@ class LogFlushing(LogState):
         A failed log is only closed: what is on disk is for recovery to judge.
 
         Raises:
-            TooManyOpenFilesError, StorageError: not everything could be written; the files are closed all the same, and
+            TooManyOpenFilesError, StorageError: Not everything could be written; the files are closed all the same, and
                 the stop was not clean.
         """
         if isinstance(self._unavailable, BrokerClosedError):

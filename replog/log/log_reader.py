@@ -31,12 +31,12 @@ class ReadRequest(NamedTuple):
     """What one read asks for.
 
     Attributes:
-        offset: where to begin; the batch that holds it is the first.
-        max_bytes: limit of the answer.
-        ceiling: exclusive; no batch that reaches it.
-        log_end_offset: of the log when it was asked.
-        min_one_batch: return a first batch larger than `max_bytes` whole.
-        is_checked: checksums are looked at where it does not go on from another read.
+        offset: The offset to begin with; the batch that holds it is the first.
+        max_bytes: Limit of the answer.
+        ceiling: Exclusive end: no batch that reaches above it is returned.
+        log_end_offset: End of the log when it was asked.
+        min_one_batch: Whether a first batch larger than `max_bytes` is returned whole.
+        is_checked: Whether checksums are looked at where it does not go on from another read.
     """
 
     offset: int
@@ -87,7 +87,7 @@ class LogReader:
     """Reads whole batches; never decodes them, except the one that holds a timestamp asked for.
 
     Attributes:
-        tail: what was appended last, for readers right behind; None: everything is read from the files.
+        tail: The newest batches, for readers right behind; None: everything is read from the files.
     """
 
     __slots__ = ("_complete", "_places", "_segments", "_version", "tail")
@@ -105,7 +105,7 @@ class LogReader:
         return self._places.values()
 
     def forget_places(self) -> None:
-        """The log was cut, or lost or exchanged segments: positions may be wrong now."""
+        """Forgets places and tail: the log was cut, or lost or exchanged segments, so that they may be wrong now."""
         self._places.clear()
         self._version += 1
         if self.tail is not None:
@@ -114,21 +114,21 @@ class LogReader:
     def read(
         self, request: ReadRequest, *, flushed_offset: int, now_ms: int, cached_only: bool = False
     ) -> bytes | None:
-        """Whole batches from the one that holds the offset; b"" when there are none below the ceiling.
+        """Returns whole batches from the one that holds the offset; b"" when there are none below the ceiling.
 
         They come from one segment, or from the tail.
 
         Args:
-            request: see there.
-            flushed_offset: segments that reach above it have unflushed writes and stay open.
-            now_ms: wall time.
-            cached_only: do not wait for the disk.
+            request: The offset, the limits and whether to check; see `ReadRequest`.
+            flushed_offset: End of what is flushed: segments that reach above it have unflushed writes and stay open.
+            now_ms: Wall time.
+            cached_only: Whether to give up rather than wait for the disk.
 
         Returns:
             None: `cached_only`, and the page cache does not hold all of it.
 
         Raises:
-            CorruptRecordError: the first batch is damaged, and it was looked at (see the module); or it is gone.
+            CorruptRecordError: The first batch is damaged, and it was looked at (see the module); or it is gone.
         """
         place = self._places.pop(request.offset, None)
         if self.tail is not None:
@@ -145,7 +145,7 @@ class LogReader:
         return self._note(request, place, outcome, now_ms)
 
     def capture(self, request: ReadRequest, *, flushed_offset: int) -> CapturedRead:
-        """Prepares the same read for another thread."""
+        """Captures what the same read needs in another thread."""
         parts: list[Part] = []
         files: list[File] = []
         for number, part in enumerate(self._parts(request, flushed_offset), self._segments.number_for(request.offset)):
@@ -156,7 +156,7 @@ class LogReader:
         return CapturedRead(request, tuple(parts), self._places.get(request.offset), tuple(files), self._version)
 
     def note_captured(self, captured: CapturedRead, outcome: ReadOutcome | None, now_ms: int) -> bytes:
-        """Takes the outcome of `captured.read()`; the log was not cut meanwhile."""
+        """Takes the outcome of `captured.read()` and returns its bytes; the log was not cut meanwhile."""
         if captured.version != self._version:
             return outcome.found.data if outcome else b""
         self._check_hole(captured.request, outcome)
@@ -166,7 +166,7 @@ class LogReader:
     def offset_of_max_timestamp(
         self, *, start_offset: int, end_offset: int, flushed_offset: int
     ) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record in [start_offset, end_offset) with the largest timestamp."""
+        """Returns (offset, timestamp) of the first record in [start_offset, end_offset) with the largest timestamp."""
         best: tuple[LogSegment, PlacedHeader] | None = None
         for number in range(self._segments.number_for(start_offset), len(self._segments)):
             segment = self._segments[number]
@@ -188,7 +188,7 @@ class LogReader:
     def offset_for_timestamp(
         self, timestamp_ms: int, *, start_offset: int, end_offset: int, flushed_offset: int
     ) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record in [start_offset, end_offset) with at least this timestamp."""
+        """Returns (offset, timestamp) of the first record in [start_offset, end_offset) of at least this timestamp."""
         number = self._segments.first_reaching(timestamp_ms, self._segments.number_for(start_offset))
         while number < len(self._segments):
             segment = self._segments.touch(number, flushed_offset)
@@ -209,7 +209,7 @@ class LogReader:
             yield Part(segment.reader(cached_only=cached_only), end_offset)
 
     def _check_hole(self, request: ReadRequest, outcome: ReadOutcome | None) -> None:
-        """Whether what was found begins where it must: a gap that compaction left is none of the log's."""
+        """Raises `CorruptRecordError` where records are missing that the log claims to have; other gaps are allowed."""
         if request.offset >= request.ceiling or not self._complete.covers(request.offset):
             return
         if outcome is not None and not outcome.found.data:
@@ -269,7 +269,7 @@ def _position(reader: SegmentReader, offset: int, place: Place | None) -> int | 
 def _largest_batch(
     segment: LogSegment, start_offset: int, end_offset: int, segment_end_offset: int
 ) -> PlacedHeader | None:
-    """The first batch with the largest timestamp among those of a segment that lie in [start, end)."""
+    """Returns the first batch with the largest timestamp among those of a segment that end in [start, end)."""
     largest = segment.largest_timestamp_offset()
     if largest.timestamp < 0:
         return None
@@ -312,7 +312,7 @@ def _search_segment(segment: LogSegment, timestamp_ms: int, start_offset: int) -
 
 
 def _search_without_index(segment: LogSegment, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-    """The time index names a batch that is not in the log."""
+    """Searches all headers of the segment, because the time index names a batch that is not in the log."""
     for at, header in scan_headers(segment.file, 0, segment.size_bytes):
         if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
             found = _search_batch(segment, at, header, timestamp_ms, start_offset)

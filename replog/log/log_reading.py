@@ -18,22 +18,24 @@ class LogReading(LogState):
     def read(
         self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
     ) -> bytes:
-        """Whole batches from the one that holds `offset` (its first records may lie below); may wait for the disk.
+        """Returns whole batches from the one that holds `offset` (its first records may lie below).
+
+        It may wait for the disk.
 
         Args:
-            offset: where to begin.
-            max_bytes: limit of the answer.
-            end_offset: exclusive ceiling: no batch that ends above it is returned.
-            min_one_batch: return a first batch larger than `max_bytes` whole.
-            is_checked: see `ReadRequest`; False: the caller looks at every checksum.
+            offset: The offset to begin with.
+            max_bytes: Limit of the answer.
+            end_offset: Exclusive ceiling: no batch that ends above it is returned.
+            min_one_batch: Whether a first batch larger than `max_bytes` is returned whole.
+            is_checked: Whether checksums are looked at, see `ReadRequest`; False: the caller looks at every one.
 
         Returns:
             Batches of one segment, or of the tail; b"" when nothing is there.
 
         Raises:
-            OffsetOutOfRangeError: below the log start or above the log end.
-            CorruptRecordError: the file does not hold batches where it should.
-            StorageError: the disk does not give the bytes.
+            OffsetOutOfRangeError: The offset lies below the log start or above the log end.
+            CorruptRecordError: The file does not hold batches where it should.
+            StorageError: The disk does not give the bytes.
         """
         request = self._request(offset, max_bytes, end_offset, min_one_batch, is_checked=is_checked)
         try:
@@ -45,15 +47,20 @@ class LogReading(LogState):
     def read_cached(
         self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
     ) -> bytes | None:
-        """The same without waiting for the disk.
+        """Returns the same as `read`, without waiting for the disk.
 
         Args:
-            offset, max_bytes, end_offset, min_one_batch, is_checked: as of `read`.
+            offset: The same as for `read`.
+            max_bytes: The same as for `read`.
+            end_offset: The same as for `read`.
+            min_one_batch: The same as for `read`.
+            is_checked: The same as for `read`.
 
         Returns:
             None: not all of it is in the page cache; read it in a thread (`prepare_read`).
 
-        Raises: as `read`.
+        Raises:
+            OffsetOutOfRangeError, CorruptRecordError, StorageError: See `read`.
         """
         request = self._request(offset, max_bytes, end_offset, min_one_batch, is_checked=is_checked)
         try:
@@ -64,19 +71,19 @@ class LogReading(LogState):
             raise self._unreadable(error) from error
 
     def keep_tail(self, cache: TailCache | None) -> None:
-        """From now on what is appended as the leader is kept for those who read right behind; None: no more."""
+        """Keeps what is appended as the leader from now on for those who read right behind; None: no more."""
         self._reader.tail = None if cache is None else LogTail(cache)
 
     def prepare_read(
         self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
     ) -> ReadJob:
-        """The same for another thread.  Every job must be handed to `complete_read`, whether it ran or not.
+        """Prepares what `read` does for another thread.
 
-        Args: as of `read_cached`.
+        Every job must be handed to `complete_read`, whether it ran or not.  The arguments are those of `read`.
 
         Raises:
-            OffsetOutOfRangeError: as `read`.
-            StorageError: a file cannot be opened.
+            OffsetOutOfRangeError: See `read`.
+            StorageError: A file cannot be opened.
         """
         request = self._request(offset, max_bytes, end_offset, min_one_batch, is_checked=is_checked)
         try:
@@ -93,9 +100,9 @@ class LogReading(LogState):
             None: the log was cut meanwhile (or the job never ran): what it read, or failed to read, says nothing.
 
         Raises:
-            OffsetOutOfRangeError: the log start has passed the offset meanwhile.
-            CorruptRecordError, StorageError: as `read`.
-            BrokerClosedError: the log was closed or deleted meanwhile.
+            OffsetOutOfRangeError: The log start has passed the offset meanwhile.
+            CorruptRecordError, StorageError: See `read`.
+            BrokerClosedError: The log was closed or deleted meanwhile.
         """
         self._closer.let_go(job.files)
         try:
@@ -113,10 +120,10 @@ class LogReading(LogState):
         return self._reader.note_captured(job.captured, job.outcome, self._wall_ms)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record below `end_offset` with at least this timestamp; None: there is none.
+        """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None.
 
         Raises:
-            CorruptRecordError, StorageError: as `read`.
+            CorruptRecordError, StorageError: See `read`.
         """
         try:
             return self._reader.offset_for_timestamp(
@@ -129,13 +136,13 @@ class LogReading(LogState):
             raise self._unreadable(error) from error
 
     def offset_of_max_timestamp(self, *, end_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp; None: no record has one.
+        """Returns (offset, timestamp) of the first record with the largest timestamp; None: no record has one.
 
         Args:
-            end_offset: exclusive ceiling: batches that end above it are not looked at.
+            end_offset: Exclusive ceiling: batches that end above it are not looked at.
 
         Raises:
-            CorruptRecordError, StorageError: as `read`.
+            CorruptRecordError, StorageError: See `read`.
         """
         try:
             return self._reader.offset_of_max_timestamp(

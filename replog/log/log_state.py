@@ -115,7 +115,7 @@ class LogState:
 
     @property
     def directory(self) -> str:
-        """Where its files are."""
+        """The partition folder."""
         return self._directory
 
     @property
@@ -157,7 +157,7 @@ class LogState:
 
     @property
     def complete_from(self) -> int | None:
-        """From where on no offset was ever left out; None: unknown, or there are gaps."""
+        """The offset from which on none was ever left out; None: unknown, or there are gaps."""
         return self._complete.offset
 
     @property
@@ -167,30 +167,30 @@ class LogState:
 
     @property
     def size_bytes(self) -> int:
-        """Of all segments, without indexes."""
+        """Bytes of all segments, without indexes."""
         return self._segments.size_bytes
 
     def size_from(self, offset: int) -> int:
-        """Bytes of the batches from `offset` on, reckoned without looking at the disk: see `SegmentList.size_from`."""
+        """Reckons the bytes of the batches from `offset` on without looking at the disk; see `SegmentList`."""
         return self._segments.size_from(offset, self._log_end_offset)
 
     def files(self) -> LogFiles:
-        """What it consists of now."""
+        """Returns the segments that the log consists of now, with their sizes."""
         return LogFiles(self._generation, tuple((segment, segment.size_bytes) for segment in self._segments))
 
     @property
     def needs_log_start_checkpoint(self) -> bool:
-        """The name of the oldest segment does not say where the log starts (or will be gone before another says it)."""
+        """Whether the oldest segment's name does not say where the log starts (or goes before another name says it)."""
         return self._is_emptied or self._log_start_offset > self._segments[0].base_offset
 
     @property
     def segment_base_offsets(self) -> list[int]:
-        """Of all segments, rising."""
+        """Base offsets of all segments, rising."""
         return [segment.base_offset for segment in self._segments]
 
     @property
     def has_unflushed_segment(self) -> bool:
-        """Whether a segment that takes no more appends is not on stable storage yet (docs/KAFKA.md 3.6)."""
+        """Whether a sealed segment is not on stable storage yet (docs/KAFKA.md 3.6)."""
         return self._segments.active.base_offset > self._recovery_point
 
     @property
@@ -215,7 +215,7 @@ class LogState:
 
     @property
     def failed(self) -> bool:
-        """A write or an fsync failed; only reads work."""
+        """Whether a write or an fsync failed, so that only reads work."""
         return isinstance(self._unavailable, StorageError)
 
     @property
@@ -224,22 +224,22 @@ class LogState:
         return StorageError(str(self._unavailable)) if self.failed else None
 
     def set_config(self, config: LogConfig) -> None:
-        """New settings; index limits apply from the next segment on."""
+        """Takes new settings; index limits apply from the next segment on."""
         self._config = config
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
-        """Where `epoch` ended here; None when this log cannot know (docs/KAFKA.md 3.5)."""
+        """Returns where `epoch` ended here; None when this log cannot know (docs/KAFKA.md 3.5)."""
         return self._epochs.end_offset_for(epoch, self._log_end_offset)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [start, end), by the offset of their marker (docs/KAFKA.md 1.8).
+        """Returns the aborted transactions with records in [start, end), by offset of their marker (docs/KAFKA.md 1.8).
 
         A reader of committed records skips the batches of their producers from their first offset to their marker.
 
         Raises:
-            CorruptRecordError: a transaction index is wrong, and the log it is made from too.
-            TooManyOpenFilesError: it cannot be opened now.
-            StorageError: a transaction index cannot be read.
+            CorruptRecordError: A transaction index is wrong, and the log it is made from too.
+            TooManyOpenFilesError: A transaction index cannot be opened now.
+            StorageError: A transaction index cannot be read.
         """
         found: list[AbortedTransaction] = []
         for number in range(self._segments.number_for(start_offset), len(self._segments)):
@@ -259,10 +259,10 @@ class LogState:
             return aborted_in_segment(self._fs, self._directory, list(self._segments), number, self._wall_ms)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction has ended, and its end is replicated (docs/KAFKA.md 4.1).
+        """Returns the offset below which every transaction has ended, and its end is replicated (docs/KAFKA.md 4.1).
 
         Args:
-            high_watermark: exclusive.
+            high_watermark: The high watermark, exclusive.
         """
         unstable_offset = self._producers.first_unstable_offset(high_watermark)
         if unstable_offset is None:
@@ -277,15 +277,15 @@ class LogState:
             self._end_change("the last change", self._rest)
 
     def _end_change(self, action: str, rest: Callable[[], None]) -> None:
-        """Does the rest of a change that has begun; where no file can be opened, the next change does it first.
+        """Ends a change that has begun; where no file can be opened, the next change ends it first.
 
         Args:
-            action: For messages, such as "a truncation".
-            rest: Does it, and does no harm where parts of it are done already.
+            action: The change as messages call it, such as "a truncation".
+            rest: A function that does the rest, and no harm where parts of it are done already.
 
         Raises:
-            TooManyOpenFilesError: it is still to be done.
-            StorageError: the disk failed.
+            TooManyOpenFilesError: The rest is still to be done.
+            StorageError: The disk failed.
         """
         self._rest = rest
         try:
@@ -300,7 +300,10 @@ class LogState:
         self._rest = None
 
     def _note_failure(self, error: Exception) -> None:
-        """May run in the thread of a flush.  A closed log cannot fail: what a late flush finds concerns nobody."""
+        """Marks the log as failed, unless it is closed: what a late flush finds then concerns nobody.
+
+        May run in the thread of a flush.
+        """
         if isinstance(self._unavailable, BrokerClosedError):
             return
         self._unavailable = StorageError(
@@ -312,17 +315,20 @@ class LogState:
         """Raises the error that every change of this log meets, if there is one.
 
         Raises:
-            StorageError: a write or an fsync failed.
-            ReadOnlyLogError, BrokerClosedError: it was opened for reading only, or is closed.
+            StorageError: A write or an fsync failed.
+            ReadOnlyLogError, BrokerClosedError: It was opened for reading only, or is closed.
         """
         self._check_available()
 
     def fail(self, error: Exception) -> None:
-        """What holds it has failed, such as the whole disk: nothing is appended any more, only reads are tried."""
+        """Marks the log as failed, because what holds it has, such as the disk: nothing is appended any more.
+
+        Reads are still tried.
+        """
         if self._unavailable is None:
             self._note_failure(error)
 
     def _fail(self, action: str, error: OSError | StorageError) -> NoReturn:
-        """The log fails: what is on disk is not known any more."""
+        """Marks the log as failed, because what is on disk is not known any more, and raises."""
         self._note_failure(error)
         raise StorageError(f"{self._topic_partition}: {action}: {self._unavailable}") from error

@@ -48,9 +48,9 @@ class LogTruncation(LogState):
             False when the log ends at or below `offset` already.
 
         Raises:
-            CorruptRecordError, CorruptIndexError: what stays is damaged; the log cannot be used any more, its disk can.
-            DiskFullError: nothing was cut; or, for want of descriptors, the cut is there and ends with the next change.
-            StorageError: the disk failed.
+            CorruptRecordError, CorruptIndexError: What stays is damaged; the log cannot be used any more, its disk can.
+            DiskFullError: Nothing was cut; or, for want of descriptors, the cut is there and ends with the next change.
+            StorageError: The disk failed.
         """
         self._check_available()
         if offset >= self._log_end_offset:
@@ -78,8 +78,9 @@ class LogTruncation(LogState):
         Nothing of it is kept: the leader has deleted these records on purpose, or gives all of the log anew.
 
         Raises:
-            DiskFullError: nothing was cut; or, for want of descriptors, the log is empty, and that ends with the next change.
-            StorageError: the disk failed.
+            DiskFullError: Nothing was cut; or, for want of descriptors, the log is empty, and that ends with the next
+                change.
+            StorageError: The disk failed.
         """
         self._check_available()
         log_start_offset, log_end_offset = self._log_start_offset, self._log_end_offset
@@ -98,7 +99,7 @@ class LogTruncation(LogState):
         self._after_cut(offset, is_durable=is_durable)
 
     def _prepare_emptying(self, offset: int) -> LogSegment:
-        """Does all that may be refused for want of room or descriptors; returns the segment that is to be the only one.
+        """Takes the steps that want of room or descriptors may refuse; returns the segment that is to be the only one.
 
         A crash leaves it under a name that the next start sweeps.
         """
@@ -120,7 +121,7 @@ class LogTruncation(LogState):
         return first
 
     def _new_segment(self, base_offset: int) -> LogSegment:
-        """Beside the ones in use, of which one may have the same base; what an attempt before this one left is replaced."""
+        """Makes a segment named `.cleaned`, since one in use may have its base; replaces one of an earlier attempt."""
         unused = LogSegment(self._fs, self._directory, base_offset, 0, self._wall_ms, CLEANED_SUFFIX)
         with contextlib.suppress(FileNotFoundError):
             self._fs.remove(unused.path)
@@ -129,7 +130,7 @@ class LogTruncation(LogState):
         return made
 
     def _truncate_segments(self, offset: int) -> tuple[int, bool]:
-        """Returns where the log ends now, and whether the directory says so durably."""
+        """Cuts the segments; returns where the log ends now, and whether the directory says so durably."""
         number = self._segments.number_for(offset)
         segment = self._segments[number]
         was_active, log_start_offset = segment.is_active, self._log_start_offset
@@ -153,7 +154,7 @@ class LogTruncation(LogState):
         return end_offset, is_durable
 
     def _prepare_cut(self, segment: LogSegment, offset: int) -> tuple[int, int]:
-        """The byte and the offset at which a segment will end; its file is open, and its indexes are in memory."""
+        """Returns byte and offset at which a segment will end; opens its file and takes its indexes into memory."""
         found = segment.find(offset)
         place = (found.position, found.previous_end) if found else (segment.size_bytes, segment.end_offset())
         if not segment.is_active:
@@ -161,7 +162,7 @@ class LogTruncation(LogState):
         return place
 
     def _remove_segments_from(self, number: int) -> bool:
-        """Deletes segments, the last one first; whether durably."""
+        """Deletes segment `number` and all later ones, the last one first; returns whether durably."""
         is_durable = True
         while len(self._segments) > number:
             self._segments.remove_last()
@@ -169,7 +170,7 @@ class LogTruncation(LogState):
         return is_durable
 
     def _sync_names(self) -> bool:
-        """Fsyncs the directory; False: it could not be opened for want of descriptors."""
+        """Fsyncs the directory; returns False where it could not be opened for want of descriptors."""
         try:
             self._fs.sync_dir(self._directory)
         except OSError as error:
@@ -179,7 +180,7 @@ class LogTruncation(LogState):
         return True
 
     def _pieces_from(self, number: int, position: int) -> list[CutPiece]:
-        """What is behind a byte of a segment."""
+        """Returns the pieces of the log from byte `position` of segment `number` on."""
         segment = self._segments[number]
         later = [self._segments[behind] for behind in range(number + 1, len(self._segments))]
         pieces = [CutPiece(segment.path, position, segment.size_bytes)]
@@ -193,7 +194,10 @@ class LogTruncation(LogState):
         self._last_epoch = self._epochs.latest_epoch
 
     def _promise_nothing(self) -> None:
-        """The recovery point goes before the log start: one above the log end is believed only where nothing is promised."""
+        """Lowers the recovery point to 0, durably, before the log start moves.
+
+        A log start above the log end is believed only where nothing is promised.
+        """
         self._flushed_file.lower_to(0)
         self._log_start_offset = self.checkpointed_log_start_offset  # it may have been raised above what is flushed
         self._recovery_point = 0
@@ -232,7 +236,10 @@ class LogTruncation(LogState):
         self._end_change("a truncation", partial(self._end_cut, is_durable=is_durable))
 
     def _end_cut(self, *, is_durable: bool) -> None:
-        """Nothing may be appended before: an old tail must not come back behind it, nor producers of what was cut count."""
+        """Fsyncs the directory where that is still to be done, and builds the producers anew.
+
+        Nothing may be appended before: an old tail must not come back behind it, nor producers of what was cut count.
+        """
         if not is_durable:
             self._fs.sync_dir(self._directory)
         rebuild_producers(

@@ -26,12 +26,12 @@ class LogWriteBack(LogState):
 
     @property
     def is_behind_write_back(self) -> bool:
-        """The dirty window is several times too large: wait with appends until a job has been completed."""
+        """Whether the dirty window is several times too large: wait with appends until a job has been completed."""
         window_bytes = self._config.dirty_window_bytes
         return window_bytes > 0 and self.dirty_bytes >= BEHIND_WINDOWS * window_bytes
 
     def prepare_write_back(self) -> WriteBackJob | None:
-        """A job, when a window has been appended since the last one.  Every job must be run once and completed."""
+        """Returns a job when a window has been appended since the last one.  Each must be run once and completed."""
         window_bytes = self._config.dirty_window_bytes
         if not window_bytes or not self._window.is_due(self._segments, self._generation, window_bytes):
             return None
@@ -49,8 +49,8 @@ class LogWriteBack(LogState):
         """Takes the result of a job.  The recovery point stays where it is: only a flush moves it.
 
         Raises:
-            StorageError: the job failed: as after a failed fsync nothing is appended any more.
-            BrokerClosedError: the log was closed or deleted meanwhile.
+            StorageError: The job failed; as after a failed fsync, nothing is appended any more.
+            BrokerClosedError: The log was closed or deleted meanwhile.
         """
         self._closer.let_go(job.files)
         self._window.complete(job)

@@ -22,10 +22,10 @@ class ReadJob:
     """One read.
 
     Attributes:
-        generation: of the log when it was prepared; a truncation in between makes the result worthless.
-        finished: `run` has returned.
-        error: what the read met; raised when the job is completed, unless the log was cut meanwhile.
-        outcome: what it found; None: nothing.
+        generation: Generation of the log when the job was prepared; a truncation since then makes the result worthless.
+        finished: Whether `run` has returned.
+        error: The error that the read met; raised when the job is completed, unless the log was cut meanwhile.
+        outcome: What the read found; None: nothing.
     """
 
     __slots__ = ("captured", "error", "finished", "generation", "outcome")
@@ -44,7 +44,7 @@ class ReadJob:
 
     @property
     def files(self) -> tuple[File, ...]:
-        """What it reads; open until the job is completed."""
+        """The files it reads; open until the job is completed."""
         return self.captured.files
 
     def raise_error(self) -> None:
@@ -57,7 +57,7 @@ class ReadJob:
             del error  # it has passed this frame
 
     def run(self) -> None:
-        """Reads.  Any thread; once; raises nothing."""
+        """Reads, in any thread, once; keeps an error for the owner and raises nothing."""
         try:
             self.outcome = self.captured.read()
         except Exception as error:  # noqa: BLE001 -- after a truncation anything can be in the way; the owner judges

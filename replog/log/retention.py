@@ -16,7 +16,7 @@ def segments_to_delete(
     log_start_offset: int,
     log_end_offset: int,
 ) -> int:
-    """Number of segments, from the oldest, that a rule allows to delete.
+    """Returns the number of segments, from the oldest, that a rule allows to delete.
 
     A segment goes when all of it lies below the log start, or its newest record is older than `retention.ms`, or the
     log without it is still at least `retention.bytes` large.  Never one that reaches above the high watermark.  The
@@ -24,12 +24,12 @@ def segments_to_delete(
     `segment.ms`; only a log start at the end of the log does not delete it.
 
     Args:
-        segments: of the log.
-        config: with the rules.
-        now_ms: wall time.
-        high_watermark: exclusive.
-        log_start_offset: first offset that is still wanted.
-        log_end_offset: exclusive end of the log.
+        segments: The segments of the log.
+        config: Settings of the log, with the rules.
+        now_ms: Wall time.
+        high_watermark: The high watermark, exclusive.
+        log_start_offset: First offset that is still wanted.
+        log_end_offset: Exclusive end of the log.
     """
     size_bytes = segments.size_bytes
     count = 0

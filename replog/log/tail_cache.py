@@ -44,7 +44,7 @@ class TailCache:
         - never more than `bytes_max`: the oldest append goes first, whichever log it belongs to.
 
     Args:
-        bytes_max: of all tails; 0 keeps nothing.
+        bytes_max: Bytes that all tails together may hold; 0 keeps nothing.
     """
 
     def __init__(self, bytes_max: int = TAIL_BYTES_MAX) -> None:
@@ -54,7 +54,7 @@ class TailCache:
 
     @property
     def size_bytes(self) -> int:
-        """What is held, of logs that were cut or closed meanwhile too."""
+        """Bytes that are held, of logs that were cut or closed meanwhile too."""
         return self._size_bytes
 
     def add(self, chunk: _Chunk) -> None:
@@ -88,18 +88,18 @@ class LogTail:
         self._chunks: dict[int, _Chunk] = {}
 
     def note(self, base_offset: int, next_offset: int, buffers: Sequence[Buffer], end: FileEnd) -> None:
-        """These whole batches are in the file now, behind everything that was noted before."""
+        """Keeps whole batches that are in the file now, behind everything that was noted before."""
         chunk = _Chunk(self, base_offset, next_offset, end, b"".join(buffers))
         self._chunks[base_offset] = chunk
         self._cache.add(chunk)
 
     def read(self, offset: int, *, max_bytes: int, ceiling: int) -> TailRead | None:
-        """Whole batches from `offset` on.
+        """Returns whole batches from `offset` on.
 
         Args:
-            offset: where an append began; every other one is unknown here.
-            max_bytes: limit of the answer.
-            ceiling: exclusive; no batch that reaches it.
+            offset: The offset at which an append began; every other one is unknown here.
+            max_bytes: Limit of the answer.
+            ceiling: Exclusive end: no batch that reaches above it is returned.
 
         Returns:
             As many appends as fit; None: not one, look into the file.
@@ -117,10 +117,10 @@ class LogTail:
         return TailRead(data, found[-1].next_offset, found[-1].end)
 
     def forget(self) -> None:
-        """What the file holds has changed."""
+        """Forgets every batch, because what the file holds has changed."""
         self._chunks.clear()
 
     def let_go(self, chunk: _Chunk) -> None:
-        """The cache has no room for it any more."""
+        """Forgets one append, because the cache has no room for it any more."""
         if self._chunks.get(chunk.base_offset) is chunk:
             del self._chunks[chunk.base_offset]

@@ -47,10 +47,10 @@ class WriteBackJob:
     """Writes back a part of the dirty window and drops what is clean and not needed.
 
     Attributes:
-        generation: of the log when it was prepared; a truncation in between makes the result worthless.
-        written_to: end of what it writes back, in bytes of the window's own counting.
-        dropped_to: end of what it drops.
-        finished: `run` returned without an error.
+        generation: Generation of the log when the job was prepared; a truncation since then makes the result worthless.
+        written_to: End of what it writes back, in bytes of the window's own counting.
+        dropped_to: End of what it drops, in the same counting.
+        finished: Whether `run` returned without an error.
     """
 
     __slots__ = ("_drops", "_gate", "_on_error", "_writes", "dropped_to", "finished", "generation", "written_to")
@@ -77,14 +77,14 @@ class WriteBackJob:
 
     @property
     def files(self) -> list[File]:
-        """What it works on; open until the job is completed."""
+        """The files it works on; open until the job is completed."""
         return [part.file for part in (*self._writes, *self._drops)]
 
     def run(self) -> None:
-        """Writes, waits, drops.  Any thread; once.
+        """Writes pages back, waits for them, drops what is clean and not needed.  Any thread; once.
 
         Raises:
-            OSError: what is on disk is unknown; the log directory must go offline.  Never run it again.
+            OSError: What is on disk is unknown; the log directory must go offline.  Never run it again.
         """
         with self._gate:  # a descriptor tells an error once: a flush beside this counts only when it is noted
             try:
@@ -121,11 +121,11 @@ class DirtyWindow:
         self.restart(segments, 0)
 
     def dirty_bytes(self, segments: SegmentList, generation: int) -> int:
-        """Bytes that no write-back or flush has covered."""
+        """Returns the number of bytes that no write-back or flush has covered."""
         return self.end(segments, generation) - self._clean_to
 
     def end(self, segments: SegmentList, generation: int) -> int:
-        """The log end in this counting."""
+        """Returns the log end in this counting; follows the log where it has rolled or was cut."""
         if generation != self._generation or self._starts[-1][1] != segments.active.base_offset:
             self._follow(segments, generation)
         return self._starts[-1][0] + segments.active.size_bytes
@@ -143,7 +143,7 @@ class DirtyWindow:
         on_error: Callable[[OSError], None],
         gate: threading.Lock,
     ) -> WriteBackJob:
-        """A job for everything but the newer half of a window."""
+        """Returns a job for everything but the newer half of a window."""
         written_to = self.end(segments, generation) - window_bytes // 2
         dropped_to = self._needed_from(places, written_to, window_bytes)
         job = WriteBackJob(
@@ -160,7 +160,7 @@ class DirtyWindow:
         return job
 
     def complete(self, job: WriteBackJob) -> None:
-        """A job has ended."""
+        """Takes the result of a job that has ended; one that failed, or from before a cut, moves nothing."""
         self._in_flight = False
         if not job.finished or job.generation != self._generation:
             return
@@ -170,19 +170,19 @@ class DirtyWindow:
             del self._starts[0]
 
     def note_flushed(self, end: int, generation: int) -> None:
-        """An fsync has covered everything below `end`, as `end()` said when it was prepared."""
+        """Notes that an fsync has covered everything below `end`, as `end()` said when it was prepared."""
         if generation == self._generation:
             self._clean_to = max(self._clean_to, end)
 
     def restart(self, segments: SegmentList, generation: int) -> None:
-        """The log was opened, or cut and fsynced: what is there now is not this window's matter."""
+        """Begins to count anew: the log was opened, or cut and fsynced, and what is there now counts as clean."""
         active = segments.active
         self._starts = [(0, active.base_offset)]
         self._clean_to = self._dropped_to = self._marked_to = active.size_bytes
         self._generation = generation
 
     def _follow(self, segments: SegmentList, generation: int) -> None:
-        """The log has rolled, or was cut."""
+        """Counts in the segments that the log has begun since the last look; where it was cut, begins anew."""
         start, base_offset = self._starts[-1]
         number = segments.number_for(base_offset)
         if generation != self._generation or segments[number].base_offset != base_offset:
@@ -193,14 +193,14 @@ class DirtyWindow:
             self._starts.append((start, segments[later].base_offset))
 
     def _needed_from(self, places: Iterable[Place], written_to: int, window_bytes: int) -> int:
-        """How far pages can go: up to the last reader that is close behind, but only so far behind."""
+        """Returns how far pages can go: up to the last reader that is close behind, but only so far behind."""
         starts = {base_offset: start for start, base_offset in self._starts}
         counts = [starts[place.base_offset] + place.position for place in places if place.base_offset in starts]
         needed = min((count for count in counts if count >= self._dropped_to), default=written_to)
         return max(self._dropped_to, min(needed, written_to), written_to - KEPT_WINDOWS * window_bytes)
 
     def _ranges(self, segments: SegmentList, begin: int, end: int) -> list[FileRange]:
-        """The parts of open files that [begin, end) means; a segment that is not open any more is clean."""
+        """Returns the parts of open files that [begin, end) means; a segment that is not open any more is clean."""
         ends = [start for start, _ in self._starts[1:]] + [end]
         found: list[FileRange] = []
         for (start, base_offset), segment_end in zip(self._starts, ends, strict=True):

@@ -55,12 +55,13 @@ class CompactionJob:
     """One pass.  Made by `Log.prepare_compaction`; run once; handed to `Log.complete_compaction` whether it ran or not.
 
     Attributes:
-        sources: the segments to read, from the oldest of the log.
-        generation: of the log when it was prepared; a truncation in between makes the result worthless.
-        stats: filled while it runs.
-        segments: that take the place of the first `stats.segments_before` sources; durable, under `.cleaned` names.
-        finished: `run` has returned.
-        error: what it met; judged when the job is completed.
+        sources: The segments to read, from the oldest of the log.
+        generation: Generation of the log when the job was prepared; a truncation since then makes the result worthless.
+        stats: What was done so far; filled while it runs.
+        segments: The segments that take the place of the first `stats.segments_before` sources; durable, under
+            `.cleaned` names.
+        finished: Whether `run` has returned.
+        error: The error that it met; judged when the job is completed.
     """
 
     def __init__(
@@ -101,15 +102,15 @@ class CompactionJob:
 
     @property
     def is_cancelled(self) -> bool:
-        """`cancel` was called."""
+        """Whether `cancel` was called."""
         return self._cancelled
 
     def run(self, throttle: Throttle | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Does the pass.  Any thread; once; raises nothing.
+        """Sweeps, fills the map and rewrites, as the module says.  Any thread; once; raises nothing.
 
         Args:
-            throttle: slows reading and writing down; it may be shared with other jobs.
-            clock: monotonic seconds, for the statistics.
+            throttle: The throttle that slows reading and writing down; it may be shared with other jobs.
+            clock: A function that tells monotonic seconds, for the statistics.
         """
         self._throttle = throttle
         slept_before = throttle.slept_seconds if throttle else 0.0
@@ -142,7 +143,7 @@ class CompactionJob:
     # Steps
 
     def _sweep(self) -> None:
-        """A file left by an earlier pass would make the next start drop a finished swap (see `swap`)."""
+        """Removes `.cleaned` files of an earlier pass: with them the next start would drop a finished swap (`swap`)."""
         names = [name for name in self._fs.list_dir(self._directory) if name.endswith(CLEANED_SUFFIX)]
         for name in names:
             self._fs.remove(f"{self._directory}/{name}")

@@ -19,17 +19,17 @@ from replog_checkpoints import File, FileSystem
 
 
 class CleanedSegments:
-    """What becomes of one group.
+    """The segments that one group becomes.
 
     Args:
-        fs: the disk.
-        directory: of the log.
-        base_offset: of the group's first segment.
-        config: of the log.
-        now_ms: wall time.
+        fs: The disk.
+        directory: The partition folder.
+        base_offset: Base offset of the group's first segment.
+        config: Settings of the log.
+        now_ms: Wall time.
 
     Attributes:
-        segments: finished or being written, in order.
+        segments: The new segments, finished or being written, in order.
     """
 
     def __init__(self, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> None:
@@ -44,11 +44,11 @@ class CleanedSegments:
 
     @property
     def size_bytes(self) -> int:
-        """Written so far."""
+        """Bytes written so far."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def append(self, rewritten: Rewritten) -> None:
-        """Writes batches behind the ones before."""
+        """Writes batches behind the ones before; begins another segment where they do not fit."""
         start = position = first = 0
         size_bytes = self.segments[-1].size_bytes
         for number, (batch_bytes, _, _) in enumerate(rewritten.batches):
@@ -64,11 +64,11 @@ class CleanedSegments:
         """Writes the indexes, and makes every file durable; their names are not, until the directory is fsynced.
 
         Args:
-            aborted: transactions whose marker is in these segments.
+            aborted: The aborted transactions whose marker is in these segments.
 
         Raises:
-            StorageError: an fsync failed.
-            OSError: the disk failed or is full.
+            StorageError: An fsync failed.
+            OSError: The disk failed or is full.
         """
         for number, segment in enumerate(self.segments):
             is_last = number == len(self.segments) - 1
@@ -98,7 +98,7 @@ class CleanedSegments:
         self.segments.append(segment)
 
     def _write(self, rewritten: Rewritten, start: int, end: int, first: int, last: int) -> None:
-        """Bytes [start, end) of `rewritten`, which are its batches [first, last)."""
+        """Writes bytes [start, end) of `rewritten`, which are its batches [first, last), to the last segment."""
         if first == last:
             return
         segment = self.segments[-1]

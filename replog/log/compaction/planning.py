@@ -30,12 +30,12 @@ class Dirtiness:
     """How much there is to do in one log.
 
     Attributes:
-        first_dirty_offset: everything below was compacted before.
-        end_offset: of the cleanable part, exclusive; at or below `first_dirty_offset` when nothing is cleanable.
-        segments_count: of the cleanable part, from the oldest.
-        clean_bytes: in segments that lie below the first dirty offset.
-        dirty_bytes: in the other cleanable ones.
-        is_overdue: a dirty record is older than `max.compaction.lag.ms`.
+        first_dirty_offset: The offset below which everything was compacted before.
+        end_offset: End of the cleanable part, exclusive; at or below `first_dirty_offset` when nothing is cleanable.
+        segments_count: Number of segments of the cleanable part, from the oldest.
+        clean_bytes: Bytes of the cleanable segments that lie below the first dirty offset.
+        dirty_bytes: Bytes of the other cleanable segments.
+        is_overdue: Whether a dirty record is older than `max.compaction.lag.ms`.
     """
 
     first_dirty_offset: int
@@ -60,11 +60,11 @@ class SourceSegment:
     """One segment as a job reads it, in another thread.
 
     Attributes:
-        segment: of the log; only compared, never used by the job.
-        path: of its `.log` file.
-        base_offset: of the segment.
-        end_offset: where the next one begins.
-        size_bytes: of its batches.
+        segment: The segment of the log; only compared, never used by the job.
+        path: Path of its `.log` file.
+        base_offset: Base offset of the segment.
+        end_offset: Base offset of the next segment.
+        size_bytes: Bytes of its batches.
     """
 
     segment: LogSegment
@@ -77,14 +77,14 @@ class SourceSegment:
 def measure(
     segments: SegmentList, config: LogConfig, *, first_dirty_offset: int, ceiling: int, now_ms: int
 ) -> Dirtiness:
-    """How dirty a log is.
+    """Measures how dirty a log is, and where its cleanable part ends.
 
     Args:
-        segments: of the log.
-        config: of the log.
-        first_dirty_offset: everything below was compacted before.
-        ceiling: nothing that reaches above it may be touched.
-        now_ms: wall time.
+        segments: The segments of the log.
+        config: Settings of the log.
+        first_dirty_offset: The offset below which everything was compacted before.
+        ceiling: The offset above which nothing may reach that is touched.
+        now_ms: Wall time.
     """
     first_dirty = segments.number_for(first_dirty_offset)
     count = clean_bytes = dirty_bytes = 0
@@ -105,12 +105,12 @@ def measure(
 def group_sources(
     sources: Sequence[SourceSegment], index_bytes: Sequence[int], config: LogConfig
 ) -> list[Sequence[SourceSegment]]:
-    """Neighbours that may become one segment, in order; a segment that is too large for company stays alone.
+    """Groups neighbours that may become one segment, in order; a segment that is too large for company stays alone.
 
     Args:
-        sources: without a gap in the list, oldest first.
-        index_bytes: of the larger index of each.
-        config: with the limits.
+        sources: The segments to group, without a gap in the list, oldest first.
+        index_bytes: Bytes of the larger index of each source.
+        config: Settings of the log, with the limits.
     """
     groups: list[Sequence[SourceSegment]] = []
     start = size = index_size = 0

@@ -22,7 +22,7 @@ class CompactionSettings:
     """How one pass goes about its work.  Its memory is the two buffers, one batch, and what that decompresses to.
 
     Raises:
-        ConfigError: a value out of range.
+        ConfigError: A value is out of range.
     """
 
     dedupe_buffer_bytes: int = 128 * _MIB

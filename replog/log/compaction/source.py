@@ -32,16 +32,16 @@ def walk_source(
     """Hands the segment to `work` piece by piece, and yields what it made of the whole batches in each.
 
     Args:
-        fs: the disk.
-        source: the segment.
-        io_buffer_bytes: size of a piece; a larger batch is read whole.
-        work: (bytes that begin with a batch, whether the segment ends with them) -> its result, which says how many bytes
-            were whole batches; the rest is handed over again with what follows.
-        account: told about every read.
+        fs: The disk.
+        source: The segment.
+        io_buffer_bytes: Size of a piece; a larger batch is read whole.
+        work: A function: (bytes that begin with a batch, whether the segment ends with them) -> its result, which says
+            how many bytes were whole batches; the rest is handed over again with what follows.
+        account: A function that is told the bytes of every read.
 
     Raises:
-        CorruptRecordError: the file does not hold batches to its end.
-        OSError: the disk failed, or the file is gone.
+        CorruptRecordError: The file does not hold batches to its end.
+        OSError: The disk failed, or the file is gone.
     """
     file = fs.open(source.path, OpenMode.READ)
     try:
@@ -64,7 +64,7 @@ def walk_source(
 
 
 def _larger_piece(file: File, position: int, piece_bytes: int, end: int) -> int:
-    """Size of the batch at `position`, which did not fit into `piece_bytes`."""
+    """Returns the size of the batch at `position`, which did not fit into `piece_bytes`."""
     size_bytes = read_header(file, position).size_bytes
     if size_bytes <= piece_bytes or position + size_bytes > end:
         raise CorruptRecordError(

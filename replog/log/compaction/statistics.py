@@ -10,20 +10,20 @@ class CompactionStats:
     """Counted while a job runs.
 
     Attributes:
-        first_dirty_offset: where the part began that was read for the map.
-        clean_end_offset: up to where the log is compacted now, exclusive.
-        map_is_full: the map could not hold every key of the dirty part: another pass goes on from there.
-        keys_count: in the map.
-        map_bytes_read: read to fill the map.
-        bytes_read: of the segments that were rewritten, without `map_bytes_read`.
-        bytes_written: of the segments that took their place.
-        records_read: in those segments.
-        records_kept: of them.
-        segments_before: that were replaced.
-        segments_after: that replaced them.
-        map_seconds: time to fill the map.
-        rewrite_seconds: time to rewrite, fsync included.
-        throttle_seconds: of both, time that the throttle slept.
+        first_dirty_offset: The offset at which the part began that was read for the map.
+        clean_end_offset: End of the part of the log that is compacted now, exclusive.
+        map_is_full: Whether the map could not hold every key of the dirty part: then another pass goes on from there.
+        keys_count: Number of keys in the map.
+        map_bytes_read: Bytes read to fill the map.
+        bytes_read: Bytes of the segments that were rewritten, without `map_bytes_read`.
+        bytes_written: Bytes of the segments that took their place.
+        records_read: Number of records in the segments that were rewritten.
+        records_kept: Number of those records that were kept.
+        segments_before: Number of segments that were replaced.
+        segments_after: Number of segments that replaced them.
+        map_seconds: Time to fill the map.
+        rewrite_seconds: Time to rewrite, fsync included.
+        throttle_seconds: Part of both times that the throttle slept.
     """
 
     first_dirty_offset: int = 0
@@ -42,7 +42,7 @@ class CompactionStats:
     throttle_seconds: float = 0.0
 
     def describe(self) -> str:
-        """One line for a log file."""
+        """Returns one line for a log file."""
         text = (
             f"compacted to offset {self.clean_end_offset}: {self.records_kept} of {self.records_read} records kept, "
             f"{self.bytes_read} bytes became {self.bytes_written} in {self.map_seconds + self.rewrite_seconds:.1f} s "

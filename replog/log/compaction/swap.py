@@ -46,10 +46,10 @@ from replog_checkpoints import FileSystem, OpenMode
 
 
 def rename_to_swap(fs: FileSystem, directory: str, segments: Sequence[LogSegment]) -> None:
-    """Steps 2 and 3.  Anything else that ends in `.cleaned` is removed first.
+    """Takes steps 2 and 3: renames the new segments to `.swap`.  Removes anything else in `.cleaned` first.
 
     Raises:
-        OSError: nothing is decided; the segments in use are untouched.
+        OSError: The disk failed; nothing is decided, and the segments in use are untouched.
     """
     ours = {path for segment in segments for path in segment.file_names}
     strays = [name for name in fs.list_dir(directory) if name.endswith(CLEANED_SUFFIX)]
@@ -64,10 +64,10 @@ def rename_to_swap(fs: FileSystem, directory: str, segments: Sequence[LogSegment
 
 
 def strip_swap(fs: FileSystem, directory: str, segments: Sequence[LogSegment]) -> None:
-    """Steps 6 and 7.
+    """Takes steps 6 and 7: gives the new segments their usual names.
 
     Raises:
-        OSError: the names are completed by the next start.
+        OSError: The disk failed; the next start completes the names.
     """
     for segment in segments:
         segment.change_suffix("")
@@ -78,12 +78,12 @@ def complete_swaps(fs: FileSystem, directory: str) -> None:
     """Finishes or drops what an interrupted swap left; when it returns, only whole segments are left, durably.
 
     Args:
-        fs: the disk.
-        directory: of a log that nobody has open.
+        fs: The disk.
+        directory: The partition folder of a log that nobody has open.
 
     Raises:
-        CorruptRecordError: a new segment is damaged; nothing was changed, because what it replaces may be gone.
-        OSError: the disk failed; call it again.
+        CorruptRecordError: A new segment is damaged; nothing was changed, because what it replaces may be gone.
+        OSError: The disk failed; call it again.
     """
     names = fs.list_dir(directory)
     cleaned = _offsets_by_name(names, CLEANED_SUFFIX)
@@ -104,7 +104,7 @@ def complete_swaps(fs: FileSystem, directory: str) -> None:
 
 
 def _offsets_by_name(names: Sequence[str], suffix: str) -> dict[str, int]:
-    """File name -> base offset, of segment files with this suffix behind their usual name."""
+    """Returns file name -> base offset of the segment files with this suffix behind their usual name."""
     found: dict[str, int] = {}
     for name in names:
         parsed = parse_file_name(name.removesuffix(suffix)) if name.endswith(suffix) else None
@@ -114,7 +114,7 @@ def _offsets_by_name(names: Sequence[str], suffix: str) -> dict[str, int]:
 
 
 def _end_of_swap(fs: FileSystem, directory: str, base_offset: int) -> int:
-    """Where the new segment ends, every byte checked; at least the offset behind its base."""
+    """Checks every byte of the new segment; returns its end offset, at least the one behind its base."""
     path = file_path(directory, base_offset, LOG_SUFFIX) + SWAP_SUFFIX
     file = fs.open(path, OpenMode.READ)
     end_offset = base_offset + 1
@@ -145,7 +145,10 @@ def _is_replaced(name: str, covered: Sequence[tuple[int, int]]) -> bool:
 
 
 def _kind_order(name: str) -> int:
-    """The log first: an index that still has the suffix then is stripped by the next start."""
+    """Returns the rank of a file among its segment's: the log first.
+
+    An index that still has the suffix then is stripped by the next start.
+    """
     parsed = parse_file_name(name.removesuffix(SWAP_SUFFIX))
     return SEGMENT_SUFFIXES.index(parsed[1]) if parsed else len(SEGMENT_SUFFIXES)
 

@@ -15,12 +15,12 @@ class Throttle:
     """One rate for all who share it.
 
     Args:
-        bytes_per_second: above 0.
-        clock: monotonic seconds.
-        sleep: waits for seconds; in the thread of the job.
+        bytes_per_second: The rate, above 0.
+        clock: A function that tells monotonic seconds.
+        sleep: A function that waits for seconds, in the thread of the job.
 
     Attributes:
-        slept_seconds: in all.
+        slept_seconds: Time slept in all.
     """
 
     __slots__ = ("_available", "_clock", "_rate", "_sleep", "_updated", "slept_seconds")

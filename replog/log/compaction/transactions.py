@@ -30,7 +30,7 @@ class CleanedTransactions:
     """Follows the transactions of one log, batch by batch.
 
     Args:
-        aborted: those that touch the part that will be walked over, by first offset or not.
+        aborted: The aborted transactions that touch the part that will be walked over, in any order.
     """
 
     __slots__ = ("_aborts", "_committing", "_kept", "_waiting")
@@ -73,7 +73,7 @@ class CleanedTransactions:
                 return False
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """The aborted transactions whose marker was met and stays, since the last call: what the index must say."""
+        """Returns the aborted transactions whose marker was met since the last call and stays, for the new index."""
         kept, self._kept = self._kept, []
         return kept
 

@@ -26,8 +26,8 @@ class DirectoryCheckpoints:
     """The part of a log directory that remembers offsets.  Each `prepare_...` gives jobs for one thread, in order.
 
     Attributes:
-        high_watermarks: as checkpointed, exclusive; a replica without an entry starts at its log start.
-        offline: replicas that cannot be opened, and why.
+        high_watermarks: The checkpointed high watermarks, exclusive; a replica without one starts at its log start.
+        offline: The replicas that cannot be opened, and why.
     """
 
     def __init__(self, fs: FileSystem, path: str, space: DiskSpace) -> None:
@@ -40,13 +40,13 @@ class DirectoryCheckpoints:
         self._cleaner_offsets = OffsetCheckpoint(fs, f"{path}/{checkpoints.CLEANER_OFFSET_FILE}", space)
 
     def prepare_recovery_points(self) -> list[CheckpointJob]:
-        """Jobs that write the log starts, what is compacted, then the recovery points, of all logs; in this order."""
+        """Prepares jobs that write the log starts, what is compacted, then the recovery points, of all logs."""
         points = {key: log.checkpointed_recovery_point for key, log in self._logs.items()}
         job = self._recovery_points.prepare({**self._kept(self._recovery_points), **points})
         return self.prepare_log_start_offsets() + self.prepare_cleaner_offsets() + ([] if job is None else [job])
 
     def prepare_cleaner_offsets(self) -> list[CheckpointJob]:
-        """Jobs that write up to where logs are compacted; none as long as there was nothing to compact."""
+        """Prepares jobs that write how far logs are compacted; none as long as there was nothing to compact."""
         found = {key: log.first_dirty_offset for key, log in self._logs.items() if log.first_dirty_offset > 0}
         offsets = {**self._kept(self._cleaner_offsets), **found}
         if not offsets and not self._cleaner_offsets.exists:
@@ -55,7 +55,7 @@ class DirectoryCheckpoints:
         return [] if job is None else [job]
 
     def prepare_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> list[CheckpointJob]:
-        """Jobs that write the log starts that lie inside a segment.
+        """Prepares jobs that write the log starts that lie inside a segment.
 
         Args:
             ahead: The starts that logs are about to get, none above what is flushed; None: none.
@@ -67,7 +67,10 @@ class DirectoryCheckpoints:
         return [] if job is None else [job]
 
     def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointJob]:
-        """Jobs that write the high watermarks; those of replicas not named are kept, those of others left out."""
+        """Prepares jobs that write the high watermarks.
+
+        Replicas of this directory that are not named keep theirs; others are left out.
+        """
         known = self._known()
         merged = {**self.high_watermarks, **high_watermarks}
         self.high_watermarks = {key: offset for key, offset in merged.items() if key in known}
@@ -87,7 +90,7 @@ class DirectoryCheckpoints:
         run_all(self.prepare_high_watermarks(high_watermarks))
 
     def prepare_forgetting(self, keys: Iterable[TopicPartition]) -> list[CheckpointJob]:
-        """Jobs that remove the checkpoint lines of replicas that are gone or about to be created."""
+        """Prepares jobs that remove the checkpoint lines of replicas that are gone or about to be created."""
         gone = set(keys)
         for key in gone:
             self.high_watermarks.pop(key, None)
@@ -99,11 +102,11 @@ class DirectoryCheckpoints:
         return jobs
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
-        """Removes those lines at once, durably.
+        """Removes the checkpoint lines of these replicas at once, durably.
 
         Raises:
-            DiskFullError: there is no room for the shorter files.
-            StorageError: the disk failed.
+            DiskFullError: There is no room for the shorter files.
+            StorageError: The disk failed.
         """
         run_all(self.prepare_forgetting(keys))
 
@@ -115,5 +118,5 @@ class DirectoryCheckpoints:
         return {*self._logs, *self.offline}
 
     def _kept(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
-        """Lines of replicas that are offline: nothing new is known about them."""
+        """Returns the lines of replicas that are offline: nothing new is known about them."""
         return {key: offset for key, offset in checkpoint.offsets.items() if key in self.offline}

@@ -14,10 +14,10 @@ class CreateJob:
     """The creation of one replica; see `LogManager.prepare_create`.  Run once, in any thread.
 
     Attributes:
-        home: its directory.
-        replica: what is to be made.
-        result: what was made; None: not run, or failed.
-        error: why it failed.
+        home: The log directory that the replica is made in.
+        replica: The replica that is to be made.
+        result: The replica that was made; None: the job has not run, or failed.
+        error: The error with which it failed; None: it did not.
     """
 
     def __init__(self, home: LogDirectory, replica: NewReplica, now_ms: int) -> None:
@@ -28,12 +28,12 @@ class CreateJob:
         self.error: ReplogError | None = None
 
     def run(self) -> None:
-        """Makes it; an error is kept for the owner."""
+        """Makes the replica; an error is kept for the owner."""
         run_together([self])
 
 
 def run_together(jobs: Sequence[CreateJob]) -> None:
-    """Runs them all, those of one directory in one go, which costs far less than one by one."""
+    """Runs all jobs, those of one directory in one go, which costs far less than one by one."""
     for home in dict.fromkeys(job.home for job in jobs):
         here = [job for job in jobs if job.home is home]
         for job, made in zip(here, home.create([job.replica for job in here], here[0].now_ms), strict=True):

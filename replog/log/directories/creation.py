@@ -32,9 +32,9 @@ class NewReplica:
 
     Attributes:
         key: (topic, partition).
-        topic_id: of the topic.
-        config: settings.
-        leader_epoch: in which this broker will lead it; None: it will not.
+        topic_id: Id of the topic.
+        config: Settings of the log.
+        leader_epoch: The leader epoch in which this broker will lead it; None: it will not.
     """
 
     key: TopicPartition
@@ -56,18 +56,18 @@ def create_logs(
     checkpoint: Callable[[], None],
     admission: Callable[[TopicPartition], Callable[[int], None] | None],
 ) -> list[Log]:
-    """Their logs, empty and durable; no folder of theirs may be there.
+    """Makes the logs of new replicas, empty and durable; no folder of theirs may be there.
 
     Args:
-        fs: the disk.
-        directory: that will hold them.
-        replicas: as many as may have their files open at once.
-        now_ms: wall time.
-        checkpoint: as for `Log.open`.
-        admission: the one of each replica, as for `Log.open`.
+        fs: The disk.
+        directory: The log directory that will hold them.
+        replicas: The replicas to make, at most as many as may have their files open at once.
+        now_ms: Wall time.
+        checkpoint: The same as for `Log.open`.
+        admission: A function that gives the admission of each replica; see `Log.open`.
 
     Raises:
-        OSError: the disk failed or is full; some folders may be there.
+        OSError: The disk failed or is full; some folders may be there.
     """
     made: list[LoadedLog] = []
     files: list[tuple[str, Buffer]] = []

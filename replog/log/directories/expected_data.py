@@ -23,12 +23,12 @@ from replog_checkpoints import CorruptCheckpointError, FileSystem, MetaPropertie
 
 
 def missing_data(fs: FileSystem, paths: Sequence[str], node_id: int) -> list[str]:
-    """The directories without data of which one at least should have some; empty: all is as it should be.
+    """Returns the directories without data of which one at least should have some; empty: all is as it should be.
 
     Args:
-        fs: the disks.
-        paths: of the directories of one node.
-        node_id: of that node.
+        fs: The disks.
+        paths: Paths of the log directories of one node.
+        node_id: Id of that node.
     """
     found: dict[str, MetaProperties | None] = {}
     for path in paths:

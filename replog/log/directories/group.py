@@ -30,8 +30,8 @@ class DirectoryGroup:
     """Directories, and which of them holds which replica; one owner.
 
     Attributes:
-        directories: path -> directory, all that were opened, in configured order; one with a `failure` is offline.
-        unopened: path -> why; directories that could not be opened at the start.
+        directories: Path -> directory of all that were opened, in configured order; one with a `failure` is offline.
+        unopened: Path -> error of the directories that could not be opened at the start.
     """
 
     def __init__(self, directories: Sequence[LogDirectory], unopened: Mapping[str, StorageError]) -> None:
@@ -45,17 +45,17 @@ class DirectoryGroup:
 
     @property
     def cluster_id(self) -> str:
-        """Of every directory."""
+        """The cluster id of every directory."""
         return next(iter(self.directories.values())).meta.cluster_id
 
     @property
     def directory_ids(self) -> tuple[UUID, ...]:
-        """Of the directories that work."""
+        """Ids of the directories that work."""
         return tuple(directory.meta.directory_id for directory in self._online())
 
     @property
     def previous_broker_epoch(self) -> int:
-        """Of the incarnation that stopped cleanly in every directory; -1 where one of them tells otherwise."""
+        """Broker epoch of the incarnation that stopped cleanly in every directory; -1 where one tells otherwise."""
         epochs = {directory.previous_broker_epoch for directory in self.directories.values()}
         return epochs.pop() if len(epochs) == 1 and not self.unopened else -1
 
@@ -81,25 +81,25 @@ class DirectoryGroup:
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """As checkpointed, exclusive."""
+        """The checkpointed high watermarks, exclusive."""
         return {key: mark for directory in self.directories.values() for key, mark in directory.high_watermarks.items()}
 
     def home_of(self, topic: str, partition: int) -> LogDirectory | None:
-        """The directory that holds a replica; None: none does, or one that could not be opened."""
+        """Returns the directory that holds a replica; None: none does, or one that could not be opened."""
         return self._home.get((topic, partition))
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """As checkpointed, exclusive; 0 unknown."""
+        """Returns the checkpointed high watermark of a replica, exclusive; 0 unknown."""
         home = self.home_of(topic, partition)
         return 0 if home is None else home.high_watermarks.get((topic, partition), 0)
 
     def topic_id(self, topic: str, partition: int) -> UUID | None:
-        """The topic id that a replica's directory carries; None when it has none."""
+        """Returns the topic id that a replica's partition folder carries; None when it has none."""
         home = self.home_of(topic, partition)
         return None if home is None else home.topic_id(topic, partition)
 
     def offline_error(self, topic: str, partition: int) -> ReplogError | None:
-        """Why a replica cannot be used; None when it can, or when there is none."""
+        """Returns why a replica cannot be used; None when it can, or when there is none."""
         home = self.home_of(topic, partition)
         if home is None:
             return None
@@ -127,7 +127,7 @@ class DirectoryGroup:
         return found
 
     def fail_directory(self, path: str, error: StorageError) -> tuple[TopicPartition, ...]:
-        """A disk failed: its directory is offline from now on; returns the replicas that go with it."""
+        """Takes a directory offline, because its disk failed; returns the replicas that go with it."""
         directory = self.directories[path]
         directory.fail(error)
         return tuple(directory.logs)
@@ -140,15 +140,18 @@ class DirectoryGroup:
     # Checkpoints
 
     def prepare_recovery_points(self) -> dict[str, list[CheckpointJob]]:
-        """Path -> jobs for one thread, in order, of each directory that works."""
+        """Prepares jobs that write the recovery points: path -> jobs for one thread, of each directory that works."""
         return {directory.path: directory.prepare_recovery_points() for directory in self._online()}
 
     def prepare_log_start_offsets(self) -> dict[str, list[CheckpointJob]]:
-        """As `prepare_recovery_points`."""
+        """Prepares jobs that write the log starts, as `prepare_recovery_points` does."""
         return {directory.path: directory.prepare_log_start_offsets() for directory in self._online()}
 
     def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[str, list[CheckpointJob]]:
-        """As `prepare_recovery_points`; replicas that are not named keep what they have."""
+        """Prepares jobs that write the high watermarks, as `prepare_recovery_points` does.
+
+        Replicas that are not named keep what they have.
+        """
         marks: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._online()}
         for key, offset in high_watermarks.items():
             home = self._home.get(key)

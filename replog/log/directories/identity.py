@@ -31,26 +31,26 @@ OPENED_WITH_KEY: Final = "replog.opened.with"
 """Ids of all directories that were open together at the last start of this one: which of two copies is the newer one."""
 
 LOCAL_CLUSTER_ID: Final = "replog-open-log"
-"""Of the directories of `open_log`, which belong to no cluster."""
+"""Cluster id of the directories of `open_log`, which belong to no cluster."""
 
 LOCK_FILE: Final = ".lock"
 _TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line
 
 
 def read_identity(fs: FileSystem, path: str, cluster_id: str | None, node_id: int) -> MetaProperties | None:
-    """The identity of a formatted directory, checked; None for a new one.  Changes nothing.
+    """Reads and checks the identity of a formatted directory; None for a new one.  Changes nothing.
 
     Args:
-        fs: the disk.
-        path: of the directory, which may not exist.
-        cluster_id: it must belong to; None: any.
-        node_id: it must belong to.
+        fs: The disk.
+        path: Path of the directory, which may not exist.
+        cluster_id: The cluster that it must belong to; None: any.
+        node_id: The node that it must belong to.
 
     Raises:
-        InconsistentClusterIdError: it belongs to another cluster or node.
+        InconsistentClusterIdError: It belongs to another cluster or node.
         ForeignDirectoryError: Kafka formatted it, or its identity is missing.
-        CorruptCheckpointError: of the leaf library: its identity cannot be read.
-        OSError: the disk failed.
+        CorruptCheckpointError: Its identity cannot be read; the error is the leaf library's.
+        OSError: The disk failed.
     """
     meta = checkpoints.read_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}")
     if meta is None:
@@ -77,10 +77,10 @@ def read_identity(fs: FileSystem, path: str, cluster_id: str | None, node_id: in
 
 
 def require_cluster_id(path: str, cluster_id: str | None) -> str:
-    """The id a new directory is formatted with.
+    """Returns the cluster id that a new directory is formatted with.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: There is no cluster id.
     """
     if cluster_id is None:
         raise ConfigError("cluster.id", None, f"{path} is new: it needs a cluster id to be formatted with")
@@ -90,7 +90,7 @@ def require_cluster_id(path: str, cluster_id: str | None) -> str:
 def write_identity(
     fs: FileSystem, path: str, cluster_id: str, node_id: int, new_directory_id: Callable[[], UUID]
 ) -> MetaProperties:
-    """Formats a new directory, durably."""
+    """Formats a new directory, durably; returns its identity."""
     directory_id = new_directory_id()
     while checkpoints.uuid_to_text(directory_id).startswith(_TEXT_PREFIX_REFUSED):
         directory_id = new_directory_id()
@@ -100,7 +100,7 @@ def write_identity(
 
 
 def opened_with(meta: MetaProperties) -> frozenset[UUID] | None:
-    """The directories that worked at the last start of this one, itself among them; None: it does not say."""
+    """Returns the directories that worked at the last start of this one, itself among them; None: it does not say."""
     try:
         return frozenset(map(checkpoints.uuid_from_text, meta.extra[OPENED_WITH_KEY].split(",")))
     except (KeyError, ValueError):
@@ -108,7 +108,7 @@ def opened_with(meta: MetaProperties) -> frozenset[UUID] | None:
 
 
 def write_opened_with(fs: FileSystem, path: str, meta: MetaProperties, ids: Collection[UUID]) -> MetaProperties:
-    """Notes which directories work, durably, where it is not known yet."""
+    """Notes which directories work, durably, where it is not known yet; returns what the file says now."""
     if opened_with(meta) == frozenset(ids):
         return meta
     texts = ",".join(sorted(map(checkpoints.uuid_to_text, ids)))
@@ -118,10 +118,10 @@ def write_opened_with(fs: FileSystem, path: str, meta: MetaProperties, ids: Coll
 
 
 def take_lock(fs: FileSystem, path: str) -> Lock:
-    """The lock of a directory, until it is released or the process ends.
+    """Takes the lock of a directory, until it is released or the process ends.
 
     Raises:
-        DirectoryLockedError: another process has it.
+        DirectoryLockedError: Another process has it.
     """
     try:
         return fs.lock(f"{path}/{LOCK_FILE}")
@@ -133,7 +133,7 @@ def take_lock(fs: FileSystem, path: str) -> Lock:
 
 @contextmanager
 def storage_errors(path: str) -> Iterator[None]:
-    """The leaf library's errors and the disk's, as ours."""
+    """Turns the errors of the leaf library and of the disk within it into ours."""
     try:
         yield
     except checkpoints.CorruptCheckpointError as error:
@@ -146,7 +146,7 @@ def storage_errors(path: str) -> Iterator[None]:
 
 
 def _refuse_anonymous_data(fs: FileSystem, path: str) -> None:
-    """Replicas without an identity beside them: formatting over them could mix two clusters."""
+    """Raises where replicas stand without an identity beside them: to format over them could mix two clusters."""
     if not fs.is_dir(path):
         return
     for name in fs.list_dir(path):

@@ -18,9 +18,9 @@ class LoadedReplica:
 
     Attributes:
         key: (topic, partition).
-        topic_id: as its directory says; None: it does not.
-        log: None where it cannot be opened.
-        error: why.
+        topic_id: The topic id that its partition folder carries; None: it has none.
+        log: The open log; None where it cannot be opened.
+        error: The error with which it cannot be opened; None: it is open.
     """
 
     key: TopicPartition
@@ -34,9 +34,9 @@ class ClosedReplica:
     """What a replica was when it was closed, to be opened again.
 
     Attributes:
-        files: it consisted of.
-        recovery_point: everything below is on stable storage.
-        high_watermark: exclusive.
+        files: The segments that it consisted of.
+        recovery_point: The offset below which everything is on stable storage.
+        high_watermark: The high watermark, exclusive.
     """
 
     key: TopicPartition

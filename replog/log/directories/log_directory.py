@@ -63,8 +63,8 @@ class LogDirectory(DirectoryReplicas):
     """The logs of one directory.  Made by `LogDirectory.open`; one owner.
 
     Attributes:
-        meta: its identity.
-        previous_broker_epoch: of the incarnation that stopped cleanly; -1 unknown.
+        meta: Identity of the directory.
+        previous_broker_epoch: Broker epoch of the incarnation that stopped cleanly; -1 unknown.
     """
 
     def __init__(
@@ -100,21 +100,22 @@ class LogDirectory(DirectoryReplicas):
         """Locks the directory, formats it when it is new, and opens every replica in it, one after the other.
 
         Args:
-            fs: the disk.
-            path: of the directory; created when missing.
-            cluster_id: it must belong to; None: whatever it says, but then it must be formatted already.
-            node_id: it must belong to.
-            now_ms: wall time.
-            config: settings of logs of which nothing else is known.
-            config_for: topic -> settings, for the replicas found; None: `config` for all.
-            new_directory_id: for a new directory, and in the names of replicas that are deleted.
-            limits: when its disk counts as full; None: never, and there is no reserve.
+            fs: The disk.
+            path: Path of the directory; created when missing.
+            cluster_id: The cluster that it must belong to; None: whatever it says, but then it must be formatted
+                already.
+            node_id: The node that it must belong to.
+            now_ms: Wall time.
+            config: Settings of logs of which nothing else is known.
+            config_for: A function: topic -> settings, for the replicas found; None: `config` for all.
+            new_directory_id: A function that makes ids, for a new directory and the names of replicas that are deleted.
+            limits: The limits at which its disk counts as full; None: never, and there is no reserve.
 
         Raises:
-            DirectoryLockedError: another process has it open.
-            InconsistentClusterIdError: it belongs to another cluster or node; nothing was changed.
-            CorruptCheckpointError: one of its checkpoints is damaged.
-            ConfigError: it is new and no cluster id was given.
+            DirectoryLockedError: Another process has it open.
+            InconsistentClusterIdError: It belongs to another cluster or node; nothing was changed.
+            CorruptCheckpointError: One of its checkpoints is damaged.
+            ConfigError: It is new and no cluster id was given.
             StorageError: Kafka formatted it, its identity is missing, or the disk failed.
         """
         config = config or LogConfig()
@@ -148,7 +149,7 @@ class LogDirectory(DirectoryReplicas):
         limits: DiskLimits | None = None,
         new_directory_id: Callable[[], UUID] = uuid.uuid4,
     ) -> LogDirectory:
-        """The first step of opening: lock, identity, checkpoints.  Nothing is changed in a directory that is not new.
+        """Takes the first step of opening: lock, identity, checkpoints.  Changes nothing in one that is not new.
 
         Then `begin_load`, `load` for each replica (in any threads), `add` each, `end_load`; or `release`.
         """
@@ -173,7 +174,7 @@ class LogDirectory(DirectoryReplicas):
     # Loading
 
     def begin_load(self) -> list[TopicPartition]:
-        """Takes the clean-shutdown marker and what half-deleted replicas left; returns the replicas to load."""
+        """Removes the clean-shutdown marker and what half-deleted replicas left; returns the replicas to load."""
         with storage_errors(self.path):
             self._take_clean_marker()
             keys: list[TopicPartition] = []
@@ -194,7 +195,7 @@ class LogDirectory(DirectoryReplicas):
                 self.checkpoint_recovery_points()
 
     def release(self) -> None:
-        """Gives up: closes what is open without another word, drops the lock."""
+        """Closes what is open without writing anything, and drops the lock: the opening is given up."""
         self._closed = True
         for log in self._logs.values():
             log.fail(StorageError(f"{self.path} was given up while it was opened"))
@@ -205,11 +206,11 @@ class LogDirectory(DirectoryReplicas):
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """As checkpointed."""
+        """The checkpointed recovery points."""
         return self._recovery_points.offsets
 
     def fail(self, error: StorageError) -> None:
-        """The disk failed: every log refuses appends from now on.  They stay open until `close`."""
+        """Makes every log refuse appends from now on, because the disk failed.  They stay open until `close`."""
         if self.failure is not None:
             return
         self.failure = error
@@ -220,16 +221,16 @@ class LogDirectory(DirectoryReplicas):
         """Keeps which directories the node has opened; see `survey`.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: The disk failed.
         """
         with contextlib.suppress(DiskFullError), storage_errors(self.path):
             self.meta = write_opened_with(self._fs, self.path, self.meta, ids)
 
     def check_identity(self) -> None:
-        """Whether the directory is still there and still the same one.  In any thread.
+        """Raises unless the directory is still there and still the same one.  In any thread.
 
         Raises:
-            StorageError: it was unmounted, replaced or removed, or the disk does not answer.
+            StorageError: It was unmounted, replaced or removed, or the disk does not answer.
         """
         with storage_errors(self.path):
             meta = checkpoints.read_meta_properties(self._fs, self._at(checkpoints.META_PROPERTIES_FILE))
@@ -242,13 +243,13 @@ class LogDirectory(DirectoryReplicas):
         """Closes every log, writes the checkpoints, then the clean-shutdown marker, and drops the lock.
 
         Args:
-            now_ms: wall time.
-            broker_epoch: of this incarnation, for the marker (-1: never registered); None: leave no marker.  There is
-                none either while a replica is offline: its damage must be found again.
-            mapper: closes the logs, in threads of its own.
+            now_ms: Wall time.
+            broker_epoch: Broker epoch of this incarnation, for the marker (-1: never registered); None: leave no
+                marker.  There is none either while a replica is offline: its damage must be found again.
+            mapper: A function that closes the logs, in threads of its own.
 
         Raises:
-            StorageError: a log could not be closed in order; there is no marker then.
+            StorageError: A log could not be closed in order; there is no marker then.
         """
         if self._closed:
             return
@@ -269,7 +270,10 @@ class LogDirectory(DirectoryReplicas):
     # Parts
 
     def _read_checkpoint(self, checkpoint: OffsetCheckpoint) -> None:
-        """A damaged `cleaner-offset-checkpoint` counts as missing: compacting everything again loses nothing."""
+        """Reads a checkpoint; a damaged `cleaner-offset-checkpoint` counts as missing.
+
+        To compact everything again loses nothing.
+        """
         try:
             checkpoint.read()
         except checkpoints.CorruptCheckpointError:
@@ -277,7 +281,7 @@ class LogDirectory(DirectoryReplicas):
                 raise
 
     def _take_clean_marker(self) -> None:
-        """Looks at the marker and removes it at once: a crash from here on is an unclean stop."""
+        """Reads the clean-shutdown marker and removes it at once: a crash from here on is an unclean stop."""
         path = self._at(checkpoints.CLEAN_SHUTDOWN_FILE)
         try:
             marker = checkpoints.read_clean_shutdown(self._fs, path)

@@ -66,9 +66,9 @@ class LogManager(DirectoryGroup):
     """The logs of all directories of a node.  Made by `LogManager.open`; one owner.
 
     Attributes:
-        set_aside: where older copies of replicas are kept that the start has found.
-        finished_moves: what became of moves that a crash had interrupted.
-        retiring: replicas whose folders may still be in the way of others of their names.
+        set_aside: Paths at which older copies of replicas are kept that the start has found.
+        finished_moves: The outcomes of moves that a crash had interrupted.
+        retiring: The replicas whose folders may still be in the way of others of their names.
     """
 
     def __init__(
@@ -110,23 +110,24 @@ class LogManager(DirectoryGroup):
         """Locks and opens all directories, recovering their replicas in parallel.
 
         Args:
-            fs: the disks.
-            paths: of the directories, at least one; created when missing.
-            cluster_id: they must belong to; None: what the formatted ones say.
-            node_id: they must belong to.
-            now_ms: wall time.
-            config: settings of logs of which nothing else is known.
-            config_for: topic -> settings, for the replicas found; None: `config` for all.
-            new_directory_id: for new directories, and in the names of replicas that are deleted.
-            limits: when a disk counts as full; None: the defaults.
-            recovery_threads: for each directory, from 1.
-            on_progress: told how far each directory is, at most ten times a second, in threads, one call at a time for one.
-            monotonic_ms: for the progress.
-            threads: makes them: how many, and the prefix of their names.
+            fs: The disks.
+            paths: Paths of the directories, at least one; created when missing.
+            cluster_id: The cluster that they must belong to; None: what the formatted ones say.
+            node_id: The node that they must belong to.
+            now_ms: Wall time.
+            config: Settings of logs of which nothing else is known.
+            config_for: A function: topic -> settings, for the replicas found; None: `config` for all.
+            new_directory_id: A function that makes ids, for new directories and the names of replicas that are deleted.
+            limits: The limits at which a disk counts as full; None: the defaults.
+            recovery_threads: Threads that recover each directory, from 1.
+            on_progress: A function that is told how far each directory is, at most ten times a second, in threads, one
+                call at a time for one directory.
+            monotonic_ms: A function that tells monotonic milliseconds, for the progress.
+            threads: A function that makes an executor from the number of its threads and the prefix of their names.
 
         Raises:
-            DirectoryLockedError, InconsistentClusterIdError, ConfigError: a directory must not be used.
-            StorageError: a directory is not ours, a replica is in two and nobody knows which is older, or none can be
+            DirectoryLockedError, InconsistentClusterIdError, ConfigError: A directory must not be used.
+            StorageError: A directory is not ours, a replica is in two and nobody knows which is older, or none can be
                 opened; see the table above.
         """
         config = config or LogConfig()
@@ -153,7 +154,7 @@ class LogManager(DirectoryGroup):
 
     @property
     def missing_directories(self) -> int:
-        """How many may come back with everything that was written to them; 0 where that is doubtful."""
+        """Number of directories that may come back with all that was written to them; 0 where that is doubtful."""
         return 0 if self._has_returned else len(self.directories) + len(self.unopened) - len(self.directory_ids)
 
     # Logs
@@ -169,21 +170,21 @@ class LogManager(DirectoryGroup):
         is_new: bool = True,
         directory: str | None = None,
     ) -> Log:
-        """The log of a replica, created when there is none.
+        """Returns the log of a replica, created when there is none.
 
         Args:
-            topic: its name.
-            partition: of the topic.
-            topic_id: of the topic.
-            config: settings; None: as they are, or the defaults.
-            now_ms: wall time.
-            is_new: it cannot be in a directory that is offline, so it may be created.
-            directory: where a new one is created; None: in the directory with the fewest.
+            topic: Name of the topic.
+            partition: Number of the partition.
+            topic_id: Id of the topic.
+            config: Settings of the log; None: as they are, or the defaults.
+            now_ms: Wall time.
+            is_new: Whether it cannot be in a directory that is offline, so that it may be created.
+            directory: Path of the log directory for a new one; None: the one with the fewest replicas.
 
         Raises:
-            InconsistentTopicIdError: the directory belongs to an earlier topic of the same name.
-            DiskFullError: there is no room for a new one.
-            StorageError: it is offline, or the disk failed.
+            InconsistentTopicIdError: The partition folder belongs to an earlier topic of the same name.
+            DiskFullError: There is no room for a new one.
+            StorageError: The replica or its directory is offline, or the disk failed.
         """
         home = self._home_or_new(topic, partition, is_new=is_new, directory=directory)
         if home.failure is not None:
@@ -207,21 +208,23 @@ class LogManager(DirectoryGroup):
         is_new: bool = True,
         leader_epoch: int | None = None,
     ) -> CreateJob | None:
-        """The creation of a replica, to be run in any thread and given to `complete_create`; None: there is one already.
+        """Prepares a job that creates a replica, in any thread; None: there is one already.
+
+        It must be given to `complete_create`.
 
         A replica that was prepared counts as one of its directory, so that many at once are spread.
 
         Args:
-            topic: its name.
-            partition: of the topic.
-            topic_id: of the topic.
-            config: settings.
-            now_ms: wall time.
-            is_new: as for `open_log`.
-            leader_epoch: in which this broker will lead it, written with the rest; None: it will not.
+            topic: Name of the topic.
+            partition: Number of the partition.
+            topic_id: Id of the topic.
+            config: Settings of the log.
+            now_ms: Wall time.
+            is_new: The same as for `open_log`.
+            leader_epoch: The leader epoch in which this broker will lead it, written with the rest; None: it will not.
 
         Raises:
-            DiskFullError, StorageError: as `open_log`.
+            DiskFullError, StorageError: See `open_log`.
         """
         key = (topic, partition)
         if key in self._home:
@@ -233,7 +236,7 @@ class LogManager(DirectoryGroup):
         return CreateJob(home, NewReplica(key, topic_id, config, leader_epoch), now_ms)
 
     def complete_create(self, job: CreateJob) -> None:
-        """Takes the result; where it failed, `open_log` will try again and say why."""
+        """Takes the result of a job; where it failed, `open_log` will try again and say why."""
         loaded = job.result
         self._creating[job.home.path] -= 1
         if loaded is None or job.home.failure is not None:
@@ -245,8 +248,8 @@ class LogManager(DirectoryGroup):
         """Deletes a replica and its checkpoint lines, durably.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none.
-            StorageError: the disk failed.
+            UnknownTopicOrPartitionError: There is no such replica.
+            StorageError: The disk failed.
         """
         key = (topic, partition)
         self._home_or_raise(key).delete_log(topic, partition)
@@ -256,12 +259,12 @@ class LogManager(DirectoryGroup):
         """Closes and forgets a replica; `prepare_retirement` must be given it before another of that name is created.
 
         Args:
-            topic: its name.
-            partition: of the topic.
-            is_kept: whether its files are set aside instead of being removed.
+            topic: Name of the topic.
+            partition: Number of the partition.
+            is_kept: Whether its files are set aside instead of being removed.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none.
+            UnknownTopicOrPartitionError: There is no such replica.
         """
         key = (topic, partition)
         retired = self._home_or_raise(key).retire(key, is_kept=is_kept)
@@ -270,14 +273,14 @@ class LogManager(DirectoryGroup):
         return retired
 
     def prepare_retirement(self, replicas: Iterable[RetiredReplica]) -> list[RetirementJob]:
-        """A job for each directory, to be run in any thread and given to `complete_retirement`."""
+        """Prepares a job for each directory, to be run in any thread and given to `complete_retirement`."""
         by_path: dict[str, list[RetiredReplica]] = {}
         for replica in replicas:
             by_path.setdefault(replica.directory, []).append(replica)
         return [self.directories[path].prepare_retirement(found) for path, found in by_path.items()]
 
     def complete_retirement(self, job: RetirementJob, failure: StorageError | None) -> None:
-        """Takes the result; where it failed the replicas are back, offline, and their directory should be offline too."""
+        """Takes the result of a job; where it failed the replicas are back, offline, as their directory should be."""
         keys = [replica.key for replica in job.replicas]
         self.retiring.difference_update(keys)
         if failure is not None:
@@ -289,8 +292,8 @@ class LogManager(DirectoryGroup):
         """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none.
-            StorageError: the disk failed.
+            UnknownTopicOrPartitionError: There is no such replica.
+            StorageError: The disk failed.
         """
         path = self._home_or_raise((topic, partition)).set_aside_log(topic, partition)
         del self._home[topic, partition]
@@ -303,14 +306,14 @@ class LogManager(DirectoryGroup):
     # Moves between directories
 
     def prepare_move(self, topic: str, partition: int, path: str) -> ReplicaMove:
-        """The move of an open replica to another directory; see `move`.
+        """Prepares the move of an open replica to another directory; see `move`.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such replica.
-            LogDirNotFoundError: no log directory has this path.
-            InvalidRequestError: it is there already, is the metadata log, or its name is too long.
-            StorageError: the replica, its directory or the other one is offline.
-            DiskFullError: the other one has no room.
+            UnknownTopicOrPartitionError: There is no such replica.
+            LogDirNotFoundError: No log directory has this path.
+            InvalidRequestError: The replica is there already, is the metadata log, or its name is too long.
+            StorageError: The replica, its directory or the other one is offline.
+            DiskFullError: The other one has no room.
         """
         key = (topic, partition)
         source, target = self._home_or_raise(key), self._directory_or_raise(path)
@@ -334,7 +337,11 @@ class LogManager(DirectoryGroup):
         return SwapJob(self._fs, move, move.source.close_replica(move.key, high_watermark, meanwhile))
 
     def complete_swap(self, job: SwapJob) -> LogDirectory:
-        """Takes the result: the replica is open again, in the new directory, or in the old one where that failed."""
+        """Takes the result: the replica is open again, in the new directory, or in the old one where that failed.
+
+        Returns:
+            The directory that it is in.
+        """
         if job.home is not job.move.source:
             job.move.source.drop(job.move.key)
         job.home.replace(job.loaded, job.replica)
@@ -347,11 +354,11 @@ class LogManager(DirectoryGroup):
         """Closes every directory, each in order and for itself, several logs at a time.
 
         Args:
-            now_ms: wall time.
-            broker_epoch: for the clean-shutdown markers; None: leave none.
+            now_ms: Wall time.
+            broker_epoch: Broker epoch of this incarnation, for the clean-shutdown markers; None: leave none.
 
         Raises:
-            StorageError: one of them could not be closed in order; it has no marker.
+            StorageError: One of them could not be closed in order; it has no marker.
         """
         failures: list[StorageError] = []
         with self._threads(RECOVERY_THREADS * 2, "replog-close") as executor:
@@ -366,7 +373,7 @@ class LogManager(DirectoryGroup):
     # Parts
 
     def _settle_home(self, key: TopicPartition, home: LogDirectory) -> None:
-        """A creation failed: where something of it is left, it is tried again there and nowhere else."""
+        """Ties a replica whose creation failed to the directory that has some of it: only there it is tried again."""
         if home.has_folder(key):
             self._home[key] = home
         else:

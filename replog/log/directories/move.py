@@ -62,9 +62,9 @@ class FolderCopy:
     """The copy of a replica's folder, made in steps, in one thread at a time.
 
     Args:
-        fs: the disks.
-        source: folder of the replica.
-        target: folder of the copy; must not exist.
+        fs: The disks.
+        source: Path of the replica's folder.
+        target: Path of the copy's folder, which must not exist.
     """
 
     def __init__(self, fs: FileSystem, source: str, target: str) -> None:
@@ -80,21 +80,21 @@ class FolderCopy:
         return sum(size_bytes for _, size_bytes in self._copied.values())
 
     def missing_bytes(self, files: LogFiles) -> int:
-        """How much of `files` is not copied."""
+        """Returns the number of bytes of `files` that are not copied."""
         return sum(size_bytes - self._has(files, segment) for segment, size_bytes in files.segments)
 
     def step(self, files: LogFiles, bytes_max: int) -> int:
         """Copies some of what is missing.
 
         Args:
-            files: of the log now.
-            bytes_max: of records, at most.
+            files: The segments of the log now.
+            bytes_max: Bytes of records to copy at most.
 
         Returns:
             How many bytes of records were copied.
 
         Raises:
-            OSError: a disk failed or is full.
+            OSError: A disk failed or is full.
         """
         self._take_over(files)
         left = bytes_max
@@ -119,10 +119,10 @@ class FolderCopy:
         """Makes the copy equal to the folder, which nobody writes to any more, and durable.
 
         Args:
-            files: of the log when it was closed.
+            files: The segments of the log when it was closed.
 
         Raises:
-            OSError: a disk failed or is full.
+            OSError: A disk failed or is full.
         """
         self._take_over(files)
         names = [name for name in self._fs.list_dir(self.source) if not name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX))]
@@ -142,7 +142,7 @@ class FolderCopy:
         self._fs.sync_dir(parent_of(self.target))
 
     def abandon(self) -> None:
-        """Removes the copy; what cannot be removed now is at the next start."""
+        """Removes the copy; what cannot be removed now is removed at the next start."""
         with contextlib.suppress(OSError):
             self._fs.remove_tree(self.target)
 
@@ -166,7 +166,7 @@ class FolderCopy:
                         self._fs.remove(file_path(self.target, base_offset, suffix))
 
     def _has(self, files: LogFiles, segment: LogSegment) -> int:
-        """How much of a segment is copied."""
+        """Returns the number of bytes of a segment that are copied."""
         found = self._copied.get(segment.base_offset)
         is_same = found is not None and found[0] is segment and self._generation == files.generation
         return found[1] if found is not None and is_same else 0
@@ -189,7 +189,7 @@ class FolderCopy:
             self._copy_range(name, 0, self._fs.size(f"{self.source}/{name}"), sync=True)
 
     def _copy_beside(self, base_offset: int) -> None:
-        """The small files of a sealed segment, and its records on stable storage."""
+        """Makes the copied records of a sealed segment durable, and copies the small files beside it."""
         log = self._fs.open(file_path(self.target, base_offset, LOG_SUFFIX), OpenMode.WRITE)
         try:
             log.sync()
@@ -214,7 +214,7 @@ def swap_folders(fs: FileSystem, current: str, future: str, unique_id: UUID) -> 
     """Puts a finished copy in the place of a replica; the job removes what was the replica.
 
     Raises:
-        StorageError: a rename failed, and who knows whether it took effect: neither may be used before the next start.
+        StorageError: A rename failed, and who knows whether it took effect: neither may be used before the next start.
     """
     moved = future.removesuffix(FUTURE_DIR_SUFFIX) + MOVED_DIR_SUFFIX
     try:
@@ -230,7 +230,10 @@ def swap_folders(fs: FileSystem, current: str, future: str, unique_id: UUID) -> 
 
 
 def _remove_copy(fs: FileSystem, parent: str, name: str) -> None:
-    """What has the name of a whole copy is one, or the replica is there: half of it must not be left under that name."""
+    """Removes a copy, renamed to `-future` first.
+
+    What is called `-moved` is a whole copy, or the replica is there: half of it must not be left under that name.
+    """
     future = name.removesuffix(MOVED_DIR_SUFFIX).removesuffix(FUTURE_DIR_SUFFIX) + FUTURE_DIR_SUFFIX
     if future != name:
         fs.rename(f"{parent}/{name}", f"{parent}/{future}")
@@ -249,8 +252,8 @@ class FinishedMoves:
     """What became of moves that a crash had interrupted.
 
     Attributes:
-        told: a sentence for the log about each.
-        waiting: replicas that nobody may make anew, for they are whole in these folders.
+        told: A sentence for the broker's log about each.
+        waiting: The replicas that nobody may make anew, and the folders in which they are whole.
     """
 
     told: tuple[str, ...]
@@ -258,15 +261,15 @@ class FinishedMoves:
 
 
 def finish_moves(fs: FileSystem, paths: Sequence[str], *, all_are_here: bool) -> FinishedMoves:
-    """What a start does with moves that a crash interrupted, before it opens a replica.
+    """Ends or undoes the moves that a crash interrupted, before a start opens a replica.
 
     Args:
-        fs: the disks.
-        paths: of the log directories that can be used, locked.
-        all_are_here: no other may hold the replica.
+        fs: The disks.
+        paths: Paths of the log directories that can be used, locked.
+        all_are_here: Whether these are all, so that no other may hold the replica.
 
     Raises:
-        StorageError: a disk failed.
+        StorageError: A disk failed.
     """
     told: list[str] = []
     waiting: dict[tuple[str, int], str] = {}

@@ -27,9 +27,9 @@ class OffsetCheckpoint:
     """One offset checkpoint of a directory.
 
     Args:
-        fs: the disk.
-        path: of the file.
-        space: of the disk.
+        fs: The disk.
+        path: Path of the file.
+        space: The room on the disk.
     """
 
     def __init__(self, fs: FileSystem, path: str, space: DiskSpace) -> None:
@@ -45,7 +45,7 @@ class OffsetCheckpoint:
 
     @property
     def exists(self) -> bool:
-        """There is such a file."""
+        """Whether there is such a file."""
         return self._exists
 
     @property
@@ -57,8 +57,8 @@ class OffsetCheckpoint:
         """Takes the content of the file; nothing where there is none.
 
         Raises:
-            CorruptCheckpointError: of the leaf library.
-            OSError: the disk failed.
+            CorruptCheckpointError: The file is damaged; the error is the leaf library's.
+            OSError: The disk failed.
         """
         found = checkpoints.read_offset_checkpoint(self._fs, self._path)
         self._exists = found is not None
@@ -69,7 +69,7 @@ class OffsetCheckpoint:
         return self._is_behind or key in self._offsets
 
     def prepare(self, offsets: Mapping[TopicPartition, int]) -> CheckpointJob | None:
-        """A job that makes the file hold exactly `offsets` (not changed later); None: it does."""
+        """Prepares a job that makes the file hold exactly `offsets` (not changed later); None: it does already."""
         is_current = self._exists and not self._is_behind and self._written_number == self._prepared_count
         if is_current and offsets == self._offsets:
             return None
@@ -78,17 +78,17 @@ class OffsetCheckpoint:
         return CheckpointJob(self, offsets, self._prepared_count)
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """`prepare` and run: durable when it returns, and no job prepared before can undo it.
+        """Writes `offsets`: durable when it returns, and no job prepared before can undo it.
 
         Raises:
-            DiskFullError, StorageError: as `CheckpointJob.run`.
+            DiskFullError, StorageError: See `CheckpointJob.run`.
         """
         job = self.prepare(offsets)
         if job is not None:
             job.run()
 
     def run(self, job: CheckpointJob) -> None:
-        """For `CheckpointJob.run`."""
+        """Writes the content of a job, unless a later one was written already; for `CheckpointJob.run`."""
         with self._lock, storage_errors(self._path):
             if job.number < self._written_number:
                 return
@@ -122,8 +122,8 @@ class CheckpointJob:
         """Writes the file, unless a later one was written already.
 
         Raises:
-            DiskFullError: no room, even without the reserve; the older file is still there.
-            StorageError: the disk failed.
+            DiskFullError: There is no room, even without the reserve; the older file is still there.
+            StorageError: The disk failed.
         """
         self.checkpoint.run(self)
 

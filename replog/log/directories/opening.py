@@ -20,16 +20,16 @@ from replog_checkpoints import FileSystem, TopicPartition
 
 
 def lock_usable(survey: Survey, lock: Callable[[str], LogDirectory], undo: ExitStack) -> list[LogDirectory]:
-    """The usable directories, locked; one whose disk fails is set aside while others work.
+    """Locks the usable directories and returns them; one whose disk fails is left out while others work.
 
     Args:
-        survey: of the directories.
-        lock: takes the one with this path.
-        undo: releases them.
+        survey: What was found in the directories.
+        lock: A function that locks the directory with this path.
+        undo: The stack that is told to release them.
 
     Raises:
-        DirectoryLockedError, ForeignDirectoryError: one must not be used.
-        StorageError: none is left.
+        DirectoryLockedError, ForeignDirectoryError: One must not be used.
+        StorageError: No directory is left.
     """
     locked: list[LogDirectory] = []
     for path in survey.usable:
@@ -81,7 +81,7 @@ class Loader:
         return list(usable.values()), kept
 
     def load(self, directories: Sequence[LogDirectory], survey: Survey) -> list[LogDirectory]:
-        """Loads them all; one that fails as a whole is set aside while others work."""
+        """Loads all directories; one that fails as a whole is left out while others work."""
         opened: list[LogDirectory] = []
         with ExitStack() as pools:
             begun = [(directory, self._begin(directory, pools, survey)) for directory in directories]
@@ -99,7 +99,7 @@ class Loader:
         return opened
 
     def note_together(self, directories: Sequence[LogDirectory], survey: Survey) -> list[LogDirectory]:
-        """Has all that work note which these are; returns them.  One that has always been alone needs no note."""
+        """Notes in each directory which of them work; returns those.  One that has always been alone needs no note."""
         left = list(directories)
         if len(left) == 1 and not survey.unopened and opened_with(left[0].meta) is None:
             return left
@@ -115,7 +115,7 @@ class Loader:
                 return left
 
     def _begin(self, directory: LogDirectory, pools: ExitStack, survey: Survey) -> list[Future[LoadedReplica]] | None:
-        """The loads that are under way; None: the directory is offline."""
+        """Begins to load a directory; returns the loads that are under way, or None: the directory is offline."""
         executor = self._threads()
         pools.callback(executor.shutdown, cancel_futures=True)
         meter = RecoveryMeter(directory.path, self._monotonic_ms, self._tell)

@@ -35,10 +35,10 @@ class DirectoryReplicas(DirectoryCheckpoints):
     """The part of a log directory that holds replicas; one owner.
 
     Attributes:
-        path: of the directory.
-        was_clean: the last stop was clean.
-        failure: why the whole directory is offline; None: it works.
-        space: room on its disk.
+        path: Path of the directory.
+        was_clean: Whether the last stop was clean.
+        failure: The error for which the whole directory is offline; None: it works.
+        space: The room on its disk.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class DirectoryReplicas(DirectoryCheckpoints):
         return self._logs
 
     def topic_id(self, topic: str, partition: int) -> UUID | None:
-        """The topic id that a replica's directory carries; None when it has none."""
+        """Returns the topic id that a replica's partition folder carries; None when it has none."""
         return self._topic_ids.get((topic, partition))
 
     def path_of(self, key: TopicPartition) -> str:
-        """Of the directory of a replica."""
+        """Returns the path of a replica's partition folder."""
         return self._at(partition_dir_name(*key))
 
     # As the folder has them
@@ -112,13 +112,13 @@ class DirectoryReplicas(DirectoryCheckpoints):
     def open_log(
         self, topic: str, partition: int, topic_id: UUID, config: LogConfig | None = None, *, now_ms: int
     ) -> Log:
-        """The log of a replica, created when there is none.
+        """Returns the log of a replica, created when there is none.
 
         Raises:
-            InconsistentTopicIdError: the directory belongs to an earlier topic of the same name.
-            CorruptRecordError: the replica is offline (see `offline`).
-            DiskFullError: there is no room for a new one.
-            StorageError: the disk failed.
+            InconsistentTopicIdError: The partition folder belongs to an earlier topic of the same name.
+            CorruptRecordError: The replica is offline (see `offline`).
+            DiskFullError: There is no room for a new one.
+            StorageError: The disk failed.
         """
         key = (topic, partition)
         if key in self.offline:
@@ -144,7 +144,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
         return self._logs[key]
 
     def create(self, replicas: Sequence[NewReplica], now_ms: int) -> list[LoadedReplica]:
-        """New replicas, durably, to be given to `add`; each may have failed.  In any thread; `forget` them first."""
+        """Makes new replicas, durably, in any thread; `forget` them first, `add` them then.  Each may have failed."""
         fresh = [replica for replica in replicas if not self.has_folder(replica.key)]
         logs: dict[TopicPartition, Log] = {}
         error: ReplogError | None = None
@@ -175,7 +175,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
         ]
 
     def _complete(self, replica: NewReplica, now_ms: int) -> LoadedReplica:
-        """A folder is there already: a crash while it was created."""
+        """Opens a replica whose folder is there already, from a crash while it was created, with topic id and epoch."""
         try:
             with storage_errors(self.path):
                 self._write_topic_id(replica.key, replica.topic_id)
@@ -187,7 +187,10 @@ class DirectoryReplicas(DirectoryCheckpoints):
         return LoadedReplica(replica.key, replica.topic_id, log, None)
 
     def _remove_half_made(self, key: TopicPartition) -> None:
-        """It may be created in another directory next, and two folders of one replica stop the next start."""
+        """Removes the folder of a replica whose creation failed.
+
+        It may be created in another directory next, and two folders of one replica stop the next start.
+        """
         with contextlib.suppress(OSError):
             self._fs.remove_tree(self.path_of(key))
             self._fs.sync_dir(self.path)
@@ -202,8 +205,8 @@ class DirectoryReplicas(DirectoryCheckpoints):
         """Deletes a replica and its checkpoint lines, durably; an offline one too.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none.
-            StorageError: the disk failed.
+            UnknownTopicOrPartitionError: There is no such replica.
+            StorageError: The disk failed.
         """
         job = self.prepare_retirement([self.retire((topic, partition), is_kept=False)])
         self._run_retirement(job)
@@ -216,8 +219,8 @@ class DirectoryReplicas(DirectoryCheckpoints):
         It is kept, because who says that it is not claimed may have lost its memory (docs/KAFKA.md 3.1).
 
         Raises:
-            UnknownTopicOrPartitionError: there is none.
-            StorageError: the disk failed.
+            UnknownTopicOrPartitionError: There is no such replica.
+            StorageError: The disk failed.
         """
         replica = self.retire((topic, partition), is_kept=True)
         self._run_retirement(self.prepare_retirement([replica]))
@@ -227,11 +230,11 @@ class DirectoryReplicas(DirectoryCheckpoints):
         """Closes and forgets a replica, an offline one too; its folder and its checkpoint lines are left to a job.
 
         Args:
-            key: Its topic and partition.
+            key: Topic and partition.
             is_kept: Whether its files are set aside instead of being removed.
 
         Raises:
-            UnknownTopicOrPartitionError: there is none.
+            UnknownTopicOrPartitionError: There is no such replica.
         """
         log = self._logs.get(key)
         if log is not None:
@@ -245,7 +248,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
         return retired
 
     def prepare_retirement(self, replicas: Sequence[RetiredReplica]) -> RetirementJob:
-        """The job that does the rest for replicas of this directory."""
+        """Prepares the job that renames the folders of retired replicas of this directory and removes their lines."""
         forgotten = self.prepare_forgetting([replica.key for replica in replicas])
         return RetirementJob(self._fs, self.path, replicas, forgotten)
 
@@ -292,9 +295,9 @@ class DirectoryReplicas(DirectoryCheckpoints):
         """Opens a replica that was closed a moment ago, here or in another directory.  In any thread; give it to `add`.
 
         Args:
-            replica: as it was.
-            now_ms: wall time.
-            recovery_point: everything below is on stable storage here.
+            replica: The replica as it was when it was closed.
+            now_ms: Wall time.
+            recovery_point: The offset below which everything is on stable storage here.
         """
         try:
             with storage_errors(self.path):
@@ -325,7 +328,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
                 loaded.log.fail(self.failure)
 
     def drop(self, key: TopicPartition) -> None:
-        """A replica is in another directory now."""
+        """Forgets a replica that is in another directory now, and its checkpoint lines."""
         self._drop(key)
         with contextlib.suppress(DiskFullError):  # a replica that comes back forgets first
             self.forget([key])
@@ -333,7 +336,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
     # Parts
 
     def _open(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log:
-        """A replica without a recovery point is checked from its start, whatever the marker says."""
+        """Opens a log; one without a recovery point is checked from its start, whatever the marker says."""
         recovery_point = self._recovery_points.offsets.get(key)
         return Log.open(
             self._fs,

@@ -29,11 +29,11 @@ class RetiredReplica:
     """A replica that is closed and forgotten, and whose folder is still there.
 
     Attributes:
-        key: Its topic and partition.
-        topic_id: Of its topic; None: it has none.
+        key: Topic and partition.
+        topic_id: Id of its topic; None: it has none.
         directory: The log directory that it is in.
-        folder: Where it is.
-        target: Where it goes.
+        folder: Path of its partition folder.
+        target: Path that the folder gets.
         is_kept: Whether it is set aside, for a person to look at; else its files are removed.
     """
 
@@ -51,8 +51,8 @@ class RetirementJob:
     Args:
         fs: The disk.
         path: The log directory.
-        replicas: What is retired.
-        checkpoints: The checkpoints of the directory without their lines.
+        replicas: The retired replicas.
+        checkpoints: The jobs that write the directory's checkpoints without their lines.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RetirementJob:
         """Renames the folders, durably, and removes the checkpoint lines; a replica of the same name may be created then.
 
         Raises:
-            StorageError: the disk failed; some folders may have their old names.
+            StorageError: The disk failed; some folders may have their old names.
         """
         folder = self.path
         try:
@@ -81,5 +81,5 @@ class RetirementJob:
             run_all(self._checkpoints)
 
     def removals(self) -> list[DirectoryDeletionJob]:
-        """What removes the files of those that are deleted, to be run in any thread after `run`."""
+        """Returns the jobs that remove the files of those that are deleted, to be run in any thread after `run`."""
         return [DirectoryDeletionJob(self._fs, replica.target) for replica in self.replicas if not replica.is_kept]

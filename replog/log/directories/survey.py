@@ -34,9 +34,9 @@ class Survey:
     """What stands in the directories before anything is changed in one of them.
 
     Attributes:
-        usable: paths of directories.
-        unopened: path -> why it is not one of them.
-        older: (path, replica) of replicas of which there is a newer one in another directory.
+        usable: Paths of the directories that can be used.
+        unopened: Path -> error of each directory that cannot.
+        older: The (path, replica) of each replica of which there is a newer one in another directory.
     """
 
     def __init__(self, fs: FileSystem, paths: Sequence[str], cluster_id: str | None, node_id: int) -> None:
@@ -68,7 +68,7 @@ class Survey:
         self._sort_doubles()
 
     def set_aside(self, path: str, error: StorageError | DiskFullError) -> None:
-        """A usable directory that could not be opened after all."""
+        """Counts a usable directory as one that could not be opened after all."""
         self.unopened[path] = error if isinstance(error, StorageError) else StorageError(str(error))
 
     def require_one(self) -> None:
@@ -112,7 +112,7 @@ class Survey:
                     self.older.append((older, key))
 
     def _newer_first(self, key: TopicPartition, path: str, other: str) -> tuple[str, str]:
-        """Of two directories with the same replica, the one that was open without the other comes first."""
+        """Returns two directories with the same replica, the one that was open without the other first."""
         is_newer = self._was_without(path, other)
         if is_newer == self._was_without(other, path):
             raise ForeignDirectoryError(
@@ -122,6 +122,6 @@ class Survey:
         return (path, other) if is_newer else (other, path)
 
     def _was_without(self, path: str, other: str) -> bool:
-        """Whether one was open the last time, and the other not."""
+        """Whether the directory at `path` was open the last time, and `other` not."""
         known = opened_with(self._found[path])
         return known is not None and self._found[other].directory_id not in known

@@ -21,7 +21,7 @@ class ReplicaMove:
     """A replica on its way to another directory.
 
     Attributes:
-        copy: of its folder.
+        copy: The copy of its folder.
     """
 
     key: TopicPartition
@@ -34,10 +34,10 @@ class SwapJob:
     """Puts the copy of a closed replica in its place and opens it; see `LogManager.begin_swap`.  Run once, in any thread.
 
     Attributes:
-        home: where the replica is afterwards.
-        loaded: it, opened or not.
-        retired: removes what was the replica; None: the move failed.
-        error: why.
+        home: The directory that has the replica afterwards.
+        loaded: The replica, opened or not.
+        retired: The job that removes what was the replica; None: the move failed.
+        error: The error with which the move failed; None: it did not.
     """
 
     def __init__(self, fs: FileSystem, move: ReplicaMove, replica: ClosedReplica) -> None:
@@ -50,7 +50,7 @@ class SwapJob:
         self._fs = fs
 
     def run(self, now_ms: int, unique_id: UUID) -> None:
-        """Does it; an error is kept for the owner."""
+        """Swaps the folders and opens the replica; an error is kept for the owner."""
         replica, move = self.replica, self.move
         try:
             move.copy.finish(replica.files)
@@ -67,7 +67,7 @@ class SwapJob:
             self.loaded = self.home.reopen(replica, now_ms, recovery_point=replica.log_end_offset)
 
     def give_up(self) -> None:
-        """The node ends before the owner took the result: its files are closed, and the next start finds them."""
+        """Closes the files, because the node ends before the owner took the result; the next start finds them."""
         if self.loaded.log is not None:
             self.loaded.log.fail(StorageError("the node is stopping"))
             self.loaded.log.close(0)

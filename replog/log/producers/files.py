@@ -33,7 +33,7 @@ _COMMIT: Final = 1
 
 
 def snapshot_offsets(fs: FileSystem, directory: str) -> list[int]:
-    """End offsets of the snapshots in a directory, rising."""
+    """Returns the offsets of the snapshots in a partition folder, rising."""
     parsed = [parse_file_name(name) for name in fs.list_dir(directory)]
     return sorted(found[0] for found in parsed if found is not None and found[1] == SNAPSHOT_SUFFIX)
 
@@ -50,7 +50,7 @@ def write_snapshot(fs: FileSystem, directory: str, end_offset: int, producers: P
 
 
 def remove_snapshots(fs: FileSystem, directory: str, *, above: int) -> bool:
-    """Deletes the snapshots above an offset; True when there were some (then the directory needs an fsync)."""
+    """Deletes the snapshots above an offset; returns whether there were some (then the directory needs an fsync)."""
     stale = [offset for offset in snapshot_offsets(fs, directory) if offset > above]
     for offset in stale:
         _remove(fs, directory, offset)
@@ -58,7 +58,7 @@ def remove_snapshots(fs: FileSystem, directory: str, *, above: int) -> bool:
 
 
 def remove_stray_snapshots(fs: FileSystem, directory: str, segments: SegmentList) -> None:
-    """Keeps the snapshots at segment bases and the newest one."""
+    """Deletes the snapshots but those at segment bases and the newest one."""
     offsets = snapshot_offsets(fs, directory)
     bases = {segment.base_offset for segment in segments}
     for offset in offsets[:-1]:
@@ -85,13 +85,13 @@ def rebuild_producers(
     """Brings `producers` to the state at the end of the log.  Snapshots that cannot be read are deleted.
 
     Args:
-        fs: the disk.
-        directory: of the log.
-        producers: replaced.
-        segments: of the log.
-        config: says how much of the tail is looked at for the last five batches.
-        now_ms: wall time.
-        flushed_offset: segments that reach above it have unflushed writes and stay open.
+        fs: The disk.
+        directory: The partition folder.
+        producers: The state that is replaced.
+        segments: The segments of the log.
+        config: Settings of the log: how much of the tail is looked at for the last five batches.
+        now_ms: Wall time.
+        flushed_offset: End of what is flushed: segments that reach above it have unflushed writes and stay open.
     """
     start_offset, entries, damaged = _newest_snapshot(fs, directory, OFFSET_MAX)
     for offset in damaged:  # torn by a crash: an older one and the log say the same
@@ -104,7 +104,7 @@ def rebuild_producers(
 
 
 def forget_as_snapshot(fs: FileSystem, directory: str, producers: ProducerStateManager) -> None:
-    """A scan finds producers again that had expired; what the newest snapshot had forgotten stays forgotten."""
+    """Forgets the producers that had expired at the newest snapshot, and that a scan has found again."""
     offset, entries, _ = _newest_snapshot(fs, directory, OFFSET_MAX)
     producers.forget_before(offset, {entry.producer_id for entry in entries})
 
@@ -118,10 +118,10 @@ def deepen_producers(producers: ProducerStateManager, segments: SegmentList, tai
 def producers_before(
     fs: FileSystem, directory: str, segments: Sequence[LogSegment], number: int, now_ms: int
 ) -> ProducerStateManager:
-    """The state where segment `number` begins; changes nothing on disk.
+    """Returns the state where segment `number` begins; changes nothing on disk.
 
     Raises:
-        CorruptRecordError: there is no snapshot at that place, and the log before it is damaged.
+        CorruptRecordError: There is no snapshot at that place, and the log before it is damaged.
     """
     producers = ProducerStateManager()
     base_offset = segments[number].base_offset
@@ -138,10 +138,10 @@ def producers_before(
 def aborted_in_segment(
     fs: FileSystem, directory: str, segments: Sequence[LogSegment], number: int, now_ms: int
 ) -> TransactionIndex:
-    """The transaction index of a segment, made again from the log.
+    """Returns the transaction index of a segment, made again from the log.
 
     Raises:
-        CorruptRecordError: the log is damaged there, or before it where no snapshot helps.
+        CorruptRecordError: The log is damaged there, or before it where no snapshot helps.
     """
     segment = segments[number]
     index = TransactionIndex(segment.base_offset)
@@ -163,11 +163,11 @@ def apply_scanned(
     Of a producer's plain batches only the last few count, so the others are passed over.
 
     Args:
-        producers: changed.
-        batches: with producer ids; positions in the file.
-        buffer: their bytes.
-        buffer_start: position of the buffer in the file.
-        now_ms: wall time.
+        producers: The state that is changed.
+        batches: The batches of the scan that have producer ids; their positions are those in the file.
+        buffer: The bytes of the batches.
+        buffer_start: Position of the buffer in the file.
+        now_ms: Wall time.
     """
     aborted: list[AbortedTransaction] = []
     plain: dict[int, deque[int]] = {}
@@ -197,15 +197,15 @@ def apply_batch(
 ) -> AbortedTransaction | None:
     """Notes one batch with a producer id.
 
+    Args:
+        producers: The state that is changed.
+        header: Header of the batch.
+        batch: Bytes of the batch; needed for control batches only.
+        base_offset: Offset of the batch in the log (in the header too, except on the leader's append).
+        now_ms: Wall time.
+
     Returns:
         The transaction that it aborts, for the transaction index of the segment that it is in.
-
-    Args:
-        producers: changed.
-        header: of the batch.
-        batch: its bytes; needed for control batches only.
-        base_offset: where it is in the log (in the header too, except on the leader's append).
-        now_ms: wall time.
     """
     if not header.is_control:
         producers.update(header, base_offset, now_ms)
@@ -215,10 +215,10 @@ def apply_batch(
 
 
 def parse_marker(header: BatchHeader, batch: Buffer, offset: int) -> TransactionMarker | None:
-    """Commit and abort markers; None for control records of other kinds, which producers do not care about.
+    """Reads the marker of a control batch: commit or abort; None for other kinds, which producers do not care about.
 
     Raises:
-        CorruptRecordError, InvalidRecordError: the bytes are no control batch.
+        CorruptRecordError, InvalidRecordError: The bytes are no control batch.
     """
     for record in decode_batch(batch):
         key, value = record.key or b"", record.value or b""
@@ -250,7 +250,11 @@ def _replay(
 def _newest_snapshot(
     fs: FileSystem, directory: str, offset_max: int
 ) -> tuple[int, list[ProducerSnapshotEntry], list[int]]:
-    """(offset, entries) of the newest readable snapshot at or below `offset_max`, and the damaged ones above it."""
+    """Reads the newest intact snapshot at or below `offset_max`.
+
+    Returns:
+        Its offset (0: there is none), its entries, and the offsets of the damaged ones above it.
+    """
     damaged: list[int] = []
     for offset in reversed(snapshot_offsets(fs, directory)):
         if offset > offset_max:
@@ -264,7 +268,7 @@ def _newest_snapshot(
 
 
 def _tail_headers(segments: SegmentList, tail_bytes: int) -> Iterator[BatchHeader]:
-    """Headers of about the last `tail_bytes` of the log, in order."""
+    """Yields the headers with a producer id of about the last `tail_bytes` of the log, in order."""
     tail: list[tuple[LogSegment, int]] = []
     for segment in reversed(list(segments)):
         if tail_bytes <= 0:

@@ -46,16 +46,16 @@ class ProducerSnapshotEntry(NamedTuple):
 
 
 def encode_snapshot(entries: Sequence[ProducerSnapshotEntry]) -> bytes:
-    """The file's bytes."""
+    """Returns the bytes of the file with these entries."""
     body = _COUNT.pack(len(entries)) + b"".join(_ENTRY.pack(*entry) for entry in entries)
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 
 
 def decode_snapshot(path: str, data: bytes) -> list[ProducerSnapshotEntry]:
-    """The entries of a file.
+    """Returns the entries of a file.
 
     Raises:
-        CorruptCheckpointError: wrong version, length or CRC.
+        CorruptCheckpointError: Its version, length or CRC is wrong.
     """
     if len(data) < _HEADER.size:
         raise CorruptCheckpointError(path, 0, f"{len(data)} bytes are too few for a producer snapshot")

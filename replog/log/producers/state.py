@@ -56,12 +56,12 @@ class ProducerEntry:
     """What is known of one producer.
 
     Attributes:
-        producer_epoch: its current epoch; batches of lower ones are refused.
-        batches: at most the last five of this epoch, oldest first.
-        timestamp: largest timestamp of its last batch or marker, ms.
-        coordinator_epoch: of the last transaction marker, -1 none.
-        current_transaction_first_offset: of the open transaction, -1 none.
-        last_seen_ms: wall time of the last append, for forgetting idle producers.
+        producer_epoch: Its current epoch; batches of lower ones are refused.
+        batches: The last batches of this epoch, at most five, oldest first.
+        timestamp: Largest timestamp of its last batch or marker, ms.
+        coordinator_epoch: Coordinator epoch of the last transaction marker, -1 none.
+        current_transaction_first_offset: First offset of the open transaction, -1 none.
+        last_seen_ms: Wall time of the last append, for forgetting idle producers.
     """
 
     __slots__ = (
@@ -83,11 +83,11 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Of the last batch of this epoch, -1 when there is none."""
+        """Sequence of the last record of this epoch, -1 when there is none."""
         return self.batches[-1].last_sequence if self.batches else NONE
 
     def raise_epoch(self, producer_epoch: int) -> None:
-        """A newer incarnation of the producer begins with nothing."""
+        """Takes a higher epoch, with which a newer incarnation of the producer begins with no batches."""
         if producer_epoch > self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
@@ -113,14 +113,14 @@ class ProducerStateManager:
         return self._producers
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
-        """Whether a client's batch may be appended.
+        """Checks whether a client's batch may be appended.
 
         Returns:
             The batch in the log that this one repeats, or None: append it.
 
         Raises:
-            InvalidProducerEpochError: a newer incarnation of the producer has written.
-            OutOfOrderSequenceError: a batch before this one is missing, or it is older than the five remembered.
+            InvalidProducerEpochError: A newer incarnation of the producer has written.
+            OutOfOrderSequenceError: A batch before this one is missing, or it is older than the five remembered.
         """
         entry = self._producers.get(header.producer_id)
         if entry is None:
@@ -188,7 +188,9 @@ class ProducerStateManager:
         return AbortedTransaction(marker.producer_id, first_offset, marker.offset, last_stable_offset)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the earliest transaction begins that is open, or whose end is not below the high watermark; None: nowhere.
+        """Returns where the earliest transaction begins that is open, or whose end is not below the high watermark.
+
+        None: there is no such transaction.
 
         Transactions that ended before a snapshot which the state came from count as ended (docs/KAFKA.md 4.1).
         """
@@ -211,8 +213,8 @@ class ProducerStateManager:
         """Forgets producers that wrote nothing from `offset` on, and that were forgotten there already.
 
         Args:
-            offset: of a snapshot.
-            known: producer ids in it.
+            offset: Offset of a snapshot.
+            known: The producer ids in that snapshot.
         """
         for producer_id, entry in list(self._producers.items()):
             is_old = bool(entry.batches) and entry.batches[-1].last_offset < offset
@@ -220,7 +222,7 @@ class ProducerStateManager:
                 del self._producers[producer_id]
 
     def saved(self, producer_id: int) -> ProducerEntry | None:
-        """A copy of what is known of one producer, for `restore`."""
+        """Copies what is known of one producer, for `restore`; None: nothing is."""
         entry = self._producers.get(producer_id)
         if entry is None:
             return None
@@ -244,7 +246,7 @@ class ProducerStateManager:
         self.load_snapshot((), 0)
 
     def to_snapshot(self) -> list[ProducerSnapshotEntry]:
-        """The state as a snapshot file holds it: the last batch only."""
+        """Returns the state as a snapshot file holds it: of each producer the last batch only."""
         return [_snapshot_entry(producer_id, entry) for producer_id, entry in self._producers.items()]
 
     def load_snapshot(self, entries: Iterable[ProducerSnapshotEntry], now_ms: int) -> None:
@@ -258,7 +260,10 @@ class ProducerStateManager:
         self._ended = []
 
     def _note_ended(self, first_offset: int, marker_offset: int) -> None:
-        """Bounded: of very many that nobody asked about, the oldest two become one, which errs on the safe side."""
+        """Remembers a transaction that has ended, of a bounded number.
+
+        Of very many that nobody asked about, the oldest two become one, which errs on the safe side.
+        """
         self._ended.append((first_offset, marker_offset))
         if len(self._ended) > _ENDED_MAX:
             (first, _), (second, last) = self._ended[:2]
@@ -268,7 +273,7 @@ class ProducerStateManager:
         """Fills in the batches before the last one, which snapshots leave out.
 
         Args:
-            tail: headers from the end of the log, in order, ending where the state ends.
+            tail: Headers from the end of the log, in order, ending where the state ends.
         """
         found: dict[int, deque[ProducedBatch]] = {}
         for header in tail:

@@ -15,14 +15,14 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 
 
 class SegmentFiles:
-    """What a segment has on disk.
+    """The files of a segment on disk.
 
     Args:
-        fs: the disk.
-        directory: of the log.
-        base_offset: no batch in it has a lower offset.
-        size_bytes: of its `.log` file, which exists.
-        suffix: what its files' names end with beside the usual: "" in use, `.cleaned`, `.swap`, `.deleted`.
+        fs: The disk.
+        directory: The partition folder.
+        base_offset: The base offset: no batch in it has a lower offset.
+        size_bytes: Size of its `.log` file, which exists.
+        suffix: The end of its files' names beside the usual: "" in use, `.cleaned`, `.swap`, `.deleted`.
     """
 
     __slots__ = ("_directory", "_file", "_fs", "_suffix", "base_offset", "size_bytes")
@@ -37,7 +37,7 @@ class SegmentFiles:
 
     @property
     def path(self) -> str:
-        """Of the `.log` file."""
+        """Path of the `.log` file."""
         return self._path(LOG_SUFFIX)
 
     @property
@@ -74,7 +74,7 @@ class SegmentFiles:
         return [self._path(kind) for kind in SEGMENT_SUFFIXES]
 
     def modified_ms(self) -> int:
-        """Wall time of the last write to the file."""
+        """Returns the wall time of the last write to the `.log` file."""
         return self._fs.modified_ms(self.path)
 
     def release(self, closer: FileCloser) -> None:
@@ -130,7 +130,7 @@ class SegmentFiles:
             file.close()
 
     def _write_indexes(self, contents: Sequence[tuple[str, bytes]]) -> list[File]:
-        """`_write_index` for several (suffix, content); where one cannot be written, none is left open."""
+        """Writes several index files, (suffix, content) each; where one cannot be written, none is left open."""
         written: list[File] = []
         try:
             for kind, data in contents:

@@ -25,7 +25,7 @@ DESCRIPTOR_SHARE: Final = 8
 
 
 def maps_max() -> int:
-    """How many maps may be kept: before Python 3.13 each costs a descriptor."""
+    """Returns how many maps may be kept: before Python 3.13 each costs a descriptor."""
     if sys.version_info >= (3, 13):
         return 4096
     descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -39,8 +39,8 @@ class IndexCache:
     """(owner, kind) -> the content of an index file.  May be used by several threads.
 
     Args:
-        maps_max: bound, from 1.
-        copies_max: the same for small ones.
+        maps_max: Maps that are kept at most, from 1.
+        copies_max: Copies of small files that are kept at most, from 1.
     """
 
     __slots__ = ("_copies", "_copies_max", "_lock", "_maps", "_maps_max")
@@ -56,7 +56,7 @@ class IndexCache:
         return len(self._maps) + len(self._copies)
 
     def get(self, owner: object, kind: str) -> memoryview | None:
-        """The content, which is the latest used one now; None: it is not here."""
+        """Returns the content and marks it as the latest used one; None: it is not here."""
         key = owner, kind
         with self._lock:
             for contents in (self._copies, self._maps):
@@ -85,4 +85,4 @@ class IndexCache:
 
 
 INDEX_CACHE: Final = IndexCache()
-"""The one of this process."""
+"""The index cache of this process."""

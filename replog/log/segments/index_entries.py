@@ -61,18 +61,21 @@ class MappedEntries:
 
 
 def floor_entry(count: int, target: int, key: Callable[[int], int]) -> int:
-    """Number of the last entry whose key is at most `target`, or -1.
+    """Returns the number of the last entry whose key is at most `target`, or -1.
 
     Args:
-        count: entries to search.
-        target: what to look for.
-        key: entry number -> key; keys must not fall (a file with garbage gives some entry, which callers verify).
+        count: Number of entries to search.
+        target: The key to look for.
+        key: A function: entry number -> key; keys must not fall (a file with garbage gives some entry, which callers
+            verify).
     """
     return bisect_right(range(count), target, key=key) - 1
 
 
 def without_trailing_zeros(data: bytes, width: int) -> bytes:
-    """The entries before the zeros that Kafka's preallocated files end with after a kill; no entry is all zeros.
+    """Returns the entries before the zeros at the end of Kafka's preallocated files after a kill.
+
+    No entry is all zeros.
 
     A time index may begin with one (timestamp 0, offset 0): leaving it out loses nothing that a search could find.
     """

@@ -51,20 +51,20 @@ class OffsetIndex:
         return self._entries.count
 
     def entry(self, number: int) -> OffsetPosition:
-        """Entry `number`, 0 to count - 1."""
+        """Returns entry `number`, 0 to count - 1."""
         relative_offset, position = _ENTRY.unpack_from(self._entries.data, number * OFFSET_ENTRY_BYTES)
         return OffsetPosition(self._base_offset + relative_offset, position)
 
     def last(self) -> OffsetPosition:
-        """The last entry, or the segment's start when there is none."""
+        """Returns the last entry, or the segment's start when there is none."""
         return self.entry(self.count - 1) if self.count else self.start()
 
     def start(self) -> OffsetPosition:
-        """What a search returns that finds no entry."""
+        """Returns the segment's start: what a search gives that finds no entry."""
         return OffsetPosition(self._base_offset, 0)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry whose offset is at most `offset`, or the segment's start."""
+        """Returns the last entry whose offset is at most `offset`, or the segment's start."""
         data = self._entries.data
         number = floor_entry(
             self.count, offset - self._base_offset, lambda i: _ENTRY.unpack_from(data, i * OFFSET_ENTRY_BYTES)[0]
@@ -72,7 +72,7 @@ class OffsetIndex:
         return self.entry(number) if number >= 0 else self.start()
 
     def lookup_position(self, position: int) -> OffsetPosition:
-        """The last entry whose batch starts at or before byte `position`, or the segment's start."""
+        """Returns the last entry whose batch starts at or before byte `position`, or the segment's start."""
         data = self._entries.data
         number = floor_entry(self.count, position, lambda i: _ENTRY.unpack_from(data, i * OFFSET_ENTRY_BYTES)[1])
         return self.entry(number) if number >= 0 else self.start()
@@ -82,9 +82,9 @@ class ActiveOffsetIndex(OffsetIndex):
     """The growing index of the active segment, in memory.
 
     Args:
-        base_offset: of the segment.
-        size_bytes_max: limit of the file; full begins a new segment.
-        data: entries so far, as in the file.
+        base_offset: Base offset of the segment.
+        size_bytes_max: Limit of the file; a full index begins a new segment.
+        data: The entries so far, as in the file.
 
     Raises:
         CorruptIndexError: `data` is not whole entries.
@@ -101,14 +101,14 @@ class ActiveOffsetIndex(OffsetIndex):
 
     @property
     def is_full(self) -> bool:
-        """No entry fits any more."""
+        """Whether no entry fits any more."""
         return len(self._memory.data) >= self._size_bytes_max
 
     def append(self, last_offset: int, position: int) -> None:
         """Adds the batch that starts at `position` and ends with `last_offset`.
 
         Raises:
-            InvariantViolationError: full, not above the last entry, or too far from the base offset.
+            InvariantViolationError: The index is full, or the offset not above the last entry or too far from the base.
         """
         relative_offset = last_offset - self._base_offset
         if self.is_full or not 0 <= relative_offset <= RELATIVE_OFFSET_MAX:
@@ -122,5 +122,5 @@ class ActiveOffsetIndex(OffsetIndex):
         self._memory.truncate(floor_entry(self.count, offset - 1, lambda i: self.entry(i).offset) + 1)
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
+        """Returns the content of the file."""
         return self._memory.to_bytes()

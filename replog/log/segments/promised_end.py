@@ -19,14 +19,14 @@ _WITNESSES: Final = ((INDEX_SUFFIX, OFFSET_ENTRY_BYTES, 0), (TIME_INDEX_SUFFIX, 
 def promised_end_offset(
     fs: FileSystem, directory: str, base_offset: int, next_base_offset: int, *, name_suffix: str = ""
 ) -> int:
-    """Returns the exclusive end of the last batch that the index files of a sealed segment name; its base when they name none.
+    """Returns the exclusive end of the last batch that a sealed segment's indexes name; its base if they name none.
 
     Args:
         fs: The disk.
-        directory: The folder of the log.
+        directory: The partition folder.
         base_offset: The first offset that the segment may hold.
         next_base_offset: The base offset of the segment behind it; what is not below it was never true.
-        name_suffix: What stands behind the usual file names, such as ".swap".
+        name_suffix: The suffix behind the usual file names, such as ".swap".
     """
     promised = base_offset
     for suffix, width, at in _WITNESSES:

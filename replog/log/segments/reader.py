@@ -32,9 +32,9 @@ class Found(NamedTuple):
     """The first batch that ends at or above an offset.
 
     Attributes:
-        position: byte at which it starts.
-        base_offset: its base offset.
-        previous_end: exclusive end of the batch before it; the segment's base offset for the first one.
+        position: Byte at which it starts.
+        base_offset: Base offset of the batch.
+        previous_end: Exclusive end of the batch before it; the segment's base offset for the first one.
     """
 
     position: int
@@ -46,9 +46,10 @@ class SegmentRead(NamedTuple):
     """Whole batches, and where the next one starts.
 
     Attributes:
-        data: the batches.
-        next_offset: the first one that is not in `data`.
-        next_position: byte at which its batch starts; None: there is damage, nobody should go on there unchecked.
+        data: The batches.
+        next_offset: The first offset that is not in `data`.
+        next_position: Byte at which the batch of `next_offset` starts; None: there is damage, nobody should go on there
+            unchecked.
     """
 
     data: bytes
@@ -60,11 +61,11 @@ class SegmentReader:
     """Finds and reads batches of one segment.
 
     Args:
-        file: the `.log` file, open for as long as this is used.
-        base_offset: of the segment.
-        size_bytes: how much of the file is whole batches.
-        index: entries up to `size_bytes` at least; None: batches are searched from the start.
-        cached_only: never wait for the disk; every method may raise NotCachedError then.
+        file: The `.log` file, open for as long as this is used.
+        base_offset: Base offset of the segment.
+        size_bytes: Bytes of the file that are whole batches.
+        index: The index, with entries up to `size_bytes` at least; None: batches are searched from the start.
+        cached_only: Whether never to wait for the disk; every method may raise NotCachedError then.
     """
 
     __slots__ = ("_cached_only", "_file", "_index", "base_offset", "size_bytes")
@@ -79,10 +80,10 @@ class SegmentReader:
         self._cached_only = cached_only
 
     def find(self, offset: int) -> Found | None:
-        """The first batch that ends at or above `offset`; None when all batches end below it.
+        """Finds the first batch that ends at or above `offset`; None when all batches end below it.
 
         Raises:
-            CorruptRecordError: bytes on the way are no batch.
+            CorruptRecordError: Bytes on the way are no batch.
         """
         position, previous_end = self.seek(offset)
         for at, frame in self._frames(position):
@@ -92,7 +93,7 @@ class SegmentReader:
         return None
 
     def end_offset(self) -> int:
-        """The offset after the last batch, or the base offset of an empty segment."""
+        """Returns the offset after the last batch, or the base offset of an empty segment."""
         position, end_offset = self.seek(_OFFSET_MAX)
         for _, frame in self._frames(position):
             end_offset = frame.last_offset + 1
@@ -101,14 +102,14 @@ class SegmentReader:
     def read(
         self, position: int, *, max_bytes: int, ceiling: int, segment_end_offset: int, min_one_batch: bool
     ) -> SegmentRead:
-        """Whole batches from the one that starts at byte `position`.
+        """Reads whole batches from the one that starts at byte `position`.
 
         Args:
-            position: start of a batch.
-            max_bytes: limit, from 0; passed only by a first batch, and only with `min_one_batch`.
-            ceiling: no batch that reaches this offset.
-            segment_end_offset: all batches below `size_bytes` end at or below it.
-            min_one_batch: return the first batch whatever its size.
+            position: Start of a batch.
+            max_bytes: Limit of the answer, from 0; passed only by a first batch, and only with `min_one_batch`.
+            ceiling: Exclusive end: no batch that reaches this offset is returned.
+            segment_end_offset: The offset at or below which all batches below `size_bytes` end.
+            min_one_batch: Whether the first batch is returned whatever its size.
         """
         rest_bytes = self.size_bytes - position
         buffer = self._pread(min(rest_bytes, max(max_bytes, HEADER_BYTES)), position)
@@ -124,10 +125,10 @@ class SegmentReader:
         return SegmentRead(data, next_offset, position + length)
 
     def checked(self, position: int, found: SegmentRead) -> SegmentRead:
-        """What was read at byte `position`, up to the first batch whose checksum, offset or epoch cannot be right.
+        """Returns what was read at byte `position`, up to the first batch whose checksum, offset or epoch is wrong.
 
         Raises:
-            CorruptRecordError: that is the first one.
+            CorruptRecordError: The first batch is wrong already.
         """
         batches, length, damage = scan_checked(
             found.data,
@@ -143,7 +144,7 @@ class SegmentReader:
         return SegmentRead(found.data[:length], batches[-1][3] + 1, None)
 
     def seek(self, offset: int) -> tuple[int, int]:
-        """(position, end offset before it) of a batch at or before the one that holds `offset`.
+        """Returns (position, end offset before it) of a batch at or before the one that holds `offset`.
 
         An index entry that does not fit the log is not used: the search begins at byte 0 instead.
         """
@@ -191,7 +192,7 @@ class SegmentReader:
         return frame
 
     def _cut(self, buffer: bytes, position: int, max_bytes: int, ceiling: int) -> tuple[int, int]:
-        """(length, next offset) of the whole batches in `buffer` that stay within `max_bytes` and below `ceiling`."""
+        """Returns (length, next offset) of the whole batches in `buffer` within `max_bytes` and below `ceiling`."""
         limit = min(len(buffer), max_bytes)
         length = self._jump(buffer, position, limit, ceiling)
         next_offset = self._frame_in(buffer, length, position).base_offset if length else self.base_offset
@@ -209,7 +210,7 @@ class SegmentReader:
         return length, next_offset
 
     def _jump(self, buffer: bytes, position: int, limit: int, ceiling: int) -> int:
-        """Length of a prefix of whole batches below `ceiling`, from the index, so that not every header is walked."""
+        """Returns the length of a prefix of whole batches below `ceiling`, from the index, to walk fewer headers."""
         index = self._index if limit > _SEARCH_CHUNK_BYTES else None  # below, walking is cheaper
         if index is None:
             return 0

@@ -55,19 +55,19 @@ def parse_frame(buffer: bytes, position: int) -> Frame:
 
 
 def read_header(file: File, position: int) -> BatchHeader:
-    """The header of the batch at byte `position` (which the header itself does not know).
+    """Reads the header of the batch at byte `position` (which the header itself does not know).
 
     Raises:
-        CorruptRecordError: there is no batch header at this place.
+        CorruptRecordError: There is no batch header at this place.
     """
     return _parse_at(file, file.pread(HEADER_BYTES, position), 0, position)
 
 
 def read_batch(file: File, position: int, size_bytes: int) -> bytes:
-    """One whole batch.
+    """Reads one whole batch.
 
     Raises:
-        CorruptRecordError: the file ends before it does.
+        CorruptRecordError: The file ends before the batch does.
     """
     data = file.pread(size_bytes, position)
     if len(data) < size_bytes:
@@ -76,10 +76,10 @@ def read_batch(file: File, position: int, size_bytes: int) -> bytes:
 
 
 def scan_headers(file: File, start: int, end: int) -> Iterator[PlacedHeader]:
-    """Headers of the batches in bytes [start, end); checksums are not looked at.
+    """Yields the headers of the batches in bytes [start, end); checksums are not looked at.
 
     Raises:
-        CorruptRecordError: a header that cannot be one, or a batch that goes beyond `end`.
+        CorruptRecordError: A header cannot be one, or a batch goes beyond `end`.
     """
     buffer, buffer_start, position = b"", start, start
     while position < end:
@@ -93,10 +93,10 @@ def scan_headers(file: File, start: int, end: int) -> Iterator[PlacedHeader]:
 
 
 def scan_timestamps(file: File, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(position, last offset, max timestamp) of the batches in bytes [start, end), for searches that end soon.
+    """Yields (position, last offset, max timestamp) of the batches in bytes [start, end), for searches that end soon.
 
     Raises:
-        CorruptRecordError: something that cannot be a batch.
+        CorruptRecordError: Something cannot be a batch.
     """
     buffer, buffer_start, position = b"", start, start
     while position < end:
@@ -113,10 +113,10 @@ def scan_timestamps(file: File, start: int, end: int) -> Iterator[tuple[int, int
 
 
 def scan_batches(file: File, start: int, end: int) -> Iterator[PlacedBatch]:
-    """Whole batches in bytes [start, end), checksums verified.
+    """Yields whole batches in bytes [start, end), checksums verified.
 
     Raises:
-        CorruptRecordError: a header that cannot be one, a batch that goes beyond `end`, or a wrong checksum.
+        CorruptRecordError: A header cannot be one, a batch goes beyond `end`, or a checksum is wrong.
     """
     buffer, buffer_start, position = b"", start, start
     while position < end:

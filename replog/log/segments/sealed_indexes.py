@@ -38,8 +38,8 @@ class SealedIndexes(SegmentFiles):
     """The indexes of a sealed segment.
 
     Attributes:
-        needs_rewrite: an index on disk is missing or wrong.
-        has_transactions: there is a `.txnindex` file.
+        needs_rewrite: Whether an index on disk is missing or wrong.
+        has_transactions: Whether there is a `.txnindex` file.
     """
 
     __slots__ = ("_largest_timestamp", "_verified", "has_transactions", "needs_rewrite")
@@ -55,7 +55,7 @@ class SealedIndexes(SegmentFiles):
         """Whether its index files exist and have whole entries; the rest is looked at when they are used.
 
         Args:
-            names: of all files in the directory.
+            names: Names of all files in the partition folder.
         """
         sizes = []
         for kind, width in ((INDEX_SUFFIX, OFFSET_ENTRY_BYTES), (TIME_INDEX_SUFFIX, TIME_ENTRY_BYTES)):
@@ -74,10 +74,10 @@ class SealedIndexes(SegmentFiles):
         return True
 
     def read_transactions(self) -> TransactionIndex | None:
-        """The aborted transactions that ended here; None: there are none.
+        """Reads the aborted transactions that ended here; None: there are none.
 
         Raises:
-            CorruptIndexError: the file cannot be one.
+            CorruptIndexError: The file is missing, or cannot be a transaction index.
         """
         if not self.has_transactions:
             return None
@@ -105,7 +105,7 @@ class SealedIndexes(SegmentFiles):
         return OffsetIndex(self.base_offset, MappedEntries(OFFSET_ENTRY_BYTES, content))
 
     def _read_offset_index(self) -> OffsetIndex:
-        """The one in force; an active segment has it in memory."""
+        """Returns the offset index in force; an active segment has it in memory."""
         return self._sealed_offset_index()
 
     def _sealed_time_index(self) -> TimeIndex:
@@ -154,7 +154,7 @@ class SealedIndexes(SegmentFiles):
         return index.count == 0 or (last.position > 0 and self._is_batch(last.offset, last.position))
 
     def _fits_times(self, content: memoryview) -> bool:
-        """Also whether the segment's last batches are not newer than the index knows."""
+        """Whether a time index fits the log, and the segment's last batches are not newer than it knows."""
         if len(content) % TIME_ENTRY_BYTES:
             return False
         index = TimeIndex(self.base_offset, MappedEntries(TIME_ENTRY_BYTES, content))
@@ -168,14 +168,14 @@ class SealedIndexes(SegmentFiles):
         return all(header.max_timestamp <= last.timestamp for _, header in headers)
 
     def _rebuild(self, *, until_damage: bool = False) -> tuple[bytes, bytes]:
-        """Both indexes from the headers of the log, without checksums: what is sealed was checked before.
+        """Builds both indexes from the headers of the log, without checksums: what is sealed was checked before.
 
         Args:
-            until_damage: offsets before a damaged batch can be found all the same; a time index that knows only a part
-                would let retention delete too early.
+            until_damage: Whether to end at a damaged batch instead of raising: offsets before it can be found all the
+                same.  A time index that knows only a part would let retention delete too early.
 
         Raises:
-            CorruptRecordError: something on the way is no batch, or one that cannot stand there.
+            CorruptRecordError: Something on the way is no batch, or one that cannot stand there.
         """
         offset_index = ActiveOffsetIndex(self.base_offset, _INDEX_BYTES_MAX)
         time_index = ActiveTimeIndex(self.base_offset, _INDEX_BYTES_MAX)

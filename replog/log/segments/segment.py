@@ -41,12 +41,12 @@ class LogSegment(SealedIndexes):
     """One segment of a log.
 
     Args:
-        fs: the disk.
-        directory: of the log.
-        base_offset: no batch in it has a lower offset.
-        size_bytes: of its `.log` file, which exists.
-        created_ms: wall time, for rolling a segment whose records carry no timestamps.
-        suffix: what its files' names end with beside the usual: "" in use, `.cleaned`, `.swap`, `.deleted`.
+        fs: The disk.
+        directory: The partition folder.
+        base_offset: The base offset: no batch in it has a lower offset.
+        size_bytes: Size of its `.log` file, which exists.
+        created_ms: Wall time of its creation, for rolling a segment whose records carry no timestamps.
+        suffix: The end of its files' names beside the usual: "" in use, `.cleaned`, `.swap`, `.deleted`.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class LogSegment(SealedIndexes):
     def create(
         cls, fs: FileSystem, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str = ""
     ) -> LogSegment:
-        """A new, empty, active segment; durable once the directory is fsynced."""
+        """Makes a new, empty, active segment; durable once the directory is fsynced."""
         segment = cls(fs, directory, base_offset, 0, now_ms, suffix)
         segment._file = fs.open(segment.path, OpenMode.CREATE)
         segment.start_indexes(config)
@@ -87,7 +87,7 @@ class LogSegment(SealedIndexes):
 
     @property
     def is_active(self) -> bool:
-        """Its indexes are in memory; it can be appended to."""
+        """Whether it can be appended to: its indexes are in memory."""
         return self._offset_index is not None
 
     # Writing: the active segment
@@ -115,7 +115,7 @@ class LogSegment(SealedIndexes):
         """Appends bytes; `note_batch` must follow for each batch in them.
 
         Raises:
-            OSError: how much was written is unknown.
+            OSError: The disk failed or is full; how much was written is unknown.
         """
         self.file.pwrite(buffers, self.size_bytes)
 
@@ -181,8 +181,8 @@ class LogSegment(SealedIndexes):
             The offset after the last batch, or the base offset of an empty segment.
 
         Raises:
-            CorruptIndexError: an index is missing or does not fit the log: rebuild it.
-            CorruptRecordError: behind the last index entry there is something else than whole batches.
+            CorruptIndexError: An index is missing or does not fit the log: rebuild it.
+            CorruptRecordError: Behind the last index entry there is something else than whole batches.
         """
         try:
             offset_data = without_trailing_zeros(self._read_index(INDEX_SUFFIX), OFFSET_ENTRY_BYTES)
@@ -200,10 +200,10 @@ class LogSegment(SealedIndexes):
         return self._resume()
 
     def activate(self, config: LogConfig) -> None:
-        """A sealed segment becomes active again, because what came after it is gone.
+        """Makes a sealed segment active again, because what came after it is gone.
 
         Raises:
-            CorruptIndexError: its transaction index is wrong: that one cannot be made again without the producers.
+            CorruptIndexError: Its transaction index is wrong: that one cannot be made again without the producers.
         """
         try:
             self.load_indexes(config)
@@ -246,44 +246,44 @@ class LogSegment(SealedIndexes):
         """The aborted transactions that ended here; None: there are none.
 
         Raises:
-            CorruptIndexError: the file of a sealed segment cannot be one.
+            CorruptIndexError: The file of a sealed segment is missing, or cannot be a transaction index.
         """
         return self._transactions if self.is_active else self.read_transactions()
 
     # Reading
 
     def find(self, offset: int) -> Found | None:
-        """The first batch that ends at or above `offset`; None when all batches end below it.
+        """Finds the first batch that ends at or above `offset`; None when all batches end below it.
 
         Raises:
-            CorruptRecordError: bytes on the way are no batch.
+            CorruptRecordError: Bytes on the way are no batch.
         """
         return self.reader().find(offset)
 
     def end_offset(self) -> int:
-        """The offset after the last batch, or the base offset of an empty segment."""
+        """Returns the offset after the last batch, or the base offset of an empty segment."""
         return self.reader().end_offset()
 
     def first_offset(self) -> int:
         """Returns the base offset of the first batch, or of the segment where it is empty.
 
         Raises:
-            CorruptRecordError: the file does not begin with a batch.
+            CorruptRecordError: The file does not begin with a batch.
         """
         return read_header(self.file, 0).base_offset if self.size_bytes else self.base_offset
 
     def reader(self, *, cached_only: bool = False) -> SegmentReader:
-        """Reads the segment as it is now; see `SegmentReader`.  Valid until the next `release` or `truncate`."""
+        """Returns a reader of the segment as it is now.  Valid until the next `release` or `truncate`."""
         index = self._read_offset_index()
         return SegmentReader(self.file, self.base_offset, self.size_bytes, index, cached_only=cached_only)
 
     def floor_time_entry(self, timestamp: int) -> TimestampOffset:
-        """The last time index entry at or below `timestamp`, not compared with the log; timestamp -1: there is none."""
+        """Returns the last time index entry at or below `timestamp`, not compared with the log; timestamp -1: none."""
         index = self._time_index if self._time_index is not None else self._sealed_time_index()
         return index.lookup(timestamp)
 
     def tail_position(self, tail_bytes: int) -> int:
-        """Start of a batch that leaves at least `tail_bytes` behind it, or 0."""
+        """Returns the start of a batch with at least `tail_bytes` from there to the end, or 0."""
         index = self._read_offset_index()
         if tail_bytes >= self.size_bytes:
             return 0
@@ -291,13 +291,13 @@ class LogSegment(SealedIndexes):
         return entry.position if entry.position > 0 and self._is_batch(entry.offset, entry.position) else 0
 
     def largest_timestamp(self) -> int:
-        """Largest record timestamp, ms; -1 when no record has one."""
+        """Returns the largest record timestamp, ms; -1 when no record has one."""
         if self._time_index is not None:
             return self._max_timestamp
         return self._sealed_largest_timestamp()
 
     def largest_timestamp_offset(self) -> TimestampOffset:
-        """The largest record timestamp and the last offset of the batch that brought it; timestamp -1: none has one."""
+        """Returns the largest record timestamp and the last offset of the batch that brought it; timestamp -1: none."""
         if self._time_index is not None:
             return TimestampOffset(self._max_timestamp, self._max_timestamp_offset)
         return self._sealed_time_index().last()
@@ -318,10 +318,11 @@ class LogSegment(SealedIndexes):
         self._bytes_since_index = 0
 
     def _resume(self) -> int:
-        """Reads on behind the last index entry: largest timestamp so far, end offset.
+        """Reads on behind the last index entry: notes the largest timestamp so far, returns the end offset.
 
         Raises:
-            CorruptRecordError: something else than whole batches, or a timestamp that the time index would know.
+            CorruptRecordError: There is something else than whole batches, or a timestamp that the time index would
+                know.
         """
         offset_index, time_index = self._indexes()
         last = time_index.last()

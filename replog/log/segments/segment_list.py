@@ -20,11 +20,11 @@ SEALED_OPEN_MAX: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """What a log consists of at one moment.
+    """The segments that a log consists of at one moment.
 
     Attributes:
-        generation: another one after a truncation.
-        segments: each with its size then; the last one is the active one.
+        generation: Generation of the log; another one after a truncation.
+        segments: The segments, each with its size then; the last one is the active one.
     """
 
     generation: int
@@ -59,16 +59,16 @@ class SegmentList:
 
     @property
     def active(self) -> LogSegment:
-        """The one that grows."""
+        """The segment that grows."""
         return self._segments[-1]
 
     @property
     def size_bytes(self) -> int:
-        """Of all `.log` files."""
+        """Bytes of all `.log` files."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def size_from(self, offset: int, log_end_offset: int) -> int:
-        """Bytes of the batches from `offset` on: whole segments exactly, a part of one in proportion to its offsets."""
+        """Reckons the bytes from `offset` on: whole segments exactly, a part of one in proportion to its offsets."""
         number = self.number_for(offset)
         first, end = self._segments[number], self.end_offset(number, log_end_offset)
         span = max(1, end - first.base_offset)
@@ -76,15 +76,15 @@ class SegmentList:
         return part + sum(segment.size_bytes for segment in self._segments[number + 1 :])
 
     def number_for(self, offset: int) -> int:
-        """Number of the segment that may hold `offset`; 0 for offsets before all of them."""
+        """Returns the number of the segment that may hold `offset`; 0 for offsets before all of them."""
         return max(0, bisect_right(self._bases, offset) - 1)
 
     def end_offset(self, number: int, log_end_offset: int) -> int:
-        """All offsets of segment `number` are below this."""
+        """Returns the offset below which all offsets of segment `number` are."""
         return self._bases[number + 1] if number + 1 < len(self._bases) else log_end_offset
 
     def first_reaching(self, timestamp: int, first_number: int) -> int:
-        """Number of the first segment from `first_number` on that has a record of at least `timestamp`; else `len`."""
+        """Returns the number of the first segment from `first_number` on that reaches `timestamp`; else `len`."""
         sealed_count = len(self._segments) - 1
         for number in range(len(self._largest), sealed_count):
             largest = self._segments[number].largest_timestamp()
@@ -116,15 +116,15 @@ class SegmentList:
         Only the list changes: what happens to the files of either is the caller's matter.
 
         Args:
-            first_number: of the first segment that goes.
-            count: how many go, from 0; never the active one.
-            segments: what comes in their place, in order.
+            first_number: Number of the first segment that goes.
+            count: Number of segments that go, from 0; never the active one.
+            segments: The segments that come in their place, in order.
 
         Returns:
             The segments that went.
 
         Raises:
-            InvariantViolationError: the active segment would go, or base offsets would no longer rise.
+            InvariantViolationError: The active segment would go, or base offsets would no longer rise.
         """
         end = first_number + count
         bases = [segment.base_offset for segment in segments]
@@ -139,11 +139,11 @@ class SegmentList:
         return gone
 
     def touch(self, number: int, flushed_offset: int) -> LogSegment:
-        """The segment, about to be read; closes the one read longest ago when too many are open.
+        """Returns a segment that is about to be read; closes the one read longest ago when too many are open.
 
         Args:
-            number: which segment.
-            flushed_offset: segments that reach above it have unflushed writes and stay open.
+            number: Number of the segment.
+            flushed_offset: End of what is flushed: segments that reach above it have unflushed writes and stay open.
         """
         segment = self._segments[number]
         if segment.is_active or (self._read_lately and self._read_lately[-1] is segment):

@@ -49,20 +49,20 @@ class TimeIndex:
         return self._entries.count
 
     def entry(self, number: int) -> TimestampOffset:
-        """Entry `number`, 0 to count - 1."""
+        """Returns entry `number`, 0 to count - 1."""
         timestamp, relative_offset = _ENTRY.unpack_from(self._entries.data, number * TIME_ENTRY_BYTES)
         return TimestampOffset(timestamp, self._base_offset + relative_offset)
 
     def last(self) -> TimestampOffset:
-        """The last entry, or (-1, base offset) when there is none."""
+        """Returns the last entry, or (-1, base offset) when there is none."""
         return self.entry(self.count - 1) if self.count else self.start()
 
     def start(self) -> TimestampOffset:
-        """What a search returns that finds no entry."""
+        """Returns (-1, base offset): what a search gives that finds no entry."""
         return TimestampOffset(NO_TIMESTAMP, self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry with a timestamp of at most `timestamp`, or (-1, base offset)."""
+        """Returns the last entry with a timestamp of at most `timestamp`, or (-1, base offset)."""
         data = self._entries.data
         number = floor_entry(self.count, timestamp, lambda i: _ENTRY.unpack_from(data, i * TIME_ENTRY_BYTES)[0])
         return self.entry(number) if number >= 0 else self.start()
@@ -72,9 +72,9 @@ class ActiveTimeIndex(TimeIndex):
     """The growing index of the active segment, in memory.
 
     Args:
-        base_offset: of the segment.
-        size_bytes_max: limit of the file; one entry is kept free for the one added at sealing.
-        data: entries so far, as in the file.
+        base_offset: Base offset of the segment.
+        size_bytes_max: Limit of the file; one entry is kept free for the one added at sealing.
+        data: The entries so far, as in the file.
 
     Raises:
         CorruptIndexError: `data` is not whole entries.
@@ -91,14 +91,14 @@ class ActiveTimeIndex(TimeIndex):
 
     @property
     def is_full(self) -> bool:
-        """Only the entry for sealing fits any more."""
+        """Whether only the entry for sealing fits any more."""
         return len(self._memory.data) >= self._full_bytes
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Adds an entry unless its timestamp is already reached.
 
         Raises:
-            InvariantViolationError: the timestamp or the offset falls.
+            InvariantViolationError: The timestamp or the offset falls.
         """
         last = self.last()
         if self.count and (timestamp < last.timestamp or offset < last.offset):
@@ -111,5 +111,5 @@ class ActiveTimeIndex(TimeIndex):
         self._memory.truncate(floor_entry(self.count, offset - 1, lambda i: self.entry(i).offset) + 1)
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
+        """Returns the content of the file."""
         return self._memory.to_bytes()

@@ -41,8 +41,8 @@ class TransactionIndex:
     """The entries of one segment.
 
     Args:
-        base_offset: of the segment.
-        data: entries so far, as in the file.
+        base_offset: Base offset of the segment.
+        data: The entries so far, as in the file.
 
     Invariants:
         - last offsets strictly rise and lie at or above the base offset.
@@ -83,7 +83,7 @@ class TransactionIndex:
         del self._data[kept * TRANSACTION_ENTRY_BYTES :]
 
     def collect(self, start_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
-        """Adds what concerns [start, end) to `found`; True: no later entry can concern it."""
+        """Adds what concerns [start, end) to `found`; returns whether no later entry can concern it."""
         for transaction in self:
             if transaction.last_offset >= start_offset and transaction.first_offset < end_offset:
                 found.append(transaction)
@@ -92,5 +92,5 @@ class TransactionIndex:
         return False
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
+        """Returns the content of the file."""
         return bytes(self._data)

@@ -46,7 +46,7 @@ SNAPSHOT_FILE_SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".checkpoint.part"
 DELETED_SNAPSHOT_SUFFIX: Final = ".checkpoint.deleted"
 BATCH_BYTES_MAX: Final = 8 << 20
-"""Of a batch that is read; those written here are about a megabyte."""
+"""Size of a batch that is read, at most; those written here are about a megabyte."""
 
 _BATCH_VALUES_BYTES: Final = 1 << 20
 _BATCH_RECORDS_MAX: Final = 10_000
@@ -66,13 +66,13 @@ class SnapshotId(NamedTuple):
 
 
 def parse_snapshot_name(name: str, suffix: str = SNAPSHOT_FILE_SUFFIX) -> SnapshotId | None:
-    """The id in a name such as `00000000000000001234-0000000007.checkpoint`; None for anything else."""
+    """Reads the id in a name such as `00000000000000001234-0000000007.checkpoint`; None for anything else."""
     match = _NAME.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
     return SnapshotId(int(match[1]), int(match[2])) if match else None
 
 
 def snapshot_path(directory: str, snapshot_id: SnapshotId, suffix: str = SNAPSHOT_FILE_SUFFIX) -> str:
-    """Where a snapshot is."""
+    """Returns the path of a snapshot."""
     return f"{directory}/{snapshot_id.stem}{suffix}"
 
 
@@ -81,8 +81,8 @@ class SnapshotContext:
     """What a snapshot says about itself.
 
     Attributes:
-        last_contained_timestamp_ms: of the last record it stands for; by it old snapshots are deleted.
-        voters: in force at its end; empty where they are configured statically.
+        last_contained_timestamp_ms: Timestamp of the last record it stands for; by it old snapshots are deleted.
+        voters: The voters in force at its end; empty where they are configured statically.
     """
 
     last_contained_timestamp_ms: int
@@ -108,15 +108,15 @@ def write_part(
     """Writes a snapshot to `path`, fsynced; the caller renames it.
 
     Args:
-        fs: the disk.
-        path: of the `.part`, replaced if it is there.
-        snapshot_id: every batch carries its epoch.
-        context: for the header.
-        values: of the records, in order; taken one batch at a time.
-        timestamp_ms: wall time.
+        fs: The disk.
+        path: Path of the `.part`, which is replaced if it is there.
+        snapshot_id: Id of the snapshot; every batch carries its epoch.
+        context: The content of the header.
+        values: Values of the records, in order; taken one batch at a time.
+        timestamp_ms: Wall time.
 
     Raises:
-        OSError: the disk refused.
+        OSError: The disk failed or is full.
     """
     file = fs.open(path, OpenMode.REPLACE)
     try:
@@ -129,11 +129,11 @@ def write_part(
 
 
 def read_snapshot(fs: FileSystem, path: str) -> Generator[SnapshotBatch, None, None]:
-    """The batches of a snapshot, decoded, control batches too; the last one is the footer.
+    """Yields the batches of a snapshot, decoded, control batches too; the last one is the footer.
 
-    Raises (while it is iterated):
-        CorruptRecordError: damaged, cut short, or not a snapshot; names the byte.
-        OSError: the disk failed, or there is no such file.
+    Raises:
+        CorruptRecordError: The file is damaged, cut short, or not a snapshot; names the byte.  Only while iterated.
+        OSError: The disk failed, or there is no such file.  Only while iterated.
     """
     file = fs.open(path, OpenMode.READ)
     try:
@@ -143,11 +143,11 @@ def read_snapshot(fs: FileSystem, path: str) -> Generator[SnapshotBatch, None, N
 
 
 def read_context(fs: FileSystem, path: str) -> SnapshotContext:
-    """What the header says.
+    """Reads what the header says.
 
     Raises:
-        CorruptRecordError: as `read_snapshot`.
-        OSError: the disk failed, or there is no such file.
+        CorruptRecordError: See `read_snapshot`.
+        OSError: The disk failed, or there is no such file.
     """
     batches = read_snapshot(fs, path)
     try:
@@ -157,10 +157,10 @@ def read_context(fs: FileSystem, path: str) -> SnapshotContext:
 
 
 def read_values(fs: FileSystem, path: str) -> Iterator[tuple[int, bytes]]:
-    """(offset within the file, value) of each data record, in order.
+    """Yields (offset within the file, value) of each data record, in order.
 
-    Raises (while it is iterated):
-        CorruptRecordError, OSError: as `read_snapshot`.
+    Raises:
+        CorruptRecordError, OSError: See `read_snapshot`.
     """
     for batch in read_snapshot(fs, path):
         if not batch.is_control:
@@ -169,20 +169,20 @@ def read_values(fs: FileSystem, path: str) -> Iterator[tuple[int, bytes]]:
 
 
 def verify_snapshot(fs: FileSystem, path: str) -> None:
-    """Reads all of it.
+    """Reads all of a snapshot, to check it.
 
     Raises:
-        CorruptRecordError, OSError: as `read_snapshot`.
+        CorruptRecordError, OSError: See `read_snapshot`.
     """
     for _ in read_snapshot(fs, path):
         pass
 
 
 def context_of(path: str, header_records: Sequence[Record]) -> SnapshotContext:
-    """What the records of a header batch say.
+    """Returns what the records of a header batch say.
 
     Raises:
-        CorruptRecordError: it is none.
+        CorruptRecordError: The batch is no header.
     """
     try:
         timestamp_ms = decode_snapshot_header(header_records[0])
@@ -246,7 +246,7 @@ def _checked(path: str, file: File) -> Iterator[SnapshotBatch]:
 
 
 def _read_batch(path: str, file: File, position: int, end: int) -> tuple[BatchHeader, list[Record]]:
-    """One batch, its checksum compared."""
+    """Reads one batch and compares its checksum."""
     size = LOG_OVERHEAD_BYTES + int.from_bytes(file.pread(LOG_OVERHEAD_BYTES, position)[8:], "big", signed=True)
     if not HEADER_BYTES <= size <= min(BATCH_BYTES_MAX, end - position):
         raise CorruptRecordError(path, position, f"a batch of {size} bytes where {end - position} are left")

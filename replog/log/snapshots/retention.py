@@ -11,9 +11,9 @@ class SnapshotAge:
     """One snapshot, for retention.
 
     Attributes:
-        end_offset: it stands for everything below.
-        size_bytes: of its file.
-        timestamp_ms: wall time of the last record it contains.
+        end_offset: The offset below which it stands for everything.
+        size_bytes: Size of its file.
+        timestamp_ms: Wall time of the last record it contains.
     """
 
     end_offset: int
@@ -24,20 +24,20 @@ class SnapshotAge:
 def log_start_after_cleaning(
     snapshots: Sequence[SnapshotAge], *, log_size_bytes: int, now_ms: int, retention_bytes: int, retention_ms: int
 ) -> int | None:
-    """Where the log may start: at the end of the first snapshot that is kept.
+    """Returns where the log may start: at the end of the first snapshot that is kept.
 
     Snapshots go from the oldest, as long as log and snapshots together are too large or the oldest is too old, and never
     the newest: it and the log behind it are the state.
 
     Args:
-        snapshots: ascending.
-        log_size_bytes: of all segments.
-        now_ms: wall time.
-        retention_bytes: for log and snapshots together; negative: no limit.
-        retention_ms: of the oldest one's last record; negative: no limit.
+        snapshots: All snapshots, the oldest first.
+        log_size_bytes: Bytes of all segments.
+        now_ms: Wall time.
+        retention_bytes: Limit of log and snapshots together; negative: no limit.
+        retention_ms: Limit of the age of the oldest one's last record; negative: no limit.
 
     Returns:
-        None where all of them stay.
+        None: all of them stay.
     """
     total_bytes = log_size_bytes + sum(snapshot.size_bytes for snapshot in snapshots)
     kept = 0

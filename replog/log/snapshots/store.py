@@ -42,7 +42,7 @@ from replog.log.snapshots.files import (
 from replog_checkpoints import Buffer, File, FileSystem, OpenMode
 
 FETCHED_PART_SUFFIX: Final = f".fetched{PART_SUFFIX}"
-"""Of a snapshot that is being fetched: this node may be writing one of the same id itself."""
+"""End of the name of a snapshot that is being fetched: this node may be writing one of the same id itself."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,11 @@ class SnapshotWriteJob:
     timestamp_ms: int
 
     def run(self) -> None:
-        """Raises OSError: the disk refused; nothing but a `.part` is there."""
+        """Writes the snapshot to a `.part`, fsynced, then gives it its name, durably.
+
+        Raises:
+            OSError: The disk failed or is full; nothing but a `.part` is there.
+        """
         part = snapshot_path(self.directory, self.snapshot_id, PART_SUFFIX)
         try:
             write_part(self.fs, part, self.snapshot_id, self.context, self.values, timestamp_ms=self.timestamp_ms)
@@ -87,7 +91,11 @@ class SnapshotRemoveJob:
     paths: tuple[str, ...]
 
     def run(self) -> None:
-        """Raises OSError: the disk refused; what is left is removed at the next start."""
+        """Removes the files; those that are gone already are passed over.
+
+        Raises:
+            OSError: The disk failed; what is left is removed at the next start.
+        """
         for path in self.paths:
             with contextlib.suppress(FileNotFoundError):
                 self.fs.remove(path)
@@ -105,7 +113,7 @@ class SnapshotStore:
         """Finds what is there; removes what a crash left behind.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed or is full.
         """
         self._fs = fs
         self._directory = directory
@@ -123,29 +131,29 @@ class SnapshotStore:
 
     @property
     def earliest(self) -> SnapshotId | None:
-        """The oldest one."""
+        """The oldest snapshot; None: there is none."""
         return self._ids[0] if self._ids else None
 
     @property
     def latest(self) -> SnapshotId | None:
-        """The newest one."""
+        """The newest snapshot; None: there is none."""
         return self._ids[-1] if self._ids else None
 
     def path(self, snapshot_id: SnapshotId) -> str:
-        """The file of a snapshot."""
+        """Returns the path of a snapshot."""
         return snapshot_path(self._directory, snapshot_id)
 
     def context(self, snapshot_id: SnapshotId) -> SnapshotContext:
-        """What its header says; reads the file.
+        """Reads what the header of a snapshot says.
 
         Raises:
-            CorruptRecordError: it is damaged.
-            OSError: the disk failed.
+            CorruptRecordError: It is damaged.
+            OSError: The disk failed.
         """
         return read_context(self._fs, self.path(snapshot_id))
 
     def size_bytes(self, snapshot_id: SnapshotId) -> int:
-        """Size of its file."""
+        """Returns the size of a snapshot's file."""
         return self._fs.size(self.path(snapshot_id))
 
     # ---- making -----------------------------------------------------------------------------------------------------
@@ -153,23 +161,23 @@ class SnapshotStore:
     def prepare_write(
         self, snapshot_id: SnapshotId, context: SnapshotContext, values: Iterable[bytes], *, timestamp_ms: int
     ) -> SnapshotWriteJob | None:
-        """A job that writes a snapshot; None when it is there.  `values` are taken in the job's thread."""
+        """Prepares a job that writes a snapshot; None when it is there.  `values` are taken in the job's thread."""
         if snapshot_id in self._ids:
             return None
         return SnapshotWriteJob(self._fs, self._directory, snapshot_id, context, values, timestamp_ms)
 
     def add(self, snapshot_id: SnapshotId) -> None:
-        """A job has written it."""
+        """Takes a snapshot that a job has written."""
         if snapshot_id not in self._ids:
             self._ids = sorted([*self._ids, snapshot_id])
 
     # ---- serving ----------------------------------------------------------------------------------------------------
 
     def read_chunk(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """(size of the whole file, its bytes from `position`); None when there is no such snapshot (any more).
+        """Reads (size of the whole file, its bytes from `position`); None when there is no such snapshot (any more).
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         if snapshot_id not in self._ids:
             return None
@@ -185,12 +193,12 @@ class SnapshotStore:
         """Opens the `.part`; returns how many bytes of it are there.
 
         Args:
-            snapshot_id: what is fetched.
-            source: leader id and epoch it is fetched from.  Two nodes' files of one id need not be the same bytes, so
-                an interrupted download goes on only from where it came.
+            snapshot_id: Id of the snapshot that is fetched.
+            source: The leader id and epoch that it is fetched from.  Two nodes' files of one id need not be the same
+                bytes, so an interrupted download goes on only from where it came.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed or is full.
         """
         if self._download is not None:
             if (self._download.snapshot_id, self._download.source) == (snapshot_id, source):
@@ -204,7 +212,7 @@ class SnapshotStore:
         """Appends to the `.part`; returns its size now.  A chunk that does not belong there changes nothing.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed or is full.
         """
         download = self._download_or_raise(snapshot_id)
         if position == download.position:
@@ -215,8 +223,8 @@ class SnapshotStore:
         """Verifies the whole `.part` and makes it durable; touches nothing else.  In any thread.
 
         Raises:
-            CorruptRecordError: what came is damaged.
-            OSError: the disk refused.
+            CorruptRecordError: What came is damaged.
+            OSError: The disk failed or is full.
         """
         download = self._download_or_raise(snapshot_id)
         verify_snapshot(self._fs, download.file.path)
@@ -226,7 +234,7 @@ class SnapshotStore:
         """Gives a checked `.part` its name, durably.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed or is full.
         """
         download = self._download_or_raise(snapshot_id)
         download.file.close()
@@ -250,7 +258,7 @@ class SnapshotStore:
         """Forgets the snapshots that end below `end_offset`; their files are removed by the job.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed or is full.
         """
         paths: list[str] = []
         for snapshot_id in [found for found in self._ids if found.end_offset < end_offset]:
@@ -262,7 +270,7 @@ class SnapshotStore:
         """Forgets a snapshot; its file goes with the next start at the latest.
 
         Raises:
-            OSError: the disk refused.
+            OSError: The disk failed or is full.
         """
         target = snapshot_path(self._directory, snapshot_id, DELETED_SNAPSHOT_SUFFIX)
         self._fs.rename(self.path(snapshot_id), target)
