@@ -13,10 +13,10 @@ class ByteSemaphore:
     merely large, for nobody overtakes it.
 
     Args:
-        limit_bytes: How much may be held at a time.
+        limit_bytes: The most bytes that may be held at a time.
 
     Attributes:
-        held_bytes: What is held now.  Who adds to it without waiting asks `has_room` in the same step.
+        held_bytes: The bytes that are held now.  Who adds to it without waiting asks `has_room` in the same step.
 
     Invariants:
         - it passes the limit by one acquisition at most;

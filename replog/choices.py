@@ -16,11 +16,11 @@ def require_choice(name: str, value: object, accepted: Sequence[object]) -> None
 
     Args:
         name: The setting's name, for the error.
-        value: What was given.
-        accepted: What may be given.
+        value: The value that was given.
+        accepted: The values that may be given.
 
     Raises:
-        ConfigError: it is something else; the text lists what is accepted.
+        ConfigError: It is something else; the text lists what is accepted.
     """
     if any(type(value) is type(known) and value == known for known in accepted):
         return
@@ -39,7 +39,7 @@ def require_kind(field: str, value: object, kind: type) -> None:
 
     Args:
         field: The dotted name of the setting, for the error.
-        value: What was given.
+        value: The value that was given.
         kind: The type that it must have.
 
     Raises:
@@ -55,7 +55,7 @@ def require_at_least(field: str, value: object, low: int, high: int | None = Non
 
     Args:
         field: The dotted name of the setting, for the error.
-        value: What was given.
+        value: The value that was given.
         low: The lowest number that makes sense.
         high: The highest one that can be said to a broker; None: no limit.
         is_whole: Whether it must be an integer.

@@ -38,7 +38,7 @@ class Deadlines(Generic[Id]):
         return len(self._deadlines)
 
     def get(self, one: Id) -> int | None:
-        """The deadline of an id, None without one."""
+        """Returns the deadline of an id, None without one."""
         return self._deadlines.get(one)
 
     def add(self, one: Id, deadline_ms: int) -> None:
@@ -83,7 +83,7 @@ class Deadlines(Generic[Id]):
         return expired
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline; None when there is none."""
+        """Returns the earliest deadline; None when there is none."""
         while self._due and not self._buckets[self._due[0]]:
             del self._buckets[heapq.heappop(self._due)]
         return self._due[0] if self._due else None

@@ -194,8 +194,8 @@ class DiskFullError(ThrottledError):
     To a client it is a bound of the broker that is reached (89), which clients of Kafka retry too.
 
     Attributes:
-        directory: whose disk.
-        free_bytes: that were left; -1 where the disk refused a write and nobody has looked.
+        directory: The log directory on that disk.
+        free_bytes: The bytes that were left; -1 where the disk refused a write and nobody has looked.
     """
 
     def __init__(self, message: str, directory: str = "", free_bytes: int = -1) -> None:
@@ -274,7 +274,7 @@ class LogTruncatedError(OffsetOutOfRangeError):
     """Records that were read are not in the log any more: an unclean election has replaced them (KIP-320).
 
     Attributes:
-        end_offset: where the log that was read and the log that is there part.
+        end_offset: The offset where the log that was read and the log that is there part.
     """
 
     def __init__(self, message: str, end_offset: int = -1) -> None:
@@ -444,8 +444,8 @@ class CorruptRecordError(StorageError):
     """Record bytes that fail their checks.
 
     Attributes:
-        path: the file, or "" for bytes that came from the network.
-        position: byte position of the batch in it.
+        path: The file, or "" for bytes that came from the network.
+        position: The byte position of the batch in it.
     """
 
     code = ErrorCode.CORRUPT_MESSAGE
@@ -466,8 +466,8 @@ class CorruptCheckpointError(StorageError):
     """A checkpoint file that cannot be read; never taken as empty.
 
     Attributes:
-        path: the file.
-        line: 1-based line of the first problem, 0 when the file as a whole is meant.
+        path: The file.
+        line: The 1-based line of the first problem, 0 when the file as a whole is meant.
     """
 
     def __init__(self, path: str, line: int, reason: str) -> None:

@@ -50,7 +50,7 @@ def required_by(extra: str, declared: Iterable[str]) -> list[str]:
 
 
 def _declared() -> list[str]:
-    """What the installed distribution says; nothing where replog was not installed but put on the path."""
+    """Returns what the installed distribution says; nothing where replog was not installed but put on the path."""
     from importlib import metadata  # 10 ms that nobody with the library should pay
 
     try:

@@ -28,7 +28,7 @@ TOP_PAD_BYTES: Final = 1 << 20
 
 
 def tune_process() -> bool:
-    """Has this process keep freed buffers for the next ones, up to 128 MiB, instead of handing them back each time.
+    """Makes this process keep freed buffers for the next ones, up to 128 MiB, instead of handing them back each time.
 
     For processes that read or write many megabytes a second; brokers, the command line and Spark's workers do it by
     themselves.  It concerns all that the process allocates, so it is never done for you in a process of yours.  Call it

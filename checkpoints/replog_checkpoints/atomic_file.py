@@ -29,7 +29,7 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def parent_of(path: str) -> str:
-    """The folder that holds `path`; "." for a bare name."""
+    """Returns the folder that holds `path`; "." for a bare name."""
     return posixpath.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
 
 
@@ -37,7 +37,7 @@ def replace_file(fs: FileSystem, path: str, data: Buffer) -> None:
     """Makes `path` hold exactly `data`, durably, in one step.
 
     Raises:
-        OSError: the old content is still there, or the new one is, unless the last fsync failed: then either may be
+        OSError: The old content is still there, or the new one is, unless the last fsync failed: then either may be
             found after a crash.  A failed fsync must not be retried, the directory counts as failed.  ENOSPC is never
             the error of an fsync here: with it the old content is there, and the same may be tried again.
     """
@@ -45,10 +45,10 @@ def replace_file(fs: FileSystem, path: str, data: Buffer) -> None:
 
 
 def replace_files(fs: FileSystem, files: Sequence[tuple[str, Buffer]]) -> None:
-    """Like `replace_file` for several (path, data), each in one step of its own: after a crash some may be new.
+    """Replaces several files, each (path, data) in one step of its own: after a crash some may be new.
 
     Raises:
-        OSError: as `replace_file`, for each of them.
+        OSError: Each of them has its old or its new content, as `replace_file` says.
     """
     opened: list[File] = []
     try:
@@ -72,10 +72,10 @@ def _keep_names(fs: FileSystem, paths: Sequence[str]) -> None:
 
 
 def read_file(fs: FileSystem, path: str, size_bytes_max: int) -> bytes | None:
-    """The whole content of `path`, or None when there is no such file.
+    """Returns the whole content of `path`, or None when there is no such file.
 
     Raises:
-        CorruptCheckpointError: larger than `size_bytes_max`: not one of ours, and not read into memory.
+        CorruptCheckpointError: The file is larger than `size_bytes_max`: not one of ours, and not read into memory.
     """
     try:
         file = fs.open(path, OpenMode.READ)

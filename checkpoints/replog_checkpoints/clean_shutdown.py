@@ -40,7 +40,7 @@ class CleanShutdown:
     """What the marker says.
 
     Attributes:
-        broker_epoch: epoch of the incarnation that stopped; -1 when it never registered.
+        broker_epoch: Epoch of the incarnation that stopped; -1 when it never registered.
     """
 
     broker_epoch: int
@@ -51,10 +51,10 @@ class CleanShutdown:
 
 
 def read_clean_shutdown(fs: FileSystem, path: str) -> CleanShutdown | None:
-    """The marker, or None when there is none: the last stop was unclean.
+    """Reads the marker; returns None when there is none: the last stop was unclean.
 
     Raises:
-        CorruptCheckpointError: there is a marker that cannot be read; treat the stop as unclean.
+        CorruptCheckpointError: There is a marker that cannot be read; treat the stop as unclean.
     """
     data = read_file(fs, path, JSON_SIZE_BYTES_MAX)
     if data is None:

@@ -26,21 +26,21 @@ CHECKPOINT_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 def format_entries(entries: Sequence[str]) -> bytes:
-    """The complete file for these entry lines (without newlines of their own)."""
+    """Returns the complete file for these entry lines (without newlines of their own)."""
     return "\n".join([str(CHECKPOINT_VERSION), str(len(entries)), *entries, ""]).encode("utf-8")
 
 
 def parse_entries(path: str, data: bytes, field_count: int) -> Iterator[tuple[int, list[str]]]:
-    """Line number and fields of each entry.
+    """Yields the line number and the fields of each entry.
 
     Args:
-        path: for error messages only.
-        data: the complete file.
-        field_count: how many fields every entry has.
+        path: The file's path, for error messages only.
+        data: The content of the complete file.
+        field_count: The number of fields of every entry.
 
     Raises:
-        CorruptCheckpointError: empty, not UTF-8, another version, a count that does not fit, a wrong number of fields
-            or a last line without its newline.  May be raised after some entries were yielded.
+        CorruptCheckpointError: The file is empty, not UTF-8 or of another version, the count does not fit, an entry
+            has a wrong number of fields, or the last line has no newline.  Some entries may have been yielded before.
     """
     lines = _split_lines(path, data)
     version = parse_number(path, 1, lines[0], "version", INT32_MAX)
@@ -59,10 +59,10 @@ def parse_entries(path: str, data: bytes, field_count: int) -> Iterator[tuple[in
 
 
 def parse_number(path: str, line: int, text: str, name: str, value_max: int) -> int:
-    """A decimal number from 0 to `value_max`, inclusive.
+    """Returns the decimal number from 0 to `value_max`, inclusive, that `text` is.
 
     Raises:
-        CorruptCheckpointError: a sign, other digits than 0 to 9, or out of range.
+        CorruptCheckpointError: There is a sign or another digit than 0 to 9, or the number is out of range.
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(value_max)) and int(digits) <= value_max):
@@ -71,7 +71,7 @@ def parse_number(path: str, line: int, text: str, name: str, value_max: int) -> 
 
 
 def _split_lines(path: str, data: bytes) -> list[str]:
-    """At least one line, newlines removed."""
+    """Returns the lines of a file, at least one, without their newlines."""
     if not data:
         raise CorruptCheckpointError(path, 1, "the file is empty")
     try:

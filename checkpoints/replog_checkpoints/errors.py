@@ -20,9 +20,9 @@ class CorruptCheckpointError(CheckpointError):
     """A file that cannot be read.  Never taken as empty or as zero: that could throw data away.
 
     Attributes:
-        path: the file.
-        line: 1-based line of the first problem, 0 when the file as a whole is meant.
-        reason: what is wrong with it.
+        path: The file.
+        line: The 1-based line of the first problem, 0 when the file as a whole is meant.
+        reason: The fault that was found.
     """
 
     def __init__(self, path: str, line: int, reason: str) -> None:

@@ -29,8 +29,8 @@ class DiskUsage:
     """Room on a disk.
 
     Attributes:
-        total_bytes: of the file system, used or not.
-        free_bytes: that an ordinary user may still write.
+        total_bytes: The size of the file system, used or not.
+        free_bytes: The bytes that an ordinary user may still write.
     """
 
     total_bytes: int
@@ -44,17 +44,17 @@ class File(Protocol):
     def path(self) -> str: ...
 
     def size(self) -> int:
-        """Current size in bytes."""
+        """Returns the current size in bytes."""
         ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        """Reads up to `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def pread_cached(self, length: int, position: int) -> bytes | None:
-        """Exactly `length` bytes from `position` if reading them does not wait for the disk, else None.
+        """Reads exactly `length` bytes from `position` if that does not wait for the disk; returns None if it would.
 
-        None also where the file ends before.  A disk that cannot tell answers like `pread`.
+        Returns None also where the file ends before.  A disk that cannot tell answers like `pread`.
         """
         ...
 
@@ -63,7 +63,7 @@ class File(Protocol):
         ...
 
     def map_read(self) -> memoryview:
-        """The whole content, read-only, as it is now; pages come in when they are touched.  Valid after `close`.
+        """Maps the whole content, read-only, as it is now; pages come in when they are touched.  Valid after `close`.
 
         Only for files that are never written, cut or emptied again (replaced by a rename at most): touching a page that
         the file no longer has ends the process with SIGBUS.
@@ -74,7 +74,7 @@ class File(Protocol):
         """Writes all of `buffers` one after the other at `position`; returns the bytes written (always all).
 
         Raises:
-            OSError: nothing is promised about how much was written.
+            OSError: Nothing is promised about how much was written.
         """
         ...
 
@@ -84,7 +84,7 @@ class File(Protocol):
         """Makes the file at least `size` bytes long, with real blocks behind every byte of it.
 
         Raises:
-            OSError: ENOSPC where there is not that much room; how long the file is then is not promised.
+            OSError: There is not that much room (ENOSPC); how long the file is then is not promised.
         """
         ...
 
@@ -102,7 +102,7 @@ class File(Protocol):
         Does nothing where the system has no such call.
 
         Raises:
-            OSError: pages were not written.  As after a failed `sync`, they may be gone, and no later call says so again.
+            OSError: Pages were not written.  As after a failed `sync`, they may be gone; no later call says so again.
         """
         ...
 
@@ -114,9 +114,10 @@ class File(Protocol):
         """Returns when data and size are on stable storage (fdatasync or stronger).
 
         Raises:
-            OSError: they are not, and what could not be written never will be: the kernel forgets it and lets the next
-                `sync` succeed.  Never with ENOSPC, see `lost_in_fsync`.  The page cache of the file has been dropped, so that whoever reads it now, in this
-                process or the next, sees what the disk has.  Never call it again; open the log anew.
+            OSError: They are not on stable storage, and what could not be written never will be: the kernel forgets it
+                and lets the next `sync` succeed.  Never with ENOSPC, see `lost_in_fsync`.  The page cache of the file
+                has been dropped, so that whoever reads it now, in this process or the next, sees what the disk has.
+                Never call it again; open the log anew.
         """
         ...
 
@@ -141,11 +142,11 @@ class FileSystem(Protocol):
     def size(self, path: str) -> int: ...
 
     def modified_ms(self, path: str) -> int:
-        """Wall-clock time of the last change, in ms since 1970."""
+        """Returns the wall-clock time of the last change, in ms since 1970."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
-        """Names in a directory, sorted."""
+        """Returns the names in a directory, sorted."""
         ...
 
     def make_dirs(self, path: str) -> None:
@@ -153,7 +154,10 @@ class FileSystem(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically replaces `target`.  Durable only after `sync_dir` of the parent."""
+        """Gives a file or a directory another name, in one step; replaces `target` where it is.
+
+        Durable only after `sync_dir` of the parent.
+        """
         ...
 
     def remove(self, path: str) -> None: ...
@@ -161,14 +165,17 @@ class FileSystem(Protocol):
     def remove_tree(self, path: str) -> None: ...
 
     def disk_usage(self, path: str) -> DiskUsage:
-        """Room on the disk that holds `path`, which exists.  About a microsecond where the disk answers at all."""
+        """Returns the room on the disk that holds `path`, which exists.
+
+        Takes about a microsecond where the disk answers at all.
+        """
         ...
 
     def sync_dir(self, path: str) -> None:
         """Makes creations, renames and removals in a directory durable.
 
         Raises:
-            OSError: never with ENOSPC (see `lost_in_fsync`).
+            OSError: The fsync failed; never with ENOSPC (see `lost_in_fsync`).
         """
         ...
 
@@ -176,13 +183,13 @@ class FileSystem(Protocol):
         """Takes an exclusive lock file that the operating system drops when the process ends.
 
         Raises:
-            BlockingIOError: another process holds it.
+            BlockingIOError: Another process holds it.
         """
         ...
 
 
 def lost_in_fsync(error: OSError, path: str) -> OSError:
-    """The error of an fsync as a `FileSystem` raises it: a full disk that an fsync finds is a failed fsync (EIO).
+    """Returns the error of an fsync as a `FileSystem` raises it: a full disk that an fsync finds is a failed one (EIO).
 
     What it could not write is lost, not refused, and must not be tried again as a write that found no room may be.
     """

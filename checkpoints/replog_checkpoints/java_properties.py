@@ -31,16 +31,16 @@ _ESCAPED: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
 def format_properties(properties: Mapping[str, str]) -> bytes:
-    """One `key=value` line each, in the order given, after an empty comment.  Pure ASCII."""
+    """Returns one `key=value` line each, in the order given, after an empty comment.  Pure ASCII."""
     lines = [f"{_escape(key, spaces=True)}={_escape(value, spaces=False)}\n" for key, value in properties.items()]
     return ("#\n" + "".join(lines)).encode("ascii")
 
 
 def parse_properties(path: str, data: bytes) -> dict[str, tuple[str, int]]:
-    """key -> (value, 1-based line), in file order.
+    """Returns key -> (value, 1-based line), in file order.
 
     Raises:
-        CorruptCheckpointError: empty, cut, not text, or a key that appears twice.
+        CorruptCheckpointError: The file is empty, cut or not text, or a key appears twice.
     """
     properties: dict[str, tuple[str, int]] = {}
     for line, text in _logical_lines(path, data):
@@ -55,7 +55,7 @@ def parse_properties(path: str, data: bytes) -> dict[str, tuple[str, int]]:
 
 
 def _logical_lines(path: str, data: bytes) -> Iterator[tuple[int, str]]:
-    """Lines without comments and blanks, continuations joined, with the number of the first line of each."""
+    """Yields lines without comments and blanks, continuations joined, each with the number of its first line."""
     lines = _natural_lines(path, data)
     numbered = enumerate(lines, start=1)
     for line, natural in numbered:
@@ -107,7 +107,11 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 
 def _escape(text: str, *, spaces: bool) -> str:
-    """Args: spaces: escape every space (keys), not only a leading one (values)."""
+    """Returns the text with escapes.
+
+    Args:
+        spaces: True where every space is escaped (keys), not only a leading one (values).
+    """
     return "".join(_escape_one(character, space=spaces or position == 0) for position, character in enumerate(text))
 
 

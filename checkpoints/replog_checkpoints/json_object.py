@@ -16,7 +16,7 @@ JSON_SIZE_BYTES_MAX: Final = 1024 * 1024
 
 
 def format_object(fields: Mapping[str, object]) -> bytes:
-    """Compact JSON with the keys in the order given."""
+    """Returns compact JSON with the keys in the order given."""
     return json.dumps(dict(fields), separators=(",", ":")).encode("utf-8")
 
 
@@ -29,24 +29,24 @@ class JsonObject:
         """Parses a complete file.
 
         Raises:
-            CorruptCheckpointError: empty, not JSON, not an object, or a field that appears twice.
+            CorruptCheckpointError: It is empty, not JSON or not an object, or a field appears twice.
         """
         self.path = path
         self._fields = _parse(path, data)
 
     def number(self, name: str, value_min: int, value_max: int) -> int:
-        """An integer field that must be there, in an inclusive range."""
+        """Returns an integer field that must be there, in an inclusive range."""
         return self.as_number(name, self.field(name), value_min, value_max)
 
     def text(self, name: str) -> str:
-        """A string field that must be there."""
+        """Returns a string field that must be there."""
         value = self.field(name)
         if not isinstance(value, str):
             raise self.corrupt(f"{name} is not a string")
         return value
 
     def objects(self, name: str) -> list[Mapping[str, object]]:
-        """A list of objects; a JSON null reads as an empty list."""
+        """Returns a field that is a list of objects; a JSON null reads as an empty list."""
         value = self.field(name)
         items = cast("list[object]", value) if isinstance(value, list) else []
         if not (value is None or isinstance(value, list)) or not all(isinstance(item, dict) for item in items):
@@ -54,19 +54,19 @@ class JsonObject:
         return cast("list[Mapping[str, object]]", items)
 
     def field(self, name: str) -> object:
-        """Any field that must be there."""
+        """Returns a field of any type that must be there."""
         if name not in self._fields:
             raise self.corrupt(f"{name} is missing")
         return self._fields[name]
 
     def as_number(self, name: str, value: object, value_min: int, value_max: int) -> int:
-        """`value` if it is an integer (not a bool) in the inclusive range."""
+        """Returns `value`, which must be an integer (not a bool) in the inclusive range."""
         if not isinstance(value, int) or isinstance(value, bool) or not value_min <= value <= value_max:
             raise self.corrupt(f"{name} is not a number from {value_min} to {value_max}")
         return value
 
     def corrupt(self, reason: str) -> CorruptCheckpointError:
-        """The error for this file; it has only one line."""
+        """Returns the error for this file, which has only one line."""
         return CorruptCheckpointError(self.path, 1, reason)
 
 

@@ -44,10 +44,10 @@ EpochStart: TypeAlias = tuple[int, int]
 
 
 def read_leader_epochs(fs: FileSystem, path: str) -> list[EpochStart] | None:
-    """(leader epoch, start offset) pairs, both strictly rising; None when there is no file.
+    """Reads (leader epoch, start offset) pairs, both strictly rising; returns None when there is no file.
 
     Raises:
-        CorruptCheckpointError: damaged, or an epoch or start offset that does not rise.
+        CorruptCheckpointError: The file is damaged, or an epoch or a start offset does not rise.
     """
     data = read_file(fs, path, CHECKPOINT_SIZE_BYTES_MAX)
     if data is None:
@@ -63,15 +63,15 @@ def read_leader_epochs(fs: FileSystem, path: str) -> list[EpochStart] | None:
 
 
 def write_leader_epochs(fs: FileSystem, path: str, entries: Sequence[EpochStart]) -> None:
-    """Replaces the whole file, durably.  Raises: as `format_leader_epochs`; nothing is written then."""
+    """Replaces the whole file, durably.  Raises as `format_leader_epochs` does; nothing is written then."""
     replace_file(fs, path, format_leader_epochs(entries))
 
 
 def format_leader_epochs(entries: Sequence[EpochStart]) -> bytes:
-    """The content of the file.
+    """Returns the content of the file.
 
     Raises:
-        ValueError: entries that do not rise in both epoch and offset, or a negative number.
+        ValueError: Entries do not rise in both epoch and offset, or a number is out of range.
     """
     for epoch, start_offset in entries:
         if not (0 <= epoch <= INT32_MAX and 0 <= start_offset <= INT64_MAX):

@@ -48,13 +48,13 @@ class MetaProperties:
     """Identity of one log directory.
 
     Attributes:
-        cluster_id: of the cluster this directory belongs to, not empty.
-        node_id: of the node it belongs to, from 0.
-        directory_id: unique to this directory; the values 0 to 99 are reserved.
-        extra: every other key of the file (such as `replog.format`), kept when the file is rewritten.
+        cluster_id: The id of the cluster this directory belongs to, not empty.
+        node_id: The id of the node it belongs to, from 0.
+        directory_id: The id of this directory alone; the values 0 to 99 are reserved.
+        extra: Every other key of the file (such as `replog.format`), kept when the file is rewritten.
 
     Raises:
-        ValueError: a field out of range.
+        ValueError: A field is out of range.
     """
 
     cluster_id: str
@@ -75,10 +75,10 @@ class MetaProperties:
 
 
 def read_meta_properties(fs: FileSystem, path: str) -> MetaProperties | None:
-    """The file's content, or None when there is no file: the directory was never formatted.
+    """Reads the file; returns None when there is none: the directory was never formatted.
 
     Raises:
-        CorruptCheckpointError: damaged, a key missing, or a version other than 1.
+        CorruptCheckpointError: The file is damaged, a key is missing, or the version is not 1.
     """
     data = read_file(fs, path, _SIZE_BYTES_MAX)
     if data is None:

@@ -51,10 +51,10 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 
 def read_offset_checkpoint(fs: FileSystem, path: str) -> dict[TopicPartition, int] | None:
-    """(topic, partition) -> offset in file order; None when there is no file.
+    """Reads (topic, partition) -> offset in file order; returns None when there is no file.
 
     Raises:
-        CorruptCheckpointError: damaged, or one partition named twice.
+        CorruptCheckpointError: The file is damaged, or names a partition twice.
     """
     data = read_file(fs, path, CHECKPOINT_SIZE_BYTES_MAX)
     if data is None:
@@ -72,7 +72,7 @@ def write_offset_checkpoint(fs: FileSystem, path: str, offsets: Mapping[TopicPar
     """Replaces the whole file, durably.  An empty mapping gives a valid file with no entries.
 
     Raises:
-        ValueError: a topic name that is empty or has white space in it, or a negative number; nothing is written.
+        ValueError: A topic name is empty or has white space in it, or a number is negative; nothing is written.
     """
     replace_file(fs, path, format_entries([_entry(*item) for item in offsets.items()]))
 

@@ -53,7 +53,7 @@ class OsFile:
         return self._path
 
     def fileno(self) -> int:
-        """The descriptor, for calls that are not part of the seam (sendfile, fadvise); -1 once closed."""
+        """Returns the descriptor, for calls that are not part of `File` (sendfile, fadvise); -1 once closed."""
         return self._fd
 
     def size(self) -> int:
@@ -156,7 +156,7 @@ class OsFile:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _continue_write(self, buffers: Sequence[Buffer], position: int, written: int, length: int) -> int:
-        """The rare way: a signal, a full disk or too many buffers ended a write early."""
+        """Writes the rest where a signal, a full disk or too many buffers ended a write early; returns `length`."""
         views = [memoryview(buffer).cast("B") for buffer in buffers]
         start = 0  # of the first view, counted in bytes from `position`
         while written < length:
@@ -281,7 +281,7 @@ def _lock_descriptor(fd: int) -> None:
     does not silently drop it.
 
     Raises:
-        BlockingIOError: held by another descriptor, here or in another process.
+        BlockingIOError: Another descriptor holds the lock, here or in another process.
     """
     _set_lock(fd, fcntl.F_WRLCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

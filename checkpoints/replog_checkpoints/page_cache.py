@@ -30,13 +30,13 @@ class _Buffer(ctypes.Structure):
 
 
 def read_cached(fd: int, length: int, position: int) -> bytes | None:
-    """`length` bytes that are all in the page cache, or None.
+    """Reads `length` bytes if all of them are in the page cache; returns None if not.
 
     The bytes object is filled in place: a buffer that is copied afterwards would cost as much as the read.
 
     Raises:
-        UnsupportedError: the file system cannot tell (tmpfs).
-        OSError: the descriptor cannot be read.
+        UnsupportedError: The file system cannot tell (tmpfs).
+        OSError: The descriptor cannot be read.
     """
     call = _preadv2()
     if call is None:
@@ -57,10 +57,10 @@ def read_cached(fd: int, length: int, position: int) -> bytes | None:
 
 
 def write_back(fd: int, position: int, length: int, how: int) -> None:
-    """`sync_file_range(2)` with the flags `how`, or nothing where there is none.
+    """Calls `sync_file_range(2)` with the flags `how`; changes nothing where the system has no such call.
 
     Raises:
-        OSError: dirty pages could not be written; or the descriptor is closed.
+        OSError: Dirty pages could not be written, or the descriptor is closed.
     """
     call = _sync_file_range()
     if call is None or call(fd, position, length, how) == 0:
@@ -85,7 +85,7 @@ def _library() -> ctypes.CDLL:
 
 @functools.cache
 def _preadv2() -> Callable[..., Any] | None:
-    """None: a C library without it."""
+    """Returns the function of the C library; None where the library has none."""
     try:
         call = _library().preadv2
     except AttributeError:
@@ -97,7 +97,7 @@ def _preadv2() -> Callable[..., Any] | None:
 
 @functools.cache
 def _sync_file_range() -> Callable[..., Any] | None:
-    """None: a C library without it."""
+    """Returns the function of the C library; None where the library has none."""
     try:
         call = _library().sync_file_range
     except AttributeError:

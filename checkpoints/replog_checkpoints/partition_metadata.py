@@ -38,10 +38,10 @@ _SEPARATOR: Final = re.compile(r":\s+")
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Which topic a replica's directory belongs to.
+    """Which topic a partition folder belongs to.
 
     Attributes:
-        topic_id: never the zero uuid, which is Kafka's "no id".
+        topic_id: The id of the topic; never the zero uuid, which is Kafka's "no id".
     """
 
     topic_id: UUID
@@ -52,12 +52,12 @@ class PartitionMetadata:
 
 
 def read_partition_metadata(fs: FileSystem, path: str) -> PartitionMetadata | None:
-    """The file's content, or None when there is no file.
+    """Reads the file; returns None when there is none.
 
     Any version from 0 up is read, as in Kafka: later versions may only add lines.
 
     Raises:
-        CorruptCheckpointError: damaged.
+        CorruptCheckpointError: The file is damaged.
     """
     data = read_file(fs, path, _SIZE_BYTES_MAX)
     if data is None:
@@ -77,7 +77,7 @@ def write_partition_metadata(fs: FileSystem, path: str, metadata: PartitionMetad
 
 
 def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
-    """The content of the file."""
+    """Returns the content of the file."""
     return f"version: {_VERSION}\ntopic_id: {uuid_to_text(metadata.topic_id)}".encode("ascii")
 
 
@@ -91,7 +91,7 @@ def _lines(path: str, data: bytes) -> list[str]:
 
 
 def _value(path: str, lines: list[str], line: int, name: str) -> str:
-    """What follows `name: ` on a line (1-based)."""
+    """Returns what follows `name: ` on a line (1-based)."""
     parts = _SEPARATOR.split(lines[line - 1], maxsplit=1) if line <= len(lines) else []
     if len(parts) != 2 or parts[0] != name:
         raise CorruptCheckpointError(path, line, f"expected {name + ': ...'!r}")

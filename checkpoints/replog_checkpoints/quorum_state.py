@@ -52,15 +52,15 @@ class QuorumState:
     """Leader, epoch and vote of one node.
 
     Attributes:
-        leader_id: leader of `leader_epoch`, None while unknown.
-        leader_epoch: the highest epoch this node has seen, from 0.
-        voted_id: whom this node voted for in `leader_epoch`.  May be set together with `leader_id`.
-        voted_directory_id: the log directory of that voter (version 1 only), None where unknown.
-        current_voters: the configured voters (version 0 only), in the order they are written.
-        data_version: 0 or 1, which of the two shapes the file has.
+        leader_id: Leader of `leader_epoch`, None while unknown.
+        leader_epoch: The highest epoch this node has seen, from 0.
+        voted_id: The voter that this node voted for in `leader_epoch`.  May be set together with `leader_id`.
+        voted_directory_id: The log directory of that voter (version 1 only), None where unknown.
+        current_voters: The configured voters (version 0 only), in the order they are written.
+        data_version: The shape of the file, 0 or 1.
 
     Raises:
-        ValueError: a field out of range, or one that the version cannot hold.
+        ValueError: A field is out of range, or the version cannot hold it.
     """
 
     leader_id: int | None
@@ -87,10 +87,10 @@ class QuorumState:
 
 
 def read_quorum_state(fs: FileSystem, path: str) -> QuorumState | None:
-    """The state of either version; None when there is no file.
+    """Reads the state, of either version; returns None when there is no file.
 
     Raises:
-        CorruptCheckpointError: damaged, or written by a version newer than 1.
+        CorruptCheckpointError: The file is damaged, or of a version newer than 1.
     """
     data = read_file(fs, path, JSON_SIZE_BYTES_MAX)
     if data is None:

@@ -20,15 +20,15 @@ RESERVED_DIRECTORY_ID_MAX: Final = 99
 
 
 def uuid_to_text(value: UUID) -> str:
-    """22 characters of URL-safe base64."""
+    """Returns 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The uuid behind 22 characters of URL-safe base64.
+    """Returns the uuid behind 22 characters of URL-safe base64.
 
     Raises:
-        ValueError: anything else, including a last character with bits that no encoder would set.
+        ValueError: `text` is anything else; a last character with bits that no encoder would set counts, too.
     """
     try:
         raw = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)

@@ -44,15 +44,15 @@ class BatchAccumulator:
     """
 
     def __init__(self, *, linger_ms: int = 0, max_batch_bytes: int = 8 << 20, max_batches: int = 10) -> None:
-        """Closed until `open`.
+        """Creates an accumulator that is closed until `open`.
 
         Args:
-            linger_ms: how long a batch that is not full waits for more; 0: it may be drained at once.
-            max_batch_bytes: of one batch's values; the record format adds some bytes to each.
-            max_batches: that wait; the last of them may still grow.
+            linger_ms: The time that a batch which is not full waits for more; 0: it may be drained at once.
+            max_batch_bytes: The most bytes of one batch's values; the record format adds some bytes to each.
+            max_batches: The most batches that wait; the last of them may still grow.
 
         Raises:
-            QuorumConfigError: a bound below 1, or a negative linger.
+            QuorumConfigError: A bound is below 1, or the linger is negative.
         """
         for name, value, lowest in (
             ("linger_ms", linger_ms, 0),
@@ -84,10 +84,10 @@ class BatchAccumulator:
         return not self._batches
 
     def open(self, epoch: int, next_offset: int) -> None:
-        """A leadership begins to append at `next_offset`.
+        """Begins to take what a leadership appends, at `next_offset`.
 
         Raises:
-            QuorumInvariantError: another one has not been closed.
+            QuorumInvariantError: Another leadership has not been closed.
         """
         if self._epoch is not None:
             raise QuorumInvariantError(f"epoch {epoch} appends while epoch {self._epoch} does")
@@ -95,7 +95,7 @@ class BatchAccumulator:
         self._next_offset = next_offset
 
     def close(self) -> None:
-        """The leadership has ended; what was not drained is dropped."""
+        """Ends the leadership; drops what was not drained."""
         self._epoch = None
         self._batches.clear()
 
@@ -103,9 +103,9 @@ class BatchAccumulator:
         """Takes values that belong into one batch; returns the offset of the first.
 
         Raises:
-            StaleAppendError: another epoch appends, or none.
-            AppendTooLargeError: they do not fit into a batch, or there are none.
-            AccumulatorFullError: too many batches wait; drain first.
+            StaleAppendError: Another epoch appends, or none.
+            AppendTooLargeError: They do not fit into a batch, or there are none.
+            AccumulatorFullError: Too many batches wait; drain first.
         """
         if epoch != self._epoch:
             raise StaleAppendError(epoch, self._epoch)
@@ -120,10 +120,10 @@ class BatchAccumulator:
         return base_offset
 
     def skip_to(self, next_offset: int) -> None:
-        """The log has got records of others, up to here.
+        """Skips offsets up to `next_offset`: the log has got records of others there.
 
         Raises:
-            QuorumInvariantError: values wait that were given these offsets, or the offset lies behind.
+            QuorumInvariantError: Values wait that were given these offsets, or the offset lies behind.
         """
         if self._batches or next_offset < self._next_offset:
             raise QuorumInvariantError(
@@ -133,18 +133,18 @@ class BatchAccumulator:
         self._next_offset = next_offset
 
     def next_deadline_ms(self) -> int | None:
-        """When `drain` has something to give, perhaps in the past; None when nothing waits."""
+        """Returns when `drain` has something to give, perhaps in the past; None when nothing waits."""
         if not self._batches:
             return None
         return self._batches[0].created_ms + (self._linger_ms if len(self._batches) == 1 else 0)
 
     def drain(self, now_ms: int) -> tuple[PendingBatch, ...]:
-        """Everything, once the first batch is full or has lingered; nothing before."""
+        """Takes everything out, once the first batch is full or has lingered; nothing before."""
         deadline_ms = self.next_deadline_ms()
         return () if deadline_ms is None or now_ms < deadline_ms else self.drain_all(now_ms)
 
     def drain_all(self, now_ms: int) -> tuple[PendingBatch, ...]:  # noqa: ARG002 -- as `drain` has it
-        """Everything, whatever the linger says."""
+        """Takes everything out, whatever the linger says."""
         taken, self._batches = self._batches, []
         return tuple(PendingBatch(batch.base_offset, tuple(batch.values), batch.created_ms) for batch in taken)
 

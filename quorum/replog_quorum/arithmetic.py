@@ -13,30 +13,30 @@ UNKNOWN_OFFSET = -1
 
 
 def majority_size(voter_count: int) -> int:
-    """How many voters make a majority: 1 of 1, 2 of 3, 3 of 5."""
+    """Returns how many voters make a majority: 1 of 1, 2 of 3, 3 of 5."""
     return voter_count // 2 + 1
 
 
 def majority_end_offset(end_offsets: Iterable[int]) -> int:
-    """The largest end offset that a majority of the voters has reached.
+    """Returns the largest end offset that a majority of the voters has reached.
 
     Args:
-        end_offsets: one flushed end offset (exclusive) per voter; `UNKNOWN_OFFSET` where none is known.
+        end_offsets: One flushed end offset (exclusive) per voter; `UNKNOWN_OFFSET` where none is known.
     """
     descending = sorted(end_offsets, reverse=True)
     return descending[len(descending) // 2]
 
 
 def high_watermark(current: int, end_offsets: Mapping[int, int], epoch_start_offset: int) -> int:
-    """Next high watermark of a leader; never below `current`.
+    """Returns the next high watermark of a leader; never below `current`.
 
     A majority's end offset counts only once it is past the start of the leader's own epoch: records of an earlier
     epoch that sit on a majority may still be overwritten (Raft 5.4.2, figure 8; docs/KAFKA.md 5.3).
 
     Args:
-        current: high watermark so far (exclusive), `UNKNOWN_OFFSET` before the first.
-        end_offsets: voter id -> flushed end offset (exclusive); the leader's own from its own fsync.
-        epoch_start_offset: offset of the first record of the leader's epoch.
+        current: High watermark so far (exclusive), `UNKNOWN_OFFSET` before the first.
+        end_offsets: Voter id -> flushed end offset (exclusive); the leader's own from its own fsync.
+        epoch_start_offset: Offset of the first record of the leader's epoch.
     """
     candidate = majority_end_offset(end_offsets.values())
     return max(current, candidate) if candidate > epoch_start_offset else current
@@ -49,12 +49,12 @@ def log_is_up_to_date(last_epoch: int, last_offset: int, own_last_epoch: int, ow
 
 
 def truncation_offset(diverging: EpochEnd, local: EpochEnd, log_end_offset: int) -> int:
-    """Where a follower cuts when its leader answered with a diverging epoch (KIP-595; docs/KAFKA.md 5.4).
+    """Returns where a follower cuts when its leader answered with a diverging epoch (KIP-595; docs/KAFKA.md 5.4).
 
     Args:
-        diverging: largest epoch of the leader not above the follower's last one, and where it ends there.
-        local: the same question about `diverging.epoch`, answered by the follower's own log.
-        log_end_offset: end of the follower's log.
+        diverging: The largest epoch of the leader not above the follower's last one, and where it ends there.
+        local: The answer of the follower's own log to the same question about `diverging.epoch`.
+        log_end_offset: The end of the follower's log.
     """
     if diverging.epoch == 0:
         return min(diverging.end_offset, log_end_offset)
@@ -64,8 +64,8 @@ def truncation_offset(diverging: EpochEnd, local: EpochEnd, log_end_offset: int)
 
 
 def successor_backoff_ms(node_id: int, preferred_candidates: Sequence[int], backoff_max_ms: int) -> int:
-    """How long a voter waits after its leader has resigned: the most caught-up one not at all, the others longer
-    and longer, so that they do not split the vote (docs/KAFKA.md 5.2)."""
+    """Returns how long a voter waits after its leader has resigned: the most caught-up one not at all, the others
+    longer and longer, so that they do not split the vote (docs/KAFKA.md 5.2)."""
     if node_id not in preferred_candidates:
         return backoff_max_ms
     position = preferred_candidates.index(node_id)

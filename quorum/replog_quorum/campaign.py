@@ -36,7 +36,7 @@ class Campaign(Role):
         return None
 
     def request_failed(self, destination: int, now_ms: int, *, refused: bool = False) -> None:
-        """A voter that refuses connections is gone, and votes for nobody for now."""
+        """Notes a failed request: a voter that refuses connections is gone, and votes for nobody for now."""
         super().request_failed(destination, now_ms, refused=refused)
         if refused:
             self._gone.add(destination)

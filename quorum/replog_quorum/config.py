@@ -18,7 +18,7 @@ class QuorumConfig:
     """How long the core waits before it acts.
 
     Raises:
-        QuorumConfigError: a time is outside 1 to 3,600,000 ms, the chunk size outside 1 byte to 8 MiB, or the fetch
+        QuorumConfigError: A time is outside 1 to 3,600,000 ms, the chunk size outside 1 byte to 8 MiB, or the fetch
             wait does not fit into a timeout.
     """
 

@@ -39,15 +39,15 @@ class Outbox:
         self._then: list[Effect] = []
 
     def emit(self, effect: Effect) -> None:
-        """Add an effect; behind the barrier if this step has one."""
+        """Adds an effect; behind the barrier if this step has one."""
         (self._effects if self._state is None else self._then).append(effect)
 
     def persist(self, state: ElectionState) -> None:
-        """Open the barrier, or raise the state that an open one writes."""
+        """Opens the barrier, or replaces the state that an open one writes."""
         self._state = state
 
     def drain(self) -> tuple[Effect, ...]:
-        """Hand over everything and start anew."""
+        """Hands over everything and starts anew."""
         effects = list(self._effects)
         if self._state is not None:
             effects.append(PersistElectionState(self._state, tuple(self._then)))
@@ -94,7 +94,7 @@ class Context:
         self._use_voters()
 
     def _use_voters(self) -> None:
-        """Derive what is asked for all the time from the set in force."""
+        """Derives what is asked for all the time from the set in force."""
         self.voters: VoterSet = self.history.in_force
         self.is_voter = self.voters.contains(self.node_id, self.directory_id)
         previous = self.history.previous
@@ -132,7 +132,7 @@ class Context:
         return self.is_voter or (self._was_voter and self.history.offset >= self.high_watermark)
 
     def endpoint_of(self, node_id: int) -> str | None:
-        """Where a node listens, as far as known; "" for a voter configured without."""
+        """Returns where a node listens, as far as known; "" for a voter configured without."""
         learned = self._learned.get(node_id)
         if learned is not None:
             return learned
@@ -140,13 +140,13 @@ class Context:
         return None if voter is None else voter.endpoint
 
     def learn_peer(self, node_id: int, endpoint: str) -> None:
-        """A node said where the leader listens; "" says nothing."""
+        """Notes where the leader listens, as a node said; "" says nothing."""
         if endpoint and node_id != self.node_id and endpoint != self.endpoint_of(node_id):
             self._learned[node_id] = endpoint
             self._outbox.emit(PeerLearned(node_id, endpoint))
 
     def voters_changed(self) -> bool:
-        """Put the last set of the history in force; False when it already was."""
+        """Puts the last set of the history in force; returns False when it already was."""
         if self.history.in_force == self.voters:
             return False
         self._use_voters()
@@ -155,7 +155,7 @@ class Context:
         return True
 
     def new_requests(self) -> RequestTracker:
-        """A tracker for a new role."""
+        """Returns a tracker for a new role."""
         return RequestTracker(
             self._next_correlation_id,
             timeout_ms=self.config.request_timeout_ms,
@@ -163,16 +163,16 @@ class Context:
         )
 
     def election_deadline_ms(self, now_ms: int) -> int:
-        """A random election timeout from now: T + [0, T)."""
+        """Returns a random election timeout from now: T + [0, T)."""
         timeout_ms = self.config.election_timeout_ms
         return now_ms + timeout_ms + int(self._rng.random() * timeout_ms)
 
     def failover_delay_ms(self) -> int:
-        """How long a follower whose leader is gone waits before it asks for pre-votes."""
+        """Returns how long a follower whose leader is gone waits before it asks for pre-votes."""
         return int(self._rng.random() * self.config.election_timeout_ms / 4)
 
     def fetch_timeout_ms(self) -> int:
-        """How long a follower waits for a good fetch: the configured time and up to a quarter of an election timeout.
+        """Returns how long a follower waits for a good fetch: the configured time and up to 1/4 of an election timeout.
 
         Kafka has no random part.  A leader answers waiting fetches at one moment, so without it all followers of a dead
         leader stand at once and split the vote, which costs another election timeout.
@@ -180,37 +180,37 @@ class Context:
         return self.config.fetch_timeout_ms + int(self._rng.random() * self.config.election_timeout_ms / 4)
 
     def pick(self, node_ids: Sequence[int]) -> int | None:
-        """One of `node_ids` at random; None when there is none."""
+        """Returns one of `node_ids` at random; None when there is none."""
         return node_ids[int(self._rng.random() * len(node_ids))] if node_ids else None
 
     def emit(self, effect: Effect) -> None:
-        """Add an effect to this step."""
+        """Adds an effect to this step."""
         self._outbox.emit(effect)
 
     def send(self, destination: int, message: Request | Response) -> None:
-        """Add a `Send`."""
+        """Adds a `Send`."""
         self._outbox.emit(Send(destination, message))
 
     def drain(self) -> tuple[Effect, ...]:
-        """Effects of this step."""
+        """Hands over the effects of this step."""
         return self._outbox.drain()
 
     def persist(self, election: ElectionState) -> None:
-        """Change the election state; what this step emits from here on waits for the disk."""
+        """Replaces the election state; what this step emits from here on waits for the disk."""
         if election != self.election:
             self.election = election
             self._outbox.persist(election)
 
     def rewrite_election_state(self) -> None:
-        """Write the election state although it did not change in memory: the disk holds something else."""
+        """Writes the election state although it did not change in memory: the disk holds something else."""
         self._outbox.persist(self.election)
 
     def vote_for(self, candidate_id: int, directory_id: UUID) -> None:
-        """Give this epoch's vote."""
+        """Gives this epoch's vote."""
         self.persist(replace(self.election, voted_id=candidate_id, voted_directory_id=directory_id))
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Announce a higher high watermark; anything else changes nothing."""
+        """Announces a higher high watermark; anything else changes nothing."""
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
             self._outbox.emit(HighWatermarkAdvanced(high_watermark))
@@ -221,6 +221,6 @@ class Context:
 
 
 def earliest(*deadlines_ms: int | None) -> int | None:
-    """The first of several deadlines; None when there is none."""
+    """Returns the first of several deadlines; None when there is none."""
     known = [deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None]
     return min(known) if known else None

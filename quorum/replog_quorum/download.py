@@ -55,20 +55,20 @@ class SnapshotDownload:
         return self._stage is _Stage.FETCHING
 
     def opened(self, message: SnapshotOpened) -> None:
-        """The file is open, with what an interrupted download has left."""
+        """Begins to fetch: the file is open, with what an interrupted download has left."""
         if self._stage is _Stage.OPENING and message.snapshot_id == self.snapshot_id:
             self._position = message.position
             self._stage = _Stage.FETCHING
 
     def written(self, message: SnapshotChunkWritten) -> None:
-        """A chunk is in the file."""
+        """Goes on after a chunk that is in the file now."""
         if self._stage is _Stage.WRITING and message.snapshot_id == self.snapshot_id:
             self._position = message.position
             self._stage = _Stage.FETCHING
             self._maybe_install()
 
     def request(self, correlation_id: int, leader_time_ms: int) -> FetchSnapshotRequest:
-        """Ask for what follows."""
+        """Returns the request for what follows."""
         return FetchSnapshotRequest(
             correlation_id=correlation_id,
             replica_id=self._context.node_id,
@@ -81,7 +81,7 @@ class SnapshotDownload:
         )
 
     def take(self, response: FetchSnapshotResponse) -> bool:
-        """Use a good answer; False when it brings nothing usable."""
+        """Uses a good answer; returns False when it brings nothing usable."""
         is_next = response.snapshot_id == self.snapshot_id and response.position == self._position
         if not is_next or not self.wants_chunk or response.error is not QuorumError.NONE:
             return False

@@ -24,9 +24,9 @@ class QuorumConfigError(ReplogQuorumError):
     """A configuration value is out of range.
 
     Attributes:
-        field: name of the field.
-        value: what was given.
-        reason: what is allowed, with the unit.
+        field: The name of the field.
+        value: The value that was given.
+        reason: The values that are allowed, with the unit.
     """
 
     def __init__(self, field: str, value: object, reason: str) -> None:
@@ -40,7 +40,7 @@ class QuorumInvariantError(ReplogQuorumError):
     """Something happened that the protocol rules out: two leaders in one epoch, a cut below the high watermark.
 
     Continuing could lose committed records, so the host stops this node.  Usual causes: a wiped or restored
-    data directory under a known node id, two nodes with one id, or a bug.
+    log directory under a known node id, two nodes with one id, or a bug.
     """
 
 
@@ -52,8 +52,8 @@ class StaleAppendError(AppendRefusedError):
     """The caller does not lead, or leads another epoch.
 
     Attributes:
-        epoch: of the append.
-        open_epoch: that the accumulator is open for; None when it is closed.
+        epoch: The epoch of the append.
+        open_epoch: The epoch that the accumulator is open for; None when it is closed.
     """
 
     def __init__(self, epoch: int, open_epoch: int | None) -> None:
@@ -67,9 +67,9 @@ class AppendTooLargeError(AppendRefusedError):
     """The values of one append do not fit into one batch, or there are none.
 
     Attributes:
-        value_count: how many values.
-        size_bytes: of all of them.
-        max_bytes: of a batch.
+        value_count: The number of values.
+        size_bytes: The size of all of them together.
+        max_bytes: The largest size of a batch.
     """
 
     def __init__(self, value_count: int, size_bytes: int, max_bytes: int) -> None:
@@ -83,7 +83,7 @@ class AccumulatorFullError(AppendRefusedError):
     """As many batches wait as may.
 
     Attributes:
-        max_batches: the bound.
+        max_batches: The most batches that may wait.
     """
 
     def __init__(self, max_batches: int) -> None:

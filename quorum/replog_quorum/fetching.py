@@ -16,7 +16,7 @@ def send_fetch(
     max_wait_ms: int,
     leader_time_ms: int = -1,
 ) -> int | None:
-    """Ask `destination` for what follows the end of the log.
+    """Asks `destination` for what follows the end of the log.
 
     A voter's fetch offset is a promise that everything below survives a crash, because the leader counts it toward the
     high watermark; so a voter whose log is still being flushed asks later (docs/KAFKA.md 5.3).

@@ -81,7 +81,7 @@ class Follower(Role):
         return request.pre_vote and is_up_to_date and (self._leader_is_gone or not self._leader_vouches)
 
     def leader_resigned(self, preferred_candidates: tuple[int, ...], now_ms: int) -> None:
-        """The leader said goodbye: wait for as long as the place in its list of successors says."""
+        """Waits, after the leader said goodbye, for as long as the place in its list of successors says."""
         config = self._context.config
         backoff_ms = arithmetic.successor_backoff_ms(
             self._context.node_id, preferred_candidates, config.election_backoff_max_ms
@@ -104,7 +104,7 @@ class Follower(Role):
         return None
 
     def request_failed(self, destination: int, now_ms: int, *, refused: bool = False) -> None:
-        """A leader that refuses connections is gone: stand for election soon, and let others do so before."""
+        """Notes a failed request: a leader that refuses connections is gone, so this node soon stands for election."""
         self.requests.back_off(destination, now_ms)
         self._ask_another = destination == self._leader_id
         if refused and destination == self._leader_id and not self._leader_is_gone:
@@ -124,7 +124,7 @@ class Follower(Role):
         self._advance_high_watermark()
 
     def snapshot_went_on(self, message: SnapshotOpened | SnapshotChunkWritten | SnapshotDamaged, now_ms: int) -> None:
-        """The host has done what the download asked for."""
+        """Goes on with the download, after the host has done what it asked for."""
         match self._download, message:
             case SnapshotDownload() as download, SnapshotOpened():
                 download.opened(message)
@@ -212,7 +212,7 @@ class Follower(Role):
             self._fetch_offset = self._fetch(target, now_ms, leader_time_ms=-1)
 
     def _ask_leader(self, now_ms: int) -> None:
-        """A chunk of the download, news of where this voter listens, or a fetch."""
+        """Asks for a chunk of the download, tells where this voter listens, or fetches."""
         context, download = self._context, self._download
         if download is not None:
             if download.wants_chunk:
@@ -247,7 +247,7 @@ class Follower(Role):
         return voter is not None and voter.endpoint != context.endpoint
 
     def _fetch_target(self) -> int | None:
-        """The leader; after a failure of it first some other voter."""
+        """Returns the leader; after a failure of it first some other voter."""
         if self._ask_another:
             others = [p for p in self._context.peer_ids if p != self._leader_id and self.requests.is_ready(p)]
             another = self._context.pick(others)

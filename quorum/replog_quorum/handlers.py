@@ -26,7 +26,7 @@ from replog_quorum.transitions import ToUnattached
 
 
 def handle_vote(machine: RoleMachine, source: int, request: VoteRequest, now_ms: int) -> None:
-    """Grant or refuse.  A higher epoch is adopted even from a pre-vote, and before checking who was meant."""
+    """Grants or refuses a vote.  A higher epoch is adopted even from a pre-vote, and before checking who was meant."""
     error, is_granted = _vote(machine, source, request, now_ms)
     leader_id = machine.leader_for(request.replica_id, request.replica_directory_id)
     response = VoteResponse(
@@ -42,7 +42,7 @@ def handle_vote(machine: RoleMachine, source: int, request: VoteRequest, now_ms:
 
 
 def handle_begin_quorum_epoch(machine: RoleMachine, source: int, request: BeginQuorumEpochRequest, now_ms: int) -> None:
-    """Follow the new leader."""
+    """Follows the new leader."""
     error = _follow_sender(machine, source, request, now_ms)
     response = BeginQuorumEpochResponse(
         correlation_id=request.correlation_id,
@@ -56,7 +56,7 @@ def handle_begin_quorum_epoch(machine: RoleMachine, source: int, request: BeginQ
 
 
 def handle_end_quorum_epoch(machine: RoleMachine, source: int, request: EndQuorumEpochRequest, now_ms: int) -> None:
-    """The leader resigned: line up for its succession."""
+    """Takes this node's place in the succession of a leader that has resigned."""
     error = _follow_sender(machine, source, request, now_ms)
     role = machine.role
     if error is QuorumError.NONE and isinstance(role, Follower):
@@ -73,7 +73,7 @@ def handle_end_quorum_epoch(machine: RoleMachine, source: int, request: EndQuoru
 
 
 def handle_fetch(machine: RoleMachine, source: int, request: FetchRequest, now_ms: int) -> None:
-    """Serve a fetch, if this node leads the epoch that the replica follows."""
+    """Serves a fetch, if this node leads the epoch that the replica follows."""
     error = _leader_error(machine, source, request) if _is_valid_fetch(request) else QuorumError.INVALID_REQUEST
     role = machine.role
     if error is QuorumError.NONE and isinstance(role, Leader):
@@ -83,7 +83,7 @@ def handle_fetch(machine: RoleMachine, source: int, request: FetchRequest, now_m
 
 
 def handle_fetch_snapshot(machine: RoleMachine, source: int, request: FetchSnapshotRequest, now_ms: int) -> None:
-    """Serve a chunk of a snapshot, by the same conditions as a fetch."""
+    """Serves a chunk of a snapshot, by the same conditions as a fetch."""
     error = _leader_error(machine, source, request) if _is_valid_chunk(request) else QuorumError.INVALID_REQUEST
     role = machine.role
     if error is QuorumError.NONE and isinstance(role, Leader):
@@ -105,7 +105,7 @@ def handle_fetch_snapshot(machine: RoleMachine, source: int, request: FetchSnaps
 
 
 def handle_update_voter(machine: RoleMachine, source: int, request: UpdateVoterRequest) -> None:
-    """A voter listens elsewhere now."""
+    """Takes news of where a voter listens now."""
     is_valid = request.replica_id >= 0 and request.voter.voter_id == request.replica_id
     error = _leader_error(machine, source, request) if is_valid else QuorumError.INVALID_REQUEST
     role = machine.role
@@ -143,7 +143,7 @@ def _vote(machine: RoleMachine, source: int, request: VoteRequest, now_ms: int) 
 
 
 def _is_valid_vote(request: VoteRequest) -> bool:
-    """A real vote asks for an epoch after the candidate's last one; a pre-vote names its current one."""
+    """Whether the numbers make sense: a real vote names an epoch after the candidate's last, a pre-vote its current."""
     if min(request.replica_id, request.last_offset, request.last_epoch, request.replica_epoch) < 0:
         return False
     if request.pre_vote:
@@ -179,7 +179,7 @@ def _is_meant(machine: RoleMachine, voter_id: int, directory_id: UUID | None) ->
 def _leader_error(
     machine: RoleMachine, source: int, request: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest
 ) -> QuorumError:
-    """What stands against serving a request that only the leader of its epoch serves."""
+    """Returns what stands against serving a request that only the leader of its epoch serves."""
     context = machine.context
     if request.replica_id != source or source == context.node_id:
         return QuorumError.INVALID_REQUEST

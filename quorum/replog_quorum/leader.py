@@ -95,10 +95,10 @@ class Leader(Role):
         return None  # an acknowledged BeginQuorumEpoch; the fetch that follows is what counts
 
     def request_failed(self, destination: int, now_ms: int, *, refused: bool = False) -> None:
-        """BeginQuorumEpoch has a schedule of its own."""
+        """Ignores the failure: BeginQuorumEpoch has a schedule of its own."""
 
     def resign(self) -> None:
-        """Give up at the next poll."""
+        """Gives up at the next poll."""
         self._resign_requested = True
 
     def take_parked_fetches(self) -> tuple[ParkedFetch, ...]:
@@ -118,7 +118,7 @@ class Leader(Role):
         self._maybe_advance_high_watermark(now_ms)
 
     def log_flushed(self, flushed_offset: int, now_ms: int) -> None:
-        """This node's fsync has covered everything below `flushed_offset`: its own share counts now."""
+        """Counts this node's own share: its fsync has covered everything below `flushed_offset`."""
         self.progress.set_leader_end_offset(min(flushed_offset, self._context.log.flushed_offset))
         self._maybe_advance_high_watermark(now_ms)
 
@@ -127,15 +127,15 @@ class Leader(Role):
         return self._lease.is_held(now_ms)
 
     def change_voters(self, request: ChangeVoters, now_ms: int) -> None:
-        """Add or remove a voter, or say why not."""
+        """Adds or removes a voter, or says why not."""
         self.voter_changes.change(request, self._high_watermark, now_ms)
 
     def update_voter(self, request: UpdateVoterRequest) -> QuorumError:
-        """A voter's new endpoint."""
+        """Takes a voter's new endpoint; returns the error of the answer, NONE for none."""
         return self.voter_changes.update(request, self._high_watermark)
 
     def handle_fetch(self, source: int, request: FetchRequest, now_ms: int) -> None:
-        """Answer a fetch of this epoch, now or when there is something new."""
+        """Replies to a fetch of this epoch, now or when there is something new."""
         self._heard(request.replica_id, request.replica_directory_id, request.leader_time_ms, now_ms)
         elsewhere = redirect(self._context.log, request.fetch_offset, request.last_fetched_epoch)
         if elsewhere is not None:
@@ -152,7 +152,7 @@ class Leader(Role):
             self._park(ParkedFetch(source, request, now_ms + wait_ms), now_ms)
 
     def handle_fetch_snapshot(self, source: int, request: FetchSnapshotRequest, now_ms: int) -> None:
-        """Let the host send a chunk, a bounded one."""
+        """Lets the host send a chunk, a bounded one."""
         self._heard(request.replica_id, request.replica_directory_id, request.leader_time_ms, now_ms)
         response = FetchSnapshotResponse(
             correlation_id=request.correlation_id,
@@ -175,14 +175,14 @@ class Leader(Role):
         return not self._context.is_voter and self._high_watermark > self._context.history.offset
 
     def _heard(self, replica_id: int, directory_id: UUID, leader_time_ms: int, now_ms: int) -> None:
-        """Somebody fetches; of a voter it shows that it is there."""
+        """Notes that a replica fetches; of a voter it shows that it is there."""
         self.progress.touch((replica_id, directory_id), now_ms)
         if self._context.voters.contains(replica_id, directory_id):
             self._check_quorum.fetched(replica_id, now_ms)
             self._lease.fetched(replica_id, leader_time_ms, now_ms)
 
     def _wait_ms(self, request: FetchRequest) -> int:
-        """How long a fetch may wait for data; news of a commit wait for some too, for a little while."""
+        """Returns how long a fetch may wait for data; news of a commit wait for some too, for a little while."""
         if request.fetch_offset < self._context.log.log_end_offset:
             return 0
         config = self._context.config
@@ -215,7 +215,7 @@ class Leader(Role):
             self._answer(fetch.source, fetch.request, now_ms)
 
     def _announce_epoch(self, now_ms: int) -> None:
-        """BeginQuorumEpoch to every voter that does not fetch (a fetch shows that it knows)."""
+        """Sends BeginQuorumEpoch to every voter that does not fetch (a fetch shows that it knows)."""
         interval_ms = self._context.config.begin_quorum_interval_ms
         for voter, due_ms in self._begin_due_ms.items():
             if now_ms < due_ms:
@@ -253,7 +253,7 @@ class Leader(Role):
         )
 
     def _check_snapshot(self, snapshot_id: EpochEnd | None) -> None:
-        """A replica takes a snapshot for committed."""
+        """Raises where a replica takes for committed a snapshot that ends above the high watermark."""
         if snapshot_id is not None and snapshot_id.end_offset > self._context.high_watermark:
             raise QuorumInvariantError(
                 f"snapshot {snapshot_id} ends above the high watermark {self._context.high_watermark}"

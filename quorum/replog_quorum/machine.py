@@ -53,7 +53,7 @@ class RoleMachine:
         self._reported: tuple[int | None, int] = (None, 0)
 
     def settle(self, now_ms: int) -> None:
-        """Let the role act until it wants no change, then report who leads."""
+        """Lets the role act until it wants no change, then reports who leads."""
         while (transition := self.role.poll(now_ms)) is not None:
             self.become(transition, now_ms)
         leadership = (self.role.leader_id, self.context.epoch)
@@ -62,12 +62,12 @@ class RoleMachine:
             self.context.emit(LeaderChanged(*leadership))
 
     def observe(self, epoch: int, leader_id: int | None, leader_endpoint: str = "") -> Transition | None:
-        """What a peer's view of (epoch, leader) makes of this node; None when it is nothing new.
+        """Returns what a peer's view of (epoch, leader) makes of this node; None when it is nothing new.
 
         The leader need not be in the voter set here: the record that added it may not have come yet.
 
         Raises:
-            QuorumInvariantError: the view names a second leader of the current epoch, or this node as the leader of
+            QuorumInvariantError: The view names a second leader of the current epoch, or this node as the leader of
                 an epoch in which it was not elected.
         """
         context = self.context
@@ -86,24 +86,24 @@ class RoleMachine:
         return ToUnattached(epoch) if epoch > context.epoch else None
 
     def leader_for(self, replica_id: int, directory_id: UUID) -> int | None:
-        """The leader to name to a replica; never that replica itself with another directory, which has lost its disk
-        and does not know that it once led."""
+        """Returns the leader to name to a replica; never that replica itself with another directory, which has lost its
+        disk and does not know that it once led."""
         leader_id, voter = self.role.leader_id, self.context.voters.get(replica_id)
         is_impostor = voter is not None and not voter.matches(replica_id, directory_id)
         return None if is_impostor and leader_id == replica_id else leader_id
 
     def endpoint_of(self, leader_id: int | None) -> str:
-        """Where the leader listens, "" if unknown."""
+        """Returns where the leader listens, "" if unknown."""
         if leader_id is None:
             return ""
         context = self.context
         return context.endpoint if leader_id == context.node_id else context.endpoint_of(leader_id) or ""
 
     def become(self, transition: Transition, now_ms: int) -> None:
-        """Carry out a transition.
+        """Carries out a transition.
 
         Raises:
-            QuorumInvariantError: the transition table does not list it.
+            QuorumInvariantError: The transition table does not list it.
         """
         old, context = self.role, self.context
         check_transition(old.name, _name_after(transition), context.epoch, _epoch_after(transition, context.epoch))
@@ -130,7 +130,7 @@ class RoleMachine:
             self._dismiss_parked_fetches(old)
 
     def not_leader_response(self, request: FetchRequest, error: QuorumError) -> FetchResponse:
-        """Refuse a fetch and say who leads, as far as known."""
+        """Returns the answer that refuses a fetch and says who leads, as far as known."""
         leader_id = self.leader_for(request.replica_id, request.replica_directory_id)
         return FetchResponse(
             correlation_id=request.correlation_id,
@@ -174,7 +174,7 @@ class RoleMachine:
 
 
 def initial_role(context: Context, now_ms: int) -> Role:
-    """The role a node starts in, from what its disk says (docs/KAFKA.md 5.1).
+    """Returns the role a node starts in, from what its disk says (docs/KAFKA.md 5.1).
 
     A former leader never continues its epoch; a candidate does (nobody else can have its own vote).
     """

@@ -35,12 +35,12 @@ class Lease:
         self._fetch_timeout_ms = fetch_timeout_ms
 
     def voters_changed(self, voters: VoterSet, *, leader_votes: bool) -> None:
-        """Another set is in force; who stays keeps its time."""
+        """Uses another set, which is in force now; a voter that stays keeps its time."""
         self._others = _OtherVoters(self._leader_id, voters, leader_votes=leader_votes)
         self._answered_ms = {voter_id: self._answered_ms.get(voter_id, -1) for voter_id in self._others.ids}
 
     def fetched(self, voter_id: int, leader_time_ms: int, now_ms: int) -> None:
-        """A voter's fetch brought back the time of an answer."""
+        """Notes that a voter's fetch brought back the time of an answer."""
         if self._answered_ms.get(voter_id, now_ms) < leader_time_ms <= now_ms:
             self._answered_ms[voter_id] = leader_time_ms
 
@@ -72,13 +72,13 @@ class CheckQuorum:
         return self._deadline_ms if self._others.needed > 0 else None
 
     def voters_changed(self, voters: VoterSet, now_ms: int, *, leader_votes: bool) -> None:
-        """Another set is in force: its majority gets the whole time."""
+        """Uses another set, which is in force now: its majority gets the whole time."""
         self._others = _OtherVoters(self._leader_id, voters, leader_votes=leader_votes)
         self._fetched = []
         self._deadline_ms = now_ms + self._timeout_ms
 
     def fetched(self, voter_id: int, now_ms: int) -> None:
-        """A voter has fetched; a majority of them starts the wait anew."""
+        """Notes that a voter has fetched; a majority of them starts the wait anew."""
         if voter_id in self._others.ids and voter_id not in self._fetched:
             self._fetched.append(voter_id)
         if len(self._fetched) >= self._others.needed:

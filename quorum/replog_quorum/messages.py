@@ -144,7 +144,7 @@ class LogView(Protocol):
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where `epoch` ends in this log (docs/KAFKA.md 5.4); the log end for its last epoch.
+        """Returns where `epoch` ends in this log (docs/KAFKA.md 5.4); the log end for its last epoch.
 
         An epoch older than every batch resolves to the snapshot the log starts at, or to (0, 0).
         """

@@ -17,14 +17,14 @@ class Redirect:
 
 
 def redirect(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> Redirect | None:
-    """What a replica is told whose log ends at `fetch_offset` with a record of `last_fetched_epoch`.
+    """Returns what a replica is told whose log ends at `fetch_offset` with a record of `last_fetched_epoch`.
 
     A replica with nothing at all gets the latest snapshot even while offset 0 is still in the log: it is shorter.
 
     Args:
-        log: the leader's log.
-        fetch_offset: end of the replica's log.
-        last_fetched_epoch: epoch of its last record; 0 if it has none.
+        log: The log of the leader.
+        fetch_offset: The end of the replica's log.
+        last_fetched_epoch: The epoch of its last record; 0 if it has none.
 
     Returns:
         None when the replica's log is a prefix of the leader's, and the leader's log goes on from there.
@@ -42,7 +42,7 @@ def redirect(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> Redire
 
 
 def _is_behind_log(log: LogView, fetch_offset: int, last_fetched_epoch: int) -> bool:
-    """The leader can no longer tell whether what the replica has is right: the snapshot at its log start replaced it."""
+    """Whether the leader cannot tell if what the replica has is right: the snapshot at its log start replaced it."""
     start_offset, earliest = log.log_start_offset, log.earliest_snapshot_id
     if fetch_offset < start_offset:
         return True

@@ -22,11 +22,11 @@ class ReplicaProgress:
     """What fetches have shown of one replica.
 
     Attributes:
-        end_offset: end of its log (exclusive; flushed, for a voter).
-        last_fetch_ms: when it last fetched.
-        caught_up_ms: until when it surely had all of the leader's log; None = never so far.
-        leader_end_offset: end of the leader's log at its last fetch that was answered with data or nothing new.
-        leader_end_ms: when that was.
+        end_offset: The end of its log (exclusive; flushed, for a voter).
+        last_fetch_ms: The time when it last fetched.
+        caught_up_ms: The time until which it surely had all of the leader's log; None: never so far.
+        leader_end_offset: The end of the leader's log at its last fetch that was answered with data or nothing new.
+        leader_end_ms: The time of that fetch.
     """
 
     end_offset: int = UNKNOWN_OFFSET
@@ -48,12 +48,12 @@ class ProgressTable:
         self._latest: dict[int, UUID] = {leader[0]: leader[1]}
 
     def touch(self, replica: ReplicaKey, now_ms: int) -> None:
-        """A replica has fetched, whatever the answer."""
+        """Notes that a replica has fetched, whatever the answer."""
         self._latest[replica[0]] = replica[1]
         self._replicas[replica] = replace(self._get(replica), last_fetch_ms=now_ms)
 
     def fetched(self, replica: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """A replica's log is known to equal the leader's up to `fetch_offset`.
+        """Notes that a replica's log is known to equal the leader's up to `fetch_offset`.
 
         It is caught up when that is the leader's end, or was when it last asked (docs/KAFKA.md 4.2): under load the
         end has always moved on.
@@ -68,7 +68,7 @@ class ProgressTable:
         self._replicas[replica] = ReplicaProgress(fetch_offset, now_ms, caught_up_ms, leader_end_offset, now_ms)
 
     def set_leader_end_offset(self, end_offset: int) -> None:
-        """The leader's own fsync has come so far."""
+        """Notes how far the leader's own fsync has come."""
         self._replicas[self._leader] = ReplicaProgress(end_offset)
 
     def get(self, replica: ReplicaKey) -> ReplicaProgress | None:
@@ -76,16 +76,16 @@ class ProgressTable:
         return self._replicas.get(replica)
 
     def directory_of(self, replica_id: int) -> UUID | None:
-        """The directory under which a node last fetched from this leader; None before its first fetch."""
+        """Returns the directory under which a node last fetched from this leader; None before its first fetch."""
         return self._latest.get(replica_id)
 
     def last_fetch_ms(self, voter_id: int, directory_id: UUID | None) -> int | None:
-        """When a voter last fetched; None if not since the election."""
+        """Returns when a voter last fetched; None if not since the election."""
         progress = self._progress_of(voter_id, directory_id)
         return None if progress is None or progress.last_fetch_ms < 0 else progress.last_fetch_ms
 
     def voter_end_offsets(self, history: VoterHistory) -> dict[int, int]:
-        """Voter id -> end offset that counts; `UNKNOWN_OFFSET` where nothing counts yet.
+        """Returns voter id -> end offset that counts; `UNKNOWN_OFFSET` where nothing counts yet.
 
         A replica that became a voter by the record at offset J counts once it has fetched past J: before that it did
         not know that it must fsync first.
@@ -100,17 +100,17 @@ class ProgressTable:
         return ends
 
     def observer_end_offsets(self, voters: VoterSet) -> dict[int, int]:
-        """Observer id -> end offset of its last fetch."""
+        """Returns observer id -> end offset of its last fetch."""
         observers = [key for key in self._replicas if not voters.contains(*key) and key != self._leader]
         return {key[0]: self._replicas[key].end_offset for key in observers if self._latest[key[0]] == key[1]}
 
     def preferred_candidates(self, voters: VoterSet) -> tuple[int, ...]:
-        """The other voters, the most caught up first."""
+        """Returns the other voters, the most caught up first."""
         ends = {v.voter_id: self._end_offset_of(v.voter_id, v.directory_id) for v in voters}
         return tuple(sorted((i for i in ends if i != self._leader[0]), key=lambda i: (-ends[i], i)))
 
     def forget_silent_observers(self, voters: VoterSet, now_ms: int) -> None:
-        """Drop observers whose session is over."""
+        """Forgets observers whose session is over."""
         oldest_ms = now_ms - OBSERVER_SESSION_TIMEOUT_MS
         for key in self._silent(voters, oldest_ms):
             del self._replicas[key]
@@ -118,7 +118,7 @@ class ProgressTable:
                 del self._latest[key[0]]
 
     def statuses(self, voters: VoterSet) -> tuple[ReplicaStatus, ...]:
-        """All of it, for people."""
+        """Returns what is known of all replicas, for people."""
         return tuple(
             ReplicaStatus(
                 replica_id=key[0],

@@ -28,31 +28,31 @@ class FetchPurgatory:
         self._parked: dict[int, ParkedFetch] = {}
 
     def park(self, fetch: ParkedFetch) -> ParkedFetch | None:
-        """Let `fetch` wait; returns the older one of the same replica, which its sender has given up."""
+        """Lets `fetch` wait; returns the older one of the same replica, which its sender has given up."""
         replaced = self._parked.pop(fetch.request.replica_id, None)
         self._parked[fetch.request.replica_id] = fetch
         return replaced
 
     def take_expired(self, now_ms: int) -> tuple[ParkedFetch, ...]:
-        """Remove and return those that have waited long enough."""
+        """Removes and returns those that have waited long enough."""
         return self._take(lambda fetch: fetch.deadline_ms <= now_ms)
 
     def take_below(self, log_end_offset: int) -> tuple[ParkedFetch, ...]:
-        """Remove and return those for which the log now has data."""
+        """Removes and returns those for which the log now has data."""
         return self._take(lambda fetch: fetch.request.fetch_offset < log_end_offset)
 
     def take_all(self) -> tuple[ParkedFetch, ...]:
-        """Remove and return everything: the high watermark moved, or leadership is over."""
+        """Removes and returns everything: the high watermark moved, or leadership is over."""
         return self._take(lambda _: True)
 
     def hurry(self, deadline_ms: int) -> None:
-        """Nobody waits longer than until then: there is news for everybody."""
+        """Lets nobody wait longer than until `deadline_ms`: there is news for everybody."""
         for replica_id, fetch in self._parked.items():
             if fetch.deadline_ms > deadline_ms:
                 self._parked[replica_id] = replace(fetch, deadline_ms=deadline_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next waiting fetch must be answered."""
+        """Returns when the next waiting fetch must be answered."""
         return min([fetch.deadline_ms for fetch in self._parked.values()]) if self._parked else None
 
     def _take(self, is_due: Callable[[ParkedFetch], bool]) -> tuple[ParkedFetch, ...]:

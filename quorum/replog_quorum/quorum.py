@@ -79,24 +79,24 @@ class Quorum:
         rng: random.Random,
         now_ms: int,
     ) -> None:
-        """Take up what the disk holds; nothing happens before `start`.
+        """Takes up what the disk holds; nothing happens before `start`.
 
         Args:
-            node_id: this node; an observer if it is not in the voter set with this directory.
-            directory_id: of the metadata log's directory; a new disk has a new one.
-            endpoint: "host:port" where other nodes reach this one; "" if they need not.
-            voters: the configured set, for a quorum that starts, and to find the leader of one that runs.
-            voter_history: (record offset, set) found in the latest snapshot (at its end offset - 1) and in the log,
-                ascending; the last one is in force, committed or not.
-            log: the metadata log, already recovered and flushed to its end.
-            election_state: content of quorum-state, None when the file does not exist.
-            config: timers.
-            rng: seeded by the host; draws timeouts and picks peers.
-            now_ms: monotonic time, milliseconds.
+            node_id: The id of this node; an observer if it is not in the voter set with this directory.
+            directory_id: The id of the metadata log's directory; a new disk has a new one.
+            endpoint: The "host:port" where other nodes reach this one; "" if they need not.
+            voters: The configured voter set, for a quorum that starts, and to find the leader of one that runs.
+            voter_history: The (record offset, set) found in the latest snapshot (at its end offset - 1) and in the
+                log, ascending; the last one is in force, committed or not.
+            log: The metadata log, already recovered and flushed to its end.
+            election_state: The content of quorum-state, None when the file does not exist.
+            config: The timers and bounds.
+            rng: A generator seeded by the host; draws timeouts and picks peers.
+            now_ms: The monotonic time, milliseconds.
 
         Raises:
-            QuorumConfigError: a negative id.
-            QuorumInvariantError: offsets of the voter history do not ascend.
+            QuorumConfigError: The node id is negative.
+            QuorumInvariantError: Offsets of the voter history do not ascend.
         """
         if node_id < 0:
             raise QuorumConfigError("node_id", node_id, "must not be negative")
@@ -115,12 +115,12 @@ class Quorum:
         self._is_started = False
 
     def start(self, now_ms: int) -> tuple[Effect, ...]:
-        """Begin.  A sole voter is leader when the returned effects are done.
+        """Begins.  A sole voter is leader when the returned effects are done.
 
         What a snapshot holds is committed, so the high watermark starts at its end.
 
         Raises:
-            QuorumInvariantError: called twice.
+            QuorumInvariantError: It was called twice.
         """
         if self._is_started:
             raise QuorumInvariantError("start was called twice")
@@ -138,10 +138,10 @@ class Quorum:
         return self._context.drain()
 
     def step(self, message: Message, now_ms: int) -> tuple[Effect, ...]:
-        """Take one message; returns what the host must do, in order.
+        """Takes one message; returns what the host must do, in order.
 
         Raises:
-            QuorumInvariantError: a rule of the protocol is broken (or `start` was not called); stop the node.
+            QuorumInvariantError: A rule of the protocol is broken (or `start` was not called); stop the node.
         """
         if not self._is_started:
             raise QuorumInvariantError("step before start")
@@ -150,7 +150,7 @@ class Quorum:
         return self._context.drain()
 
     def next_deadline_ms(self) -> int | None:
-        """When to step `Tick` if nothing else happens; None when only a message can change anything."""
+        """Returns when to step `Tick` if nothing else happens; None when only a message can change anything."""
         return self._machine.role.next_deadline_ms()
 
     def holds_lease(self, now_ms: int) -> bool:
@@ -163,7 +163,7 @@ class Quorum:
         return isinstance(role, Leader) and role.holds_lease(now_ms)
 
     def status(self) -> QuorumStatus:
-        """What this node believes now."""
+        """Returns what this node believes now."""
         role, context = self._machine.role, self._context
         leader = role if isinstance(role, Leader) else None
         return QuorumStatus(
@@ -309,5 +309,5 @@ class Quorum:
 
 
 def _election_at_start(stored: ElectionState, log: LogView) -> ElectionState:
-    """What to believe of quorum-state: a log from a later epoch outdates it."""
+    """Returns what to believe of quorum-state: a log from a later epoch outdates it."""
     return ElectionState(log.last_epoch) if stored.epoch < log.last_epoch else stored

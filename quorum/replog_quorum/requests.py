@@ -42,13 +42,13 @@ class RequestTracker:
         return destination not in self._peers
 
     def begin(self, destination: int, now_ms: int) -> int:
-        """Note a request to `destination`; returns its correlation id."""
+        """Notes a request to `destination`; returns its correlation id."""
         correlation_id = self._next_correlation_id()
         self._peers[destination] = _Peer(correlation_id, now_ms + self._timeout_ms)
         return correlation_id
 
     def complete(self, destination: int, correlation_id: int) -> bool:
-        """Take an answer (or failure); False when nobody waits for it."""
+        """Takes an answer (or failure); returns False when nobody waits for it."""
         peer = self._peers.get(destination)
         if peer is None or peer.correlation_id != correlation_id:
             return False
@@ -56,11 +56,11 @@ class RequestTracker:
         return True
 
     def back_off(self, destination: int, now_ms: int) -> None:
-        """Leave `destination` alone for the retry backoff."""
+        """Leaves `destination` alone for the retry backoff."""
         self._peers[destination] = _Peer(None, now_ms + self._backoff_ms)
 
     def expire(self, now_ms: int) -> tuple[int, ...]:
-        """Forget pauses and requests whose time is over; returns the peers whose request timed out."""
+        """Forgets pauses and requests whose time is over; returns the peers whose request timed out."""
         if not self._peers:
             return ()
         due = [(node_id, peer) for node_id, peer in self._peers.items() if peer.until_ms <= now_ms]
@@ -69,5 +69,5 @@ class RequestTracker:
         return tuple(node_id for node_id, peer in due if peer.correlation_id is not None)
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to do next."""
+        """Returns when `expire` has something to do next."""
         return min([peer.until_ms for peer in self._peers.values()]) if self._peers else None

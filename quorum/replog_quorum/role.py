@@ -37,40 +37,40 @@ class Role(ABC):
 
     @abstractmethod
     def poll(self, now_ms: int) -> Transition | None:
-        """Do what is due: expire timers, send what should be on its way."""
+        """Acts on what is due: expires timers, sends what should be on its way; returns the change of role it wants."""
 
     @abstractmethod
     def next_deadline_ms(self) -> int | None:
-        """When `poll` has something to do although nothing arrived."""
+        """Returns when `poll` has something to do although nothing arrived."""
 
     @abstractmethod
     def grants(self, request: VoteRequest, *, is_up_to_date: bool) -> bool:
         """Whether this role votes for the sender of `request`, whose epoch is the current one."""
 
     def voted(self, now_ms: int) -> None:  # noqa: B027 - most roles do not care
-        """A real vote has been given."""
+        """Notes that a real vote has been given."""
 
     def handle_response(self, source: int, response: Response, now_ms: int) -> Transition | None:
-        """An awaited answer of the current epoch (or an error of an earlier one), nothing to adopt in it."""
+        """Takes an awaited answer of the current epoch (or an error of an earlier one), with nothing to adopt in it."""
         self.requests.back_off(source, now_ms)
         return None
 
     def request_failed(self, destination: int, now_ms: int, *, refused: bool = False) -> None:
-        """A request of this role got no answer; `refused`: nobody listens there."""
+        """Notes that a request of this role got no answer; `refused`: nobody listens there."""
         self.requests.back_off(destination, now_ms)
 
     def log_changed(self, now_ms: int) -> None:  # noqa: B027 - most roles do not care
-        """The log was appended to or truncated; the log view already shows it."""
+        """Notes that the log was appended to or truncated; the log view already shows it."""
 
     def voters_changed(self, now_ms: int) -> None:  # noqa: B027 - most roles ask the context each time
-        """Another voter set is in force; the context already has it."""
+        """Notes that another voter set is in force; the context already has it."""
 
     def snapshot_installed(self, now_ms: int) -> None:  # noqa: B027 - most roles do not care
-        """A snapshot has taken the place of the log; the log view already shows it."""
+        """Notes that a snapshot has taken the place of the log; the log view already shows it."""
 
 
 def grants_without_leader(context: Context, request: VoteRequest, *, is_up_to_date: bool) -> bool:
-    """Grant rule of Unattached and Prospective (docs/KAFKA.md 5.2): one real vote per epoch, none once this node
+    """Whether Unattached and Prospective grant a vote (docs/KAFKA.md 5.2): one real vote per epoch, none once this node
     knows the epoch's leader, and only for a log that holds everything ours does."""
     if request.pre_vote:
         return is_up_to_date

@@ -14,12 +14,12 @@ class ReplicaStatus:
     """What a leader knows of one replica.
 
     Attributes:
-        replica_id: its node id.
-        directory_id: the directory under which it fetches.
-        is_voter: whether (id, directory) is in the set in force.
-        end_offset: where its log ends; -1 while unknown.
-        last_fetch_ms: monotonic time of its last fetch; None for the leader, or before the first.
-        last_caught_up_ms: until when it surely had everything; None if never.
+        replica_id: The id of its node.
+        directory_id: The directory under which it fetches.
+        is_voter: Whether (id, directory) is in the set in force.
+        end_offset: The end of its log; -1 while unknown.
+        last_fetch_ms: The monotonic time of its last fetch; None for the leader, or before the first.
+        last_caught_up_ms: The time until which it surely had everything; None if never.
     """
 
     replica_id: int
@@ -36,16 +36,16 @@ class QuorumStatus:
 
     Attributes:
         role: Unattached, Prospective, Candidate, Follower, Leader or Resigned.
-        epoch: current leader epoch.
-        leader_id: leader of `epoch`, None while unknown or resigned.
-        high_watermark: records below are committed; -1 while unknown.
-        voters: ids of the voter set in force, ascending.
-        voter_set: the same with directories and endpoints.
-        voter_set_offset: offset of its record; -1 when it is the configured one.
-        voter_end_offsets: on the leader, voter id -> flushed end offset (-1 while nothing counts); else empty.
-        observer_end_offsets: on the leader, observer id -> end offset of its last fetch; else empty.
-        replicas: on the leader, all replicas that fetch, itself first; else empty.
-        epoch_start_offset: on the leader, offset of the first record of its epoch; else None.
+        epoch: The current leader epoch.
+        leader_id: The leader of `epoch`, None while unknown or resigned.
+        high_watermark: The offset below which all records are committed; -1 while unknown.
+        voters: The ids of the voter set in force, ascending.
+        voter_set: The same voters with directories and endpoints.
+        voter_set_offset: The offset of its record; -1 when it is the configured one.
+        voter_end_offsets: On the leader, voter id -> flushed end offset (-1 while nothing counts); else empty.
+        observer_end_offsets: On the leader, observer id -> end offset of its last fetch; else empty.
+        replicas: On the leader, all replicas that fetch, itself first; else empty.
+        epoch_start_offset: On the leader, the offset of the first record of its epoch; else None.
     """
 
     role: str

@@ -139,10 +139,10 @@ Transition: TypeAlias = ToUnattached | ToProspective | ToCandidate | ToFollower 
 
 
 def check_transition(old: RoleName, new: RoleName, old_epoch: int, new_epoch: int) -> None:
-    """Refuse what the table does not list.
+    """Raises on a transition that the table does not list.
 
     Raises:
-        QuorumInvariantError: no such transition, or the epoch moves against its rule.
+        QuorumInvariantError: There is no such transition, or the epoch moves against its rule.
     """
     way = TRANSITIONS[old].get(new)
     if way is None or not way.epoch.allows(old_epoch, new_epoch):

@@ -57,26 +57,26 @@ class VoterChanges:
         self._endpoints: dict[int, str] = {}
 
     def limit(self, high_watermark: int) -> int:
-        """`high_watermark`, but not past a set that is being appended and does not count votes yet."""
+        """Returns `high_watermark`, but not past a set that is being appended and does not count votes yet."""
         if self._pending is not None and self._pending.offset is None:
             return min(high_watermark, self._pending.log_end_offset)
         return high_watermark
 
     def appended(self) -> None:
-        """The log was appended to; the history already holds the sets in it."""
+        """Notes that the log was appended to; the history already holds the sets in it."""
         pending, offset = self._pending, self._context.history.offset
         if pending is not None and pending.offset is None and offset >= pending.log_end_offset:
             pending.offset = offset
 
     def committed(self, high_watermark: int) -> None:
-        """The high watermark moved: answer the change it covers."""
+        """Completes the change that the high watermark, which has moved, covers."""
         pending = self._pending
         if pending is not None and pending.offset is not None and high_watermark > pending.offset:
             self._pending = None
             self._answer(pending.request_id, QuorumError.NONE, "")
 
     def abandon(self) -> None:
-        """Leadership is over."""
+        """Gives the pending change up with an error as its answer: leadership is over."""
         pending, self._pending = self._pending, None
         if pending is not None:
             reason = (
@@ -86,7 +86,7 @@ class VoterChanges:
             self._answer(pending.request_id, QuorumError.NOT_LEADER_OR_FOLLOWER, reason)
 
     def change(self, request: ChangeVoters, high_watermark: int, now_ms: int) -> None:
-        """Make or refuse what an operator wants."""
+        """Makes or refuses the change that an operator wants."""
         outcome = self._guard(high_watermark) or self._changed(request.change, now_ms)
         if isinstance(outcome, Refusal):
             self._answer(request.request_id, outcome.error, outcome.reason)
@@ -94,7 +94,7 @@ class VoterChanges:
             self._append(outcome, request.request_id, writes_version=False)
 
     def update(self, request: UpdateVoterRequest, high_watermark: int) -> QuorumError:
-        """A voter listens elsewhere now; answered at once (docs/KAFKA.md 5.6)."""
+        """Takes news of where a voter listens now; returns the error of the answer, at once (docs/KAFKA.md 5.6)."""
         voter, voters = request.voter, self._context.voters
         if voter.directory_id is None or not voter.endpoint:
             return QuorumError.INVALID_REQUEST
@@ -112,8 +112,8 @@ class VoterChanges:
         return QuorumError.NONE
 
     def maybe_write(self, high_watermark: int) -> None:
-        """What the leader changes by itself: the configured set becomes the first dynamic one once the directories of
-        all voters are known; and where it listens itself."""
+        """Writes what the leader changes by itself: the configured set becomes the first dynamic one once all voters'
+        directories are known; and where the leader itself listens."""
         if self._busy(high_watermark) is not None:
             return
         context = self._context
@@ -137,7 +137,7 @@ class VoterChanges:
         )
 
     def _busy(self, high_watermark: int) -> Refusal | None:
-        """Why no set may be appended now, whatever is in it."""
+        """Returns why no set may be appended now, whatever is in it."""
         if high_watermark < 0:
             return Refusal(
                 QuorumError.REQUEST_TIMED_OUT,
@@ -176,7 +176,7 @@ class VoterChanges:
         return self._lag_of(voter, now_ms) or self._context.voters.with_voter(voter)
 
     def _lag_of(self, voter: Voter, now_ms: int) -> Refusal | None:
-        """Why an observer is no voter yet: one that lags, or is gone, would only make the majority harder to reach."""
+        """Returns why an observer is no voter yet: one that lags, or is gone, only makes a majority harder to get."""
         if voter.directory_id is None:
             return None
         progress = self._progress.get((voter.voter_id, voter.directory_id))
@@ -210,7 +210,7 @@ class VoterChanges:
         return voters.without(change.voter_id)
 
     def _unheard(self) -> tuple[int, ...]:
-        """Voters whose directory nobody has told yet: neither the configuration nor a fetch."""
+        """Returns the voters whose directory nobody has told yet: neither the configuration nor a fetch."""
         voters = self._context.voters
         unknown = [voter.voter_id for voter in voters if voter.directory_id is None]
         return tuple(voter_id for voter_id in unknown if self._progress.directory_of(voter_id) is None)

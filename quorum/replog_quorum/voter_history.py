@@ -50,10 +50,10 @@ class VoterHistory:
         return self.offset != CONFIGURED_OFFSET and not self.in_force.is_static
 
     def add(self, offset: int, voters: VoterSet) -> None:
-        """A set was appended at `offset`.
+        """Adds a set that was appended at `offset`.
 
         Raises:
-            QuorumInvariantError: not after the last one.
+            QuorumInvariantError: The offset is not above that of the last set.
         """
         if offset <= self.offset:
             raise QuorumInvariantError(f"a voter set at offset {offset} follows one at {self.offset}")
@@ -61,19 +61,19 @@ class VoterHistory:
         self._note_joined_offsets()
 
     def truncate(self, log_end_offset: int) -> None:
-        """The log was cut: sets at or above its end are gone, the one before is in force again."""
+        """Forgets sets at or above the end of a log that was cut; the one before is in force again."""
         self._sets = [self._sets[0], *(entry for entry in self._sets[1:] if entry[0] < log_end_offset)]
         self._note_joined_offsets()
 
     def install(self, end_offset: int, voters: VoterSet | None) -> None:
-        """A snapshot replaced the log."""
+        """Takes the set of a snapshot that replaced the log; the sets of the log are forgotten."""
         self._sets = [(CONFIGURED_OFFSET, self.configured)]
         if voters is not None:
             self._sets.append((end_offset - 1, voters))
         self._note_joined_offsets()
 
     def forget_before(self, log_start_offset: int) -> None:
-        """The log was cleaned up to here: of the sets before, only the last can come into force again."""
+        """Forgets sets before the log start, but for the last of them, which can come into force again."""
         if len(self._sets) <= 2:
             return
         outdated = [entry for entry in self._sets[1:] if entry[0] < log_start_offset]
@@ -81,7 +81,7 @@ class VoterHistory:
             self._sets = [self._sets[0], *self._sets[len(outdated) :]]
 
     def _note_joined_offsets(self) -> None:
-        """Voter id -> offset of the record that made it a voter, without interruption since.
+        """Computes voter id -> offset of the record that made it a voter, without interruption since.
 
         Why: below it the replica did not know that it votes, so what it fetched there may be on no disk.
         """

@@ -19,9 +19,9 @@ class Voter:
     """One voter.
 
     Attributes:
-        voter_id: node id, not negative.
-        directory_id: of its metadata log; None in a static configuration, which matches any.
-        endpoint: "host:port" where it listens.
+        voter_id: The node id, not negative.
+        directory_id: The id of its metadata log's directory; None in a static configuration, which matches any.
+        endpoint: The "host:port" where it listens.
     """
 
     voter_id: int
@@ -38,7 +38,7 @@ class VoterSet:
     """All voters, ascending by id.
 
     Raises:
-        QuorumConfigError: no voter at all, or ids that are negative, repeated or not ascending.
+        QuorumConfigError: There is no voter at all, or ids are negative, repeated or not ascending.
     """
 
     voters: tuple[Voter, ...]
@@ -70,7 +70,7 @@ class VoterSet:
         return len(self.voters) // 2 + 1
 
     def get(self, voter_id: int) -> Voter | None:
-        """The voter of this id, whatever its directory."""
+        """Returns the voter of this id, whatever its directory."""
         return self._by_id.get(voter_id)
 
     def contains(self, voter_id: int, directory_id: UUID | None) -> bool:
@@ -79,15 +79,15 @@ class VoterSet:
         return voter is not None and (voter.directory_id is None or voter.directory_id == directory_id)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """This set with `voter` added, or put in the place of the one of its id."""
+        """Returns this set with `voter` added, or put in the place of the one of its id."""
         others = [other for other in self.voters if other.voter_id != voter.voter_id]
         return VoterSet(tuple(sorted((*others, voter), key=lambda one: one.voter_id)))
 
     def without(self, voter_id: int) -> VoterSet:
-        """This set without one voter.
+        """Returns this set without one voter.
 
         Raises:
-            QuorumConfigError: nobody would be left.
+            QuorumConfigError: Nobody would be left.
         """
         return VoterSet(tuple(voter for voter in self.voters if voter.voter_id != voter_id))
 

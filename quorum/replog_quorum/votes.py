@@ -16,12 +16,12 @@ class VoteTally:
         self._answers: dict[int, bool] = {granted_by: True}
 
     def record(self, voter_id: int, *, granted: bool) -> None:
-        """Note the answer of a voter."""
+        """Notes the answer of a voter."""
         if voter_id in self._voters.ids:
             self._answers.setdefault(voter_id, granted)
 
     def use(self, voters: VoterSet) -> None:
-        """Another set is in force: answers of voters that are in both, with one directory, still count."""
+        """Uses another set, which is in force now: answers of voters in both, with one directory, still count."""
         kept = {voter.voter_id for voter in voters if voter == self._voters.get(voter.voter_id)} | {self._own_id}
         self._answers = {voter_id: granted for voter_id, granted in self._answers.items() if voter_id in kept}
         self._voters = voters
@@ -47,6 +47,6 @@ class VoteTally:
         return self.is_lost_without(())
 
     def is_lost_without(self, gone: Collection[int]) -> bool:
-        """A majority cannot be reached unless one of `gone` comes back and answers."""
+        """Whether a majority cannot be reached unless one of `gone` comes back and answers."""
         waited_for = [voter for voter in self.unanswered if voter.voter_id not in gone]
         return len(self.granting_voters) + len(waited_for) < self._voters.majority_size

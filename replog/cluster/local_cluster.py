@@ -51,7 +51,7 @@ class NodeSpec:
     """One node of a local cluster.
 
     Attributes:
-        has_data: its log directories were seen with data: they are never formatted again unasked.
+        has_data: Whether its log directories were seen with data: they are never formatted again unasked.
     """
 
     node_id: int
@@ -83,10 +83,10 @@ class NodeSpec:
         return self.directory / "server.log"
 
     def missing_data(self) -> list[str]:
-        """Its log directories that hold no data and should hold some (see `replog.log.directories.expected_data`).
+        """Returns its log directories that should hold data and do not (see `replog.log.directories.expected_data`).
 
         Raises:
-            ConfigError: its configuration cannot be read.
+            ConfigError: Its configuration cannot be read.
         """
         return missing_data(OsFileSystem(), ServerConfig.from_toml(self.config_file).log_dirs, self.node_id)
 
@@ -129,19 +129,19 @@ class LocalCluster:
         """Creates a cluster in `directory` and starts it; its controllers are the voters of the metadata quorum.
 
         Args:
-            directory: empty or absent.
-            nodes: how many, from 1 to 9.
-            config: keys for every node, over the defaults of a local cluster.
-            node_config: keys of one node, such as its `broker.rack`, over those.
+            directory: The folder of the cluster, empty or absent.
+            nodes: The number of nodes, from 1 to 9.
+            config: The keys for every node, over the defaults of a local cluster.
+            node_config: The keys of one node, such as its `broker.rack`, over those.
             roles: "broker", "controller" or both of each node that is not both.
-            places: what is around the process of a node; not kept in the directory, so unknown after `load`.
-            die_with_parent: the processes end with this one.
-            wait: return only when every broker is unfenced.
-            first_port: of node 1; 0: any that is free, as for all others.
+            places: The surroundings of a node's process; not kept in the directory, so unknown after `load`.
+            die_with_parent: Whether the processes end with this one.
+            wait: Whether to return only when every broker is unfenced.
+            first_port: The port of node 1; 0: any that is free, as for all others.
 
         Raises:
-            ConfigError: a cluster exists there, or a key is wrong.
-            BrokerNotAvailableError: a node did not come up; the message holds the end of its log.
+            ConfigError: A cluster exists there, or a key is wrong.
+            BrokerNotAvailableError: A node did not come up; the message holds the end of its log.
         """
         if not 1 <= nodes <= 9:
             raise ConfigError("nodes", nodes, f"a local cluster has 1 to 9 nodes, not {nodes}")
@@ -156,10 +156,10 @@ class LocalCluster:
 
     @classmethod
     def load(cls, directory: str | Path) -> LocalCluster:
-        """The cluster that an earlier command started in `directory`.
+        """Loads the cluster that an earlier command started in `directory`.
 
         Raises:
-            ConfigError: there is none, or its file cannot be read.
+            ConfigError: There is no cluster, or its file cannot be read.
         """
         directory = Path(directory)
         file, absolute = directory / STATE_FILE, directory.absolute()
@@ -214,7 +214,7 @@ class LocalCluster:
 
         Args:
             roles: "broker", "controller" or both.
-            config: its keys, over the defaults of a local cluster.
+            config: The node's keys, over the defaults of a local cluster.
         """
         node_id = max(self.nodes) + 1
         voters = self._voters()
@@ -234,11 +234,11 @@ class LocalCluster:
         """Starts a node that is not running.
 
         Args:
-            node_id: which.
-            accept_empty: it starts with empty log directories where those that it had are not there any more.
+            node_id: The node to start.
+            accept_empty: Whether it starts with empty log directories where those that it had are not there any more.
 
         Raises:
-            ConfigError: it runs already, or its data is not where it was.
+            ConfigError: It runs already, or its data is not where it was.
         """
         spec = self.nodes[node_id]
         if spec.is_alive:
@@ -259,7 +259,7 @@ class LocalCluster:
         """Looks whether the data that nodes had is where it was, before any of them is started.
 
         Raises:
-            ConfigError: that of one of them is not; says where it should be.
+            ConfigError: The data of one of them is not there; the text says where it should be.
         """
         for spec in map(self.nodes.__getitem__, node_ids):
             missing = spec.missing_data() if spec.has_data else []
@@ -301,7 +301,7 @@ class LocalCluster:
             raise ConfigError("node_id", node_id, f"node {node_id} is not running")
 
     async def _wait_until_stopped(self, spec: NodeSpec) -> None:
-        """The rest of `stop` for a node that has been told."""
+        """Waits until a node that has been told to stop is gone; kills it where it does not go in time."""
         if not await self._wait_until_gone(spec):
             _tell(spec, signal.SIGKILL)
             await self._wait_until_gone(spec)
@@ -329,12 +329,12 @@ class LocalCluster:
         """Returns when every broker, or each of `node_ids`, is registered and unfenced, and there is a controller.
 
         Args:
-            timeout_s: counted anew whenever a node has got on with the recovery of its logs.
-            node_ids: None: all.
-            on_recovery: told how far that is, in words.
+            timeout_s: The longest wait, counted anew whenever a node has got on with the recovery of its logs.
+            node_ids: The nodes to wait for; None: all.
+            on_recovery: The function that is told how far that is, in words.
 
         Raises:
-            BrokerNotAvailableError: a process ended, or the time is over; holds the end of the node's log.
+            BrokerNotAvailableError: A process ended, or the time is over; holds the end of the node's log.
         """
         deadline = time.monotonic() + timeout_s
         wanted = {
@@ -362,7 +362,7 @@ class LocalCluster:
                 await asyncio.sleep(0.05)
 
     def _recovering(self, node_ids: set[int]) -> str:
-        """What the nodes say about the recovery of their logs; "" when they say nothing."""
+        """Returns what the nodes say about the recovery of their logs; "" when they say nothing."""
         told: list[str] = []
         for node_id in sorted(node_ids):
             _, found, rest = last_lines(self.nodes[node_id].log_file, 1).rpartition(RECOVERING)
@@ -418,7 +418,7 @@ class LocalCluster:
         """Writes the files of all nodes, `config` with what `node_config` has for a node over it.
 
         Raises:
-            ConfigError: the directory of the cluster cannot be made, or not written to.
+            ConfigError: The directory of the cluster cannot be made, or not written to.
         """
         voters = self._voters()
         try:
@@ -494,7 +494,7 @@ def _new_cluster_id() -> str:
 def _new_specs(
     directory: Path, ports: Sequence[int], roles: Mapping[int, Sequence[str]], places: Mapping[int, NodePlace]
 ) -> dict[int, NodeSpec]:
-    """The nodes of a new cluster, numbered from 1, a port each."""
+    """Returns the nodes of a new cluster, numbered from 1, a port each."""
     return {
         node_id: NodeSpec(
             node_id,

@@ -53,10 +53,10 @@ class NodePlace:
     """What the process of a node finds around it.
 
     Attributes:
-        host: the address by which it is known.
-        listens_on: the address it binds, such as 0.0.0.0; "": `host`.
-        launcher: a command to put before its own, which it must become (`exec`), with the same process id.
-        environment: variables of its own, over those of this process.
+        host: The address by which it is known.
+        listens_on: The address it binds, such as 0.0.0.0; "": `host`.
+        launcher: The command to put before its own, which it must become (`exec`), with the same process id.
+        environment: The variables of its own, over those of this process.
     """
 
     host: str = "127.0.0.1"
@@ -71,12 +71,12 @@ def spawn_node(
     """Starts one node process.
 
     Args:
-        config_file: its TOML file.
-        log_file: gets what it prints; appended to.
-        place: where it runs.
-        die_with_parent: the kernel ends it when this process ends, whatever ended it; otherwise it gets a session of
-            its own and outlives the terminal.
-        accept_empty: log directories without data are formatted.
+        config_file: The TOML file of the node.
+        log_file: The file that gets what it prints; appended to.
+        place: The place where it runs.
+        die_with_parent: Whether the kernel ends it when this process ends, whatever ended it; otherwise it gets a
+            session of its own and outlives the terminal.
+        accept_empty: Whether log directories without data are formatted.
     """
     # -P: a random.py in the working directory is none of the node's modules
     command = [*place.launcher, sys.executable, "-P", "-m", "replog.broker", "--config", str(config_file)]
@@ -134,7 +134,7 @@ def is_free(port: int) -> bool:
 
 
 def last_lines(file: Path, count: int) -> str:
-    """The end of a log file, however large that is, for error messages and progress; "" where there is none."""
+    """Returns the end of a log file, however large that is, for error messages and progress; "" where there is none."""
     try:
         with file.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LAST_LINES_BYTES))
@@ -145,7 +145,7 @@ def last_lines(file: Path, count: int) -> str:
 
 
 def _stat_fields(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on; the command name before may hold anything."""
+    """Returns the fields of /proc/PID/stat from the state on; the command name before may hold anything."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -58,7 +58,7 @@ _SHOWN_CHARACTERS = 80
 
 
 def shortened(text: str) -> str:
-    """What a message shows of a text that somebody has sent."""
+    """Returns what a message shows of a text that somebody has sent."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
@@ -105,7 +105,7 @@ class ChoicesType:
     choices: tuple[str, ...]
 
     def parse(self, text: str) -> str:
-        """The words in the order of `choices`.  Raises ValueError with the reason."""
+        """Returns the words in the order of `choices`.  Raises ValueError with the reason."""
         words = [word.strip() for word in text.split(",")]
         if len(set(words)) != len(words) or not set(words) <= set(self.choices):
             raise ValueError(str(self))
@@ -153,8 +153,8 @@ class ConfigKey:
     """One configuration.
 
     Attributes:
-        name: the topic configuration; the same as `cluster_name` where topics have none.
-        cluster_name: its name as cluster-wide default.
+        name: The name of the topic configuration; the same as `cluster_name` where topics have none.
+        cluster_name: The name of it as cluster-wide default.
     """
 
     name: str
@@ -163,10 +163,10 @@ class ConfigKey:
     default: ConfigValue
 
     def parse(self, text: str) -> ConfigValue:
-        """The value that `text` states.
+        """Returns the value that `text` states.
 
         Raises:
-            ConfigError: not of the type, or out of range.
+            ConfigError: The text is not of the type, or out of range.
         """
         try:
             return self.type.parse(text)
@@ -174,10 +174,10 @@ class ConfigKey:
             raise ConfigError(self.name, text, f'{self.name} = "{shortened(text)}": {error}') from error
 
     def canonical(self, text: str) -> str:
-        """The one text that is stored for the value that `text` states, in however many ways it may be written.
+        """Returns the one text that is stored for the value that `text` states, in however many ways it may be written.
 
         Raises:
-            ConfigError: as `parse`.
+            ConfigError: The text is not of the type, or out of range.
         """
         value = self.parse(text)
         if isinstance(value, bool):
@@ -307,15 +307,15 @@ _OF_ONE_BROKER = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS) 
 
 
 def config_key_or_raise(resource_type: ResourceType, name: str, resource_name: str = "") -> ConfigKey:
-    """The key called `name` on a resource.
+    """Returns the key called `name` on a resource.
 
     Args:
-        resource_type: what it is set on.
-        name: the configuration's.
-        resource_name: of the topic or broker; "" is the cluster-wide default, with the type BROKER.
+        resource_type: The kind of resource it is set on.
+        name: The name of the configuration.
+        resource_name: The name of the topic or broker; "" is the cluster-wide default, with the type BROKER.
 
     Raises:
-        ConfigError: unknown there; the message names a valid name that is near, if there is one.
+        ConfigError: The name is unknown there; the message names a valid name that is near, if there is one.
     """
     keys = _OF_TOPICS
     if resource_type is ResourceType.BROKER:
@@ -328,6 +328,6 @@ def config_key_or_raise(resource_type: ResourceType, name: str, resource_name: s
 
 
 def _advice(name: str, keys: Mapping[str, ConfigKey]) -> str:
-    """The name that was meant, only where one is near: a guess at random sends people the wrong way."""
+    """Returns what to try, with a name only where one is near: a guess at random sends people the wrong way."""
     near = difflib.get_close_matches(name, keys, n=1, cutoff=NEAR_ENOUGH) if len(name) <= _SHOWN_CHARACTERS else []
     return f'. Did you mean "{near[0]}"? ({keys[near[0]].type})' if near else "; `replog configs get` shows all"

@@ -56,13 +56,13 @@ class TopicDelta:
     partitions: dict[int, PartitionRegistration] = field(default_factory=dict[int, PartitionRegistration])
 
     def partition(self, partition_id: int) -> PartitionRegistration | None:
-        """The newest state of a partition, None when there is none."""
+        """Returns the newest state of a partition, None when there is none."""
         if partition_id in self.partitions:
             return self.partitions[partition_id]
         return None if self.base is None else self.base.partitions.get(partition_id)
 
     def apply(self) -> TopicImage:
-        """The topic after the changes."""
+        """Returns the topic after the changes."""
         if self.base is None:
             return TopicImage(self.name, self.topic_id, PersistentMap(self.partitions))
         return TopicImage(self.name, self.topic_id, patched(self.base.partitions, self.partitions))
@@ -83,9 +83,9 @@ class LocalChanges:
     """What one broker has to do, in this order.
 
     Attributes:
-        deletes: replicas it no longer has (the registration is the old one).
-        leaders: changed partitions that it leads.
-        followers: changed partitions that it follows, also those without a leader.
+        deletes: The replicas it no longer has (the registration is the old one).
+        leaders: The changed partitions that it leads.
+        followers: The changed partitions that it follows, also those without a leader.
     """
 
     deletes: tuple[LocalPartition, ...]
@@ -123,12 +123,12 @@ class MetadataDelta:
 
     @classmethod
     def between(cls, before: MetadataImage, after: MetadataImage) -> MetadataDelta:
-        """The changes that lead from one image to another, whatever records did: as after loading a snapshot.
+        """Returns the changes that lead from one image to another, whatever records did: as after loading a snapshot.
 
         `before` may be empty: then everything is new.  Costs what the images do not share.
 
         Raises:
-            InvariantViolationError: a topic lost a partition, or its name, which no record can do.
+            InvariantViolationError: A topic lost a partition or its name, which no record can do.
         """
         delta = cls(before)
         delta.changed_brokers = difference(before.brokers, after.brokers)
@@ -165,11 +165,11 @@ class MetadataDelta:
     # ---- replay -----------------------------------------------------------------------------------------------------
 
     def replay(self, record: MetadataRecord) -> None:
-        """Take in the next record of the log.
+        """Takes in the next record of the log.
 
         Raises:
-            InvariantViolationError: it names a topic, partition or broker incarnation that does not exist, or a transaction
-                begins or ends where none can.
+            InvariantViolationError: It names a topic, partition or broker incarnation that does not exist, or a
+                transaction begins or ends where none can.
         """
         match record:
             case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
@@ -310,7 +310,7 @@ class MetadataDelta:
     # ---- the changes a broker reconciles by -------------------------------------------------------------------------
 
     def changed_partitions(self) -> dict[tuple[UUID, int], PartitionRegistration]:
-        """Newest state of every partition that is new or changed, without those of removed topics."""
+        """Returns the newest state of every partition that is new or changed, without those of removed topics."""
         return {
             (topic_id, partition_id): partition
             for topic_id, topic in self.changed_topics.items()
@@ -318,7 +318,7 @@ class MetadataDelta:
         }
 
     def removed_partitions(self) -> dict[tuple[UUID, int], PartitionRegistration]:
-        """Last state of every partition of the image that went with its topic."""
+        """Returns the last state of every partition of the image that went with its topic."""
         return {
             (topic_id, partition_id): partition
             for topic_id, topic in self.removed_topics.items()
@@ -326,7 +326,7 @@ class MetadataDelta:
         }
 
     def local_changes(self, broker_id: int) -> LocalChanges:
-        """What this broker has to delete, lead and follow."""
+        """Returns what this broker has to delete, lead and follow."""
         deletes = [
             LocalPartition(topic.name, topic.topic_id, partition_id, partition)
             for topic in self.removed_topics.values()
@@ -349,11 +349,11 @@ class MetadataDelta:
     # ---- the next image ---------------------------------------------------------------------------------------------
 
     def apply(self, end_offset: int, epoch: int) -> MetadataImage:
-        """The image that holds everything below `end_offset`; tables that did not change are shared.
+        """Returns the image that holds everything below `end_offset`; tables that did not change are shared.
 
         Args:
-            end_offset: end (exclusive) of the records replayed.
-            epoch: leader epoch of the last batch.
+            end_offset: The end (exclusive) of the records replayed.
+            epoch: The leader epoch of the last batch.
         """
         topics = {topic_id: topic.apply() for topic_id, topic in self.changed_topics.items()}
         removed_names = {topic.name: None for topic in self.removed_topics.values()}

@@ -26,7 +26,7 @@ SUPPORTED_FEATURES = (SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_TRA
 
 
 def supported_levels(features: Iterable[SupportedFeature], name: str) -> SupportedFeature:
-    """The levels of one feature that a node supports, by what it told when it registered.
+    """Returns the levels of one feature that a node supports, by what it told when it registered.
 
     A node that says nothing about `metadata.version` is of the first version; of any other feature it supports nothing.
     """

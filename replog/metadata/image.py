@@ -66,15 +66,15 @@ class MetadataImage:
     The mappings are never changed in place, by nobody; the empty image is `MetadataImage()`.
 
     Attributes:
-        configs: text values that were set, by resource; `config_value` applies the defaults.
-        next_producer_id: first producer id that has not been handed out as part of a block.
-        drained_brokers: those that an operator wants empty.
-        open_transaction: records since a BeginTransactionRecord that has no end yet, None outside of a transaction.  They
-            count for nothing until the end; an image with some is not one to make a snapshot of.
-        awaiting_reports: the partitions with `PartitionRegistration.awaits_reports`, by (topic id, partition): follows from
-            the topics, and is here so that a heartbeat does not look through all of them.
-        end_offset: end (exclusive) of what has been replayed.
-        epoch: leader epoch of the last batch replayed, -1 for none.
+        configs: The text values that were set, by resource; `config_value` applies the defaults.
+        next_producer_id: The first producer id that has not been handed out as part of a block.
+        drained_brokers: The brokers that an operator wants empty.
+        open_transaction: The records since a BeginTransactionRecord that has no end yet, None outside of a transaction.
+            They count for nothing until the end; an image with some is not one to make a snapshot of.
+        awaiting_reports: The partitions with `PartitionRegistration.awaits_reports`, by (topic id, partition): follows
+            from the topics, and is here so that a heartbeat does not look through all of them.
+        end_offset: The end (exclusive) of what has been replayed.
+        epoch: The leader epoch of the last batch replayed, -1 for none.
     """
 
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=_no_brokers)
@@ -91,12 +91,12 @@ class MetadataImage:
     epoch: int = -1
 
     def partition(self, topic_id: UUID, partition_id: int) -> PartitionRegistration | None:
-        """The partition, or None when the topic or the partition is unknown."""
+        """Returns the partition, or None when the topic or the partition is unknown."""
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.partitions.get(partition_id)
 
     def config_value(self, topic_name: str, key: ConfigKey, broker_id: int | None = None) -> ConfigValue:
-        """The value in force for a topic: its own, else the broker's, the cluster's default, the default of `key`."""
+        """Returns the value in force for a topic: its own, the broker's, the cluster's default, or that of `key`."""
         text = self.configs.get((ResourceType.TOPIC, topic_name), {}).get(key.name)
         if text is None and broker_id is not None:
             text = self.configs.get((ResourceType.BROKER, str(broker_id)), {}).get(key.cluster_name)
@@ -105,7 +105,7 @@ class MetadataImage:
         return key.default if text is None else key.parse(text)
 
     def topic_configs(self, topic_name: str, broker_id: int | None = None) -> dict[str, ConfigValue]:
-        """Every configuration in force for a topic (on one broker), by topic configuration name."""
+        """Returns every configuration in force for a topic (on one broker), by topic configuration name."""
         return {key.name: self.config_value(topic_name, key, broker_id) for key in CONFIG_KEYS}
 
 
@@ -119,13 +119,13 @@ class AwaitedReport:
 
 
 def awaiting_report(image: MetadataImage, broker_id: int) -> list[AwaitedReport]:
-    """The partitions whose `recovered` election waits for a `ReportReplicas` of this broker.
+    """Returns the partitions whose `recovered` election waits for a `ReportReplicas` of this broker.
 
     Reports live in the memory of the active controller only, so the broker repeats them (with its heartbeats, say)
     for as long as a partition is listed here, under its current broker epoch.
 
     Returns:
-        In order of topic name and partition; empty when nothing waits.
+        The partitions in order of topic name and number; empty when nothing waits.
     """
     awaited = [
         AwaitedReport(image.topics_by_id[topic_id].name, topic_id, partition_id)

@@ -19,7 +19,7 @@ _VALUES: Final = ("drained_brokers", "next_producer_id", "open_transaction")
 
 
 def partition_problems(partition: PartitionRegistration) -> Iterator[str]:
-    """What is wrong with one partition."""
+    """Yields what is wrong with one partition."""
     replicas = set(partition.replicas)
     if not replicas:
         yield "it has no replicas"
@@ -40,7 +40,7 @@ def partition_problems(partition: PartitionRegistration) -> Iterator[str]:
 
 
 def step_problems(delta: MetadataDelta, after: MetadataImage) -> Iterator[str]:
-    """What is wrong with the changes of `delta`, of which `after` is the result.  Costs what changed."""
+    """Yields what is wrong with the changes of `delta`, of which `after` is the result.  Costs what changed."""
     before = delta.image
     for (topic_id, partition_id), partition in delta.changed_partitions().items():
         where = f"partition {_topic_name(after, topic_id)}-{partition_id}"
@@ -60,14 +60,14 @@ def step_problems(delta: MetadataDelta, after: MetadataImage) -> Iterator[str]:
 
 
 def image_problems(image: MetadataImage) -> Iterator[str]:
-    """What is wrong with an image as a whole.  Costs what it is large."""
+    """Yields what is wrong with an image as a whole.  Costs the size of the image."""
     yield from step_problems(MetadataDelta.between(MetadataImage(), image), image)
     if len(image.topics_by_id) != len(image.topics_by_name):
         yield f"{len(image.topics_by_id)} topics by id, {len(image.topics_by_name)} by name"
 
 
 def image_differences(one: MetadataImage, other: MetadataImage) -> Iterator[str]:
-    """Where two images, which should be the same, are not (offset and epoch are not looked at)."""
+    """Yields where two images, which should be the same, are not; does not look at offset and epoch."""
     for name in _VALUES:
         if getattr(one, name) != getattr(other, name):
             yield f"{name}: {getattr(one, name)} and {getattr(other, name)}"

@@ -35,10 +35,10 @@ _partition_values = attrgetter(*(field.name for field in fields(PartitionRecord)
 
 
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """The records that make `image` of an empty one, in the order to replay them.  Lazily: the image never changes.
+    """Returns the records that make `image` of an empty one, in order, lazily: the image never changes.
 
     Raises:
-        InvariantViolationError: a transaction is open; its records are no state yet, and a snapshot would lose them.
+        InvariantViolationError: A transaction is open; its records are no state yet, and a snapshot would lose them.
     """
     if image.open_transaction is not None:
         raise InvariantViolationError(f"the image at offset {image.end_offset} ends inside a transaction")

@@ -32,10 +32,10 @@ class MetadataLoader:
     """The newest image, and who is told about it.
 
     Args:
-        publishers: in the order in which they are told.
-        gate: of publishing.  A broker's: the image holds this process's own registration, and has reached the high
-            watermark.
-        on_fault: told when a publisher raises; the others are told all the same.
+        publishers: The publishers, in the order in which they are told.
+        gate: The condition of publishing.  A broker's: the image holds this process's own registration, and has reached
+            the high watermark.
+        on_fault: The function that is told when a publisher raises; the others are told all the same.
 
     Invariants:
         - offsets only rise;
@@ -65,19 +65,19 @@ class MetadataLoader:
         return self._end_offset
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """One more, told last.  It gets everything with the next `flush` after the gate opened."""
+        """Adds a publisher, told last.  It gets everything with the next `flush` after the gate opened."""
         self._waiting.append(publisher)
 
     def load_batch(self, records: Iterable[MetadataRecord], *, end_offset: int, epoch: int) -> None:
         """Takes in a committed batch.
 
         Args:
-            records: in order; none where the batch held only control records.
-            end_offset: exclusive end of the batch.
-            epoch: its leader epoch.
+            records: The records in order; none where the batch held only control records.
+            end_offset: The exclusive end of the batch.
+            epoch: The leader epoch of the batch.
 
         Raises:
-            InvariantViolationError: the batch is not behind what was loaded, or contradicts it.  This node must stop.
+            InvariantViolationError: The batch is not behind what was loaded, or contradicts it.  This node must stop.
         """
         if end_offset <= self._end_offset:
             raise InvariantViolationError(f"a batch up to {end_offset} comes after offset {self._end_offset}")
@@ -94,12 +94,12 @@ class MetadataLoader:
         below the snapshot is deleted here.
 
         Args:
-            records: of the snapshot, in order.
-            end_offset: exclusive end of what it stands for.
-            epoch: of the last record it stands for.
+            records: The records of the snapshot, in order.
+            end_offset: The exclusive end of what it stands for.
+            epoch: The leader epoch of the last record it stands for.
 
         Raises:
-            InvariantViolationError: it is older than what was loaded, or contradicts itself.  This node must stop.
+            InvariantViolationError: It is older than what was loaded, or contradicts itself.  This node must stop.
         """
         if end_offset < self._end_offset:
             raise InvariantViolationError(f"a snapshot up to {end_offset} comes after offset {self._end_offset}")

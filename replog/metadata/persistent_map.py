@@ -51,7 +51,7 @@ class PersistentMap(Mapping[K, V_co]):
     __slots__ = ("_root", "_size")
 
     def __init__(self, entries: Mapping[K, V_co] | None = None) -> None:
-        """A copy of `entries`; empty by default."""
+        """Copies `entries`; the mapping is empty by default."""
         self._root: _Node = {}
         self._size = 0
         if entries:
@@ -60,7 +60,7 @@ class PersistentMap(Mapping[K, V_co]):
             self._size = len(entries)
 
     def patched(self, changes: Mapping[K, V_co | None]) -> PersistentMap[K, V_co]:
-        """This mapping with changes: a value replaces or adds, None removes what may not be there.
+        """Returns this mapping with changes: a value replaces or adds, None removes what may not be there.
 
         Copies only what the changed keys share a leaf with.
         """
@@ -88,7 +88,7 @@ class PersistentMap(Mapping[K, V_co]):
     @overload
     def get(self, key: K, default: V_co | T, /) -> V_co | T: ...
     def get(self, key: K, default: Any = None, /) -> Any:
-        """The value of `key`, or `default`."""
+        """Returns the value of `key`, or `default`."""
         return self._leaf_of(key).get(key, default)
 
     def __iter__(self) -> Iterator[K]:
@@ -101,15 +101,15 @@ class PersistentMap(Mapping[K, V_co]):
         return f"{type(self).__name__}({dict(self.items())!r})"
 
     def items(self) -> ItemsView[K, V_co]:
-        """A set-like view of the (key, value) pairs."""
+        """Returns a set-like view of the (key, value) pairs."""
         return _Items(self)
 
     def values(self) -> ValuesView[V_co]:
-        """A view of the values."""
+        """Returns a view of the values."""
         return _Values(self)
 
     def leaves(self) -> Iterator[dict[K, V_co]]:
-        """The entries in groups, for reading only."""
+        """Returns the entries in groups, for reading only."""
         return _leaves(self._root)
 
     @property
@@ -128,7 +128,7 @@ class PersistentMap(Mapping[K, V_co]):
 
 
 def patched(base: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
-    """`base` with the changes (None: removed), or `base` itself when there are none.
+    """Returns `base` with the changes (None: removed), or `base` itself when there are none.
 
     Copies nothing in proportion to `base`, if it comes from this function or is a `PersistentMap`.
     """
@@ -139,7 +139,7 @@ def patched(base: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]
 
 
 def difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
-    """What must change in `before` to make it `after`; None: removed.
+    """Returns what must change in `before` to make it `after`; None: removed.
 
     Looks only at what the two do not share, if one has come from the other by `patched`.
     """
@@ -231,7 +231,7 @@ def _by_slot(changes: Iterable[_Change], depth: int) -> dict[int, list[_Change]]
 
 
 def _merged(children: list[_Node]) -> dict[Any, Any] | None:
-    """All entries as one leaf, None if they are too many."""
+    """Returns all entries as one leaf, None if they are too many."""
     count = 0
     for child in children:
         count += len(child) if isinstance(child, dict) else MERGE_ENTRIES_MAX + 1

@@ -45,7 +45,7 @@ class BrokerRegistration:
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
-        """The registration as `record` states it."""
+        """Returns the registration as `record` states it."""
         return cls(
             broker_id=record.broker_id,
             incarnation_id=record.incarnation_id,
@@ -65,10 +65,10 @@ class BrokerRegistration:
         return not self.fenced and not self.in_controlled_shutdown
 
     def merge(self, change: BrokerRegistrationChangeRecord) -> BrokerRegistration:
-        """The registration after `change`.
+        """Returns the registration after `change`.
 
         Raises:
-            InvariantViolationError: the change belongs to another incarnation.
+            InvariantViolationError: The change belongs to another incarnation.
         """
         if change.broker_epoch != self.broker_epoch:
             raise InvariantViolationError(
@@ -93,7 +93,7 @@ class ControllerRegistration:
 
     @classmethod
     def from_record(cls, record: RegisterControllerRecord) -> ControllerRegistration:
-        """The registration as `record` states it."""
+        """Returns the registration as `record` states it."""
         return cls(
             controller_id=record.controller_id,
             incarnation_id=record.incarnation_id,
@@ -108,16 +108,16 @@ class PartitionRegistration:
     """The state of one partition (docs/KAFKA.md 4.4, 4.10).
 
     Attributes:
-        replicas: assigned brokers, the preferred leader first.
-        isr: in-sync replicas; may be empty.
-        elr: eligible leader replicas: out of the ISR, but known to hold every committed record. Disjoint from `isr`.
-        last_known_elr: members of ISR or ELR that restarted uncleanly since the ISR was last proven.
-        leader: broker id, or -1.
-        leader_epoch: raised whenever a leader is set, also to -1 and to the same broker.
-        partition_epoch: raised by every change.
-        adding_replicas: the part of `replicas` that a reassignment brings in; empty outside of one.
-        removing_replicas: the part of `replicas` that goes once all others have caught up; empty outside of a reassignment.
-            A replica that was added for a target that has since been replaced is in both.
+        replicas: The assigned brokers, the preferred leader first.
+        isr: The in-sync replicas; may be empty.
+        elr: The eligible leader replicas: out of the ISR, but known to hold all that is committed. Disjoint from `isr`.
+        last_known_elr: The members of ISR or ELR that restarted uncleanly since the ISR was last proven.
+        leader: The leader's broker id, or -1.
+        leader_epoch: The leader epoch, raised whenever a leader is set, also to -1 and to the same broker.
+        partition_epoch: The partition epoch, raised by every change.
+        adding_replicas: The part of `replicas` that a reassignment brings in; empty outside of one.
+        removing_replicas: The part of `replicas` that goes once all others have caught up; empty outside of a
+            reassignment.  A replica that was added for a target that has since been replaced is in both.
     """
 
     replicas: tuple[int, ...]
@@ -133,7 +133,7 @@ class PartitionRegistration:
 
     @classmethod
     def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
-        """The partition as `record` states it."""
+        """Returns the partition as `record` states it."""
         return cls(
             replicas=record.replicas,
             isr=record.isr,
@@ -158,7 +158,7 @@ class PartitionRegistration:
         return self.leader == NO_LEADER and not self.isr and not self.elr and bool(self.last_known_elr)
 
     def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
-        """The partition after `change`: leader epoch +1 iff the leader is set, partition epoch +1 always."""
+        """Returns the partition after `change`: leader epoch +1 iff the leader is set, partition epoch +1 always."""
         return PartitionRegistration(
             replicas=_changed(self.replicas, change.replicas),
             isr=_changed(self.isr, change.isr),

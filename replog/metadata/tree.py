@@ -42,8 +42,8 @@ class Folder:
     """Named nodes, made on demand.
 
     Attributes:
-        names: of all children, in the order to show them.
-        child: the node of a name, None when there is none.
+        names: The names of all children, in the order to show them.
+        child: The node of a name, None when there is none.
     """
 
     names: Callable[[], Iterable[str]]
@@ -54,12 +54,12 @@ Node: TypeAlias = Folder | Leaf
 
 
 def folder(children: Mapping[str, Node]) -> Folder:
-    """A folder of nodes that are there already."""
+    """Returns a folder of nodes that are there already."""
     return Folder(lambda: children, children.get)
 
 
 def image_tree(image: MetadataImage) -> dict[str, Node]:
-    """The children of the root; more may be added before `folder` is made of them."""
+    """Returns the children of the root; more may be added before `folder` is made of them."""
     children: dict[str, Node] = {
         "brokers": _table(image.brokers, _number, record_leaf),
         "controllers": _table(image.controllers, _number, record_leaf),
@@ -80,12 +80,12 @@ def image_tree(image: MetadataImage) -> dict[str, Node]:
 
 
 def record_leaf(record: object) -> Leaf:
-    """The fields of a dataclass."""
+    """Returns the fields of a dataclass."""
     return {field.name: plain(getattr(record, field.name)) for field in fields(cast("Any", record))}
 
 
 def find_node(root: Node, path: str) -> Node | None:
-    """The node of an absolute path such as `/topics/by-name`; None when there is none."""
+    """Returns the node of an absolute path such as `/topics/by-name`; None when there is none."""
     node: Node | None = root
     for name in path_parts(path):
         if not isinstance(node, Folder):
@@ -95,7 +95,7 @@ def find_node(root: Node, path: str) -> Node | None:
 
 
 def path_parts(path: str) -> list[str]:
-    """The names of a path; `.` and `..` are resolved, empty ones ignored."""
+    """Returns the names of a path; `.` and `..` are resolved, empty ones ignored."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -106,7 +106,7 @@ def path_parts(path: str) -> list[str]:
 
 
 def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Leaf]]:
-    """(path, leaf) of everything below a node, itself included, in order."""
+    """Yields (path, leaf) of everything below a node, itself included, in order."""
     if isinstance(node, Folder):
         for name in node.names():
             if (child := node.child(name)) is not None:
@@ -116,7 +116,7 @@ def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Leaf]]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Returns a value as JSON has it."""
     match value:
         case UUID():
             return str(value)

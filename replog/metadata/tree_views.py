@@ -21,19 +21,19 @@ BY_ID_PATH = "/topics/by-id"
 
 
 def leaf_text(leaf: Leaf) -> str:
-    """One line of JSON."""
+    """Returns a leaf as one line of JSON."""
     return json.dumps(leaf, ensure_ascii=False)
 
 
 def list_names(node: Node, name: str) -> list[str]:
-    """The names in a folder, those of folders with a slash behind; for a leaf its own."""
+    """Returns the names in a folder, those of folders with a slash behind; for a leaf its own."""
     if not isinstance(node, Folder):
         return [name]
     return [f"{child}/" if isinstance(node.child(child), Folder) else child for child in node.names()]
 
 
 def tree_lines(node: Node, name: str, depth_max: int, indent: str = "") -> Iterator[str]:
-    """The node and what is below it, `depth_max` levels deep."""
+    """Yields lines that show the node and what is below it, `depth_max` levels deep."""
     if not isinstance(node, Folder):
         yield f"{indent}{name} {leaf_text(node)}"
         return
@@ -47,11 +47,11 @@ def tree_lines(node: Node, name: str, depth_max: int, indent: str = "") -> Itera
 
 
 def find_lines(node: Node, path: str, conditions: Sequence[str]) -> Iterator[str]:
-    """The leaves below `path` that fit all conditions, with their content.
+    """Yields the leaves below `path` that fit all conditions, with their content.
 
     Args:
-        node: at `path`.
-        path: where the search begins, "" the root.
+        node: The node at `path`.
+        path: The path where the search begins, "" the root.
         conditions: `FIELD=VALUE` (as shown by `cat`; of a list one item is enough), or a pattern such as `flights*`
             that any name on the way fits.
     """
@@ -63,13 +63,13 @@ def find_lines(node: Node, path: str, conditions: Sequence[str]) -> Iterator[str
 
 
 def diff_lines(before: Node | None, after: Node | None, path: str = "", root: str = "") -> Iterator[str]:
-    """What changed below a node, in order of the names; nothing when nothing did.
+    """Yields what changed below a node, in order of the names; nothing when nothing did.
 
     Args:
-        before: the node then, None: was not there.
-        after: the node now, None: is not there any more.
-        path: of both.
-        root: where the walk began, to say each thing once.
+        before: The node then; None: it was not there.
+        after: The node now; None: it is not there any more.
+        path: The path of both.
+        root: The path where the walk began, to say each thing once.
     """
     if _is_shown_twice(path, root):
         return

@@ -71,7 +71,7 @@ class _Parsed(NamedTuple):
 
 
 def _wrapped(number: int) -> int:
-    """Modulo 2^64, as Java counts: a delta may wrap, and wraps back when it is read."""
+    """Wraps a number modulo 2^64, as Java counts: a delta may wrap, and wraps back when it is read."""
     return (number + _INT64_WRAP // 2) % _INT64_WRAP - _INT64_WRAP // 2
 
 
@@ -114,12 +114,13 @@ class BatchBuilder:
     It may be used again after `build`, which hands the bytes over and leaves it empty.
 
     Args:
-        max_bytes: size of the uncompressed batch that is never passed, header included; at most 2^31 - 1.
-        attributes: see `replog.records.attribute_bits`.
-        base_timestamp: in ms; by default the first record's own time. Compaction puts the delete horizon here.
+        max_bytes: The size that the uncompressed batch never passes, header included; at most 2^31 - 1.
+        attributes: The attributes field; see `replog.records.attribute_bits`.
+        base_timestamp: The base timestamp in ms; by default the first record's own. Compaction puts the delete
+            horizon here.
 
     Raises:
-        UnsupportedCompressionError: the codec in the attributes cannot be used here.
+        UnsupportedCompressionError: The codec in the attributes cannot be used here.
 
     Invariants:
         - `size_bytes <= max_bytes` once a record is in;
@@ -157,15 +158,15 @@ class BatchBuilder:
         """Encodes one record.
 
         Args:
-            timestamp: in ms since 1970, or -1 for none.
-            key, value: bytes or None; copied.
-            headers: pairs of a name and bytes or None.
+            timestamp: The time in ms since 1970, or -1 for none.
+            key, value: Bytes or None; copied.
+            headers: Pairs of a name and bytes or None.
 
         Returns:
             Its offset relative to the batch, or None when it does not fit and the batch stays as it was.
 
         Raises:
-            InvalidRecordError: a timestamp below -1, or a header name that is not valid Unicode.
+            InvalidRecordError: The timestamp is below -1, or a header name is not valid Unicode.
         """
         if not NO_TIMESTAMP <= timestamp <= INT64_MAX:
             raise InvalidRecordError(f"timestamp {timestamp} ms is neither a time since 1970 nor -1 for none")
@@ -209,7 +210,7 @@ class BatchBuilder:
         """Seals the batch (header, checksum, compression where asked for) and empties the builder.
 
         Raises:
-            InvalidRecordError: there is no record in it.
+            InvalidRecordError: There is no record in it.
         """
         if self._count == 0:
             raise InvalidRecordError("a batch has at least one record")
@@ -238,7 +239,7 @@ class BatchBuilder:
 
 
 def decode_batch(buffer: Buffer, position: int, max_decompressed_bytes: int) -> list[Record]:
-    """All records of the batch at `position`, control records too."""
+    """Returns all records of the batch at `position`, control records too."""
     header = parse_header(buffer, position)
     check_header(header)
     check_crc(buffer, header)
@@ -246,7 +247,7 @@ def decode_batch(buffer: Buffer, position: int, max_decompressed_bytes: int) -> 
 
 
 def decode_records(buffer: Buffer, start_offset: int, end_offset: int, max_decompressed_bytes: int) -> list[Record]:
-    """Data records of all whole batches within [start_offset, end_offset)."""
+    """Returns data records of all whole batches within [start_offset, end_offset)."""
     out: list[Record] = []
     budget = _Budget(max_decompressed_bytes)
     for header in _data_batches(buffer, start_offset, end_offset):
@@ -264,7 +265,7 @@ def check_records(buffer: Buffer, position: int, max_decompressed_bytes: int) ->
 def decode_columns(
     buffer: Buffer, start_offset: int, end_offset: int, wanted: int, max_decompressed_bytes: int
 ) -> Columns:
-    """The records of `decode_records` as Arrow buffers; `wanted` are bits of `Wanted`."""
+    """Returns the records of `decode_records` as Arrow buffers; `wanted` are bits of `Wanted`."""
     columns = ColumnSet(wanted)
     has_fields, has_headers = bool(wanted & _FIELDS), bool(wanted & Wanted.HEADERS)
     budget = _Budget(max_decompressed_bytes)
@@ -299,7 +300,7 @@ def _header_says_all(header: BatchHeader, wanted: int, start_offset: int, end_of
 
 
 def _announced_bytes(header: BatchHeader, max_bytes: int) -> int:
-    """The least that the announced records take, decompressed; refused where the batch could not hold them."""
+    """Returns the least that the announced records take, decompressed; raises where the batch could not hold them."""
     size = header.size_bytes - HEADER_BYTES
     if size and header.codec is not Codec.NONE:
         size = decompressed_bytes_limit(size, max_bytes)
@@ -310,14 +311,14 @@ def _announced_bytes(header: BatchHeader, max_bytes: int) -> int:
 
 
 def _announced_offsets(header: BatchHeader, start_offset: int, end_offset: int) -> range:
-    """Offsets of a batch without gaps; of one with gaps only their number counts."""
+    """Returns offsets of a batch without gaps; of one with gaps only their number counts."""
     if header.records_count != header.last_offset_delta + 1:
         return range(header.base_offset, header.base_offset + header.records_count)
     return range(max(header.base_offset, start_offset), min(header.next_offset, end_offset))
 
 
 def survey_records(buffer: Buffer, position: int, max_decompressed_bytes: int) -> RecordsSurvey:
-    """What a leader may have to know of the records of one batch."""
+    """Returns what a leader may have to know of the records of one batch."""
     records = decode_batch(buffer, position, max_decompressed_bytes)
     timestamps = [record.timestamp for record in records if record.timestamp != NO_TIMESTAMP]
     return RecordsSurvey(
@@ -329,7 +330,7 @@ def survey_records(buffer: Buffer, position: int, max_decompressed_bytes: int) -
 
 
 def _data_batches(buffer: Buffer, start_offset: int, end_offset: int) -> Iterator[BatchHeader]:
-    """Headers of the data batches that touch the range; each checksum first, because they decide what is skipped."""
+    """Yields headers of data batches that touch the range, each after its checksum: they decide what is skipped."""
     for header in scan(buffer):
         check_crc(buffer, header)
         if not header.is_control and header.next_offset > start_offset and header.base_offset < end_offset:
@@ -392,7 +393,7 @@ _Read: TypeAlias = Callable[[BatchHeader, bytes, int, int | None], tuple[_Parsed
 
 
 def _read_start(header: BatchHeader, body: bytes, position: int, append_time: int | None) -> tuple[_Parsed, int]:
-    """What stands before the fields of a record; they are not looked at."""
+    """Reads what stands before the fields of a record, but not the fields; returns it and the end of the record."""
     length, position = _read_varint(body, position)
     end = position + length
     if length < 0 or end > len(body):
@@ -464,7 +465,7 @@ def _skip_headers(body: bytes, position: int, end: int) -> int:
 
 
 def _read_headers(body: bytes, position: int) -> tuple[Header, ...]:
-    """Headers that `_skip_headers` found well-formed. A name that is not UTF-8 is shown with replacement characters."""
+    """Reads headers that `_skip_headers` found well-formed.  A name that is not UTF-8 gets replacement characters."""
     count, position = _read_varint(body, position)
     headers: list[Header] = []
     for _ in range(count):

@@ -27,7 +27,7 @@ class BinaryColumn:
         return len(self._offsets) - 1
 
     def append(self, data: bytes | None) -> None:
-        """One value more, None for null."""
+        """Adds a value, None for null."""
         if data is None:
             self._nulls.append(len(self))
         else:
@@ -37,7 +37,7 @@ class BinaryColumn:
         self._offsets.append(len(self._data))
 
     def finish(self) -> tuple[bytes, bytes, bytes | None, int]:
-        """Offsets, data, validity, number of nulls."""
+        """Returns offsets, data, validity, number of nulls."""
         return _little_endian(self._offsets), bytes(self._data), _validity(len(self), self._nulls), len(self._nulls)
 
 
@@ -51,7 +51,7 @@ class HeaderColumn:
         self._values = BinaryColumn()
 
     def append(self, headers: Sequence[Header]) -> None:
-        """The headers of one record more."""
+        """Adds the headers of a record."""
         if not headers:
             self._without.append(len(self._ends) - 1)
         for name, value in headers:
@@ -60,7 +60,7 @@ class HeaderColumn:
         self._ends.append(len(self._names))
 
     def finish(self) -> HeaderColumns:
-        """The buffers."""
+        """Returns the buffers."""
         validity = _validity(len(self._ends) - 1, self._without)
         key_offsets, key_data, _, _ = self._names.finish()
         return HeaderColumns(
@@ -87,7 +87,7 @@ class ColumnSet:
         self._headers = HeaderColumn() if wanted & Wanted.HEADERS else None
 
     def append(self, offset: int, timestamp: int, kind: TimestampType) -> None:
-        """Offset and time of one record more."""
+        """Adds the offset and the time of a record."""
         self._count += 1
         if self._has_offsets:
             self._offsets.append(offset)
@@ -96,7 +96,7 @@ class ColumnSet:
             self._types.append(kind)
 
     def append_fields(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> None:
-        """The rest of that record."""
+        """Adds the rest of that record."""
         if self._keys is not None:
             self._keys.append(key)
         if self._values is not None:
@@ -105,7 +105,7 @@ class ColumnSet:
             self._headers.append(headers)
 
     def finish(self) -> Columns:
-        """The buffers."""
+        """Returns the buffers."""
         return Columns(
             self._count,
             _little_endian(self._offsets),

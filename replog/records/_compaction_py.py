@@ -55,12 +55,12 @@ class OffsetMap:
     **Shape**: open addressing; slot = hash (16 bytes) | offset + 1 (8 bytes), native order; 0 = free.
 
     Args:
-        size_bytes: of the buffer; memory is used only as entries come in.
-        load_factor: how full it may get, above 0, at most 0.99; high means slow look-ups.
+        size_bytes: The size of the buffer; memory is used only as entries come in.
+        load_factor: The share of the slots that may be used, above 0, at most 0.99; high means slow look-ups.
         seed: 16 random bytes.
 
     Raises:
-        ConfigError: not one entry fits.
+        ConfigError: No entry fits.
 
     Invariants:
         - `count <= capacity`;
@@ -89,11 +89,11 @@ class OffsetMap:
         return True
 
     def get(self, key: Buffer) -> int:
-        """Offset of the newest record of `key`; -1 when there is none."""
+        """Returns the offset of the newest record of `key`; -1 when there is none."""
         return self._table[3 * self._find(key)[0] + 2] - 1
 
     def _find(self, key: Buffer) -> tuple[int, int, int]:
-        """(slot, two halves of the hash); the slot holds the key or is free."""
+        """Returns (slot, two halves of the hash); the slot holds the key or is free."""
         digest = blake2b(key, digest_size=_HASH_BYTES, key=self._seed).digest()
         high, low = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
         slot = (high * self._slots) >> 64
@@ -124,7 +124,7 @@ def fill_offset_map(
     transactions: TransactionFilter,
     max_decompressed_bytes: int,
 ) -> FillProgress:
-    """See `replog.records.compaction.fill_offset_map`."""
+    """Implements `replog.records.compaction.fill_offset_map` in Python."""
     size_bytes = records_count = 0
     end_offset = -1
     for header in _checked(buffer):
@@ -147,7 +147,7 @@ def rewrite_batches(
     keeps_last: bool,
     max_decompressed_bytes: int,
 ) -> Rewritten:
-    """See `replog.records.compaction.rewrite_batches`."""
+    """Implements `replog.records.compaction.rewrite_batches` in Python."""
     out = bytearray()
     batches: list[tuple[int, int, int]] = []
     size_bytes = records_read = records_kept = 0
@@ -173,7 +173,7 @@ def _checked(buffer: Buffer) -> Iterator[BatchHeader]:
 
 
 def _is_dropped(header: BatchHeader, buffer: Buffer, transactions: TransactionFilter) -> bool:
-    """Aborted data, or a marker that decides nothing any more."""
+    """Whether a batch is aborted data, or a marker that decides nothing any more."""
     if header.is_control:
         return transactions.drops_marker(bytes(buffer[header.position : header.end_position]))
     return header.is_transactional and transactions.drops_data(header.producer_id, header.last_offset)
@@ -196,7 +196,7 @@ def _rewrite(
     keeps_header: bool,
     max_decompressed_bytes: int,
 ) -> tuple[bytes, int, int]:
-    """(bytes of the batch, its max timestamp, records in it); no bytes when nothing of it is kept."""
+    """Returns (bytes of the batch, its max timestamp, records in it); no bytes when nothing of it is kept."""
     is_past_horizon = header.has_delete_horizon and rules.now_ms >= header.base_timestamp
     kept: list[_Raw] = []
     body = b""
@@ -224,7 +224,7 @@ def _keeps(header: BatchHeader, raw: _Raw, offset_map: OffsetMap, rules: Rewrite
 
 
 def _empty(header: BatchHeader, buffer: Buffer) -> bytes:
-    """Only the header, so that offsets, sequence and epoch survive."""
+    """Returns only the header of a batch, so that offsets, sequence and epoch survive."""
     if header.size_bytes == HEADER_BYTES:
         return bytes(buffer[header.position : header.end_position])
     kept_bits = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
@@ -232,13 +232,13 @@ def _empty(header: BatchHeader, buffer: Buffer) -> bytes:
 
 
 def _rebuilt(header: BatchHeader, body: bytes, kept: list[_Raw], horizon: int | None) -> tuple[bytes, int]:
-    """The batch with these records only: (its bytes, its max timestamp).
+    """Returns the batch with these records only: (its bytes, its max timestamp).
 
     Args:
-        header: of the original; offsets, producer and codec stay.
-        body: its records, decompressed.
-        kept: some of them.
-        horizon: takes the place of the base timestamp, and every timestamp delta is made relative to it; None: stays.
+        header: The header of the original; offsets, producer and codec stay.
+        body: The original's records, decompressed.
+        kept: The records that stay.
+        horizon: The new base timestamp, to which every timestamp delta is made relative; None: the base stays.
     """
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     max_timestamp, base = NO_TIMESTAMP, header.base_timestamp
@@ -258,7 +258,7 @@ def _rebuilt(header: BatchHeader, body: bytes, kept: list[_Raw], horizon: int | 
 def _batch(
     header: BatchHeader, attributes: int, base_timestamp: int, max_timestamp: int, records_count: int, section: bytes
 ) -> bytes:
-    """A batch with the offsets, epoch and producer fields of `header`."""
+    """Returns a batch with the offsets, epoch and producer fields of `header`."""
     out = bytearray(HEADER_BYTES)
     HEADER.pack_into(
         out,
@@ -302,7 +302,7 @@ def _body(header: BatchHeader, buffer: Buffer, max_decompressed_bytes: int) -> b
 
 
 def _walk(header: BatchHeader, body: bytes) -> Iterator[_Raw]:
-    """The records of a batch, which must fill the body exactly and stay within its offsets.  Headers are not read."""
+    """Yields the records of a batch, which must fill the body exactly and stay in its offsets.  Reads no headers."""
     position, last_delta = 0, -1
     for _ in range(header.records_count):
         try:
@@ -344,10 +344,10 @@ def _read_raw(body: bytes, start: int) -> _Raw:
 
 
 def _number(body: bytes, position: int, end: int, bytes_max: int) -> tuple[int, int]:
-    """A zig-zag varint: (the number, the position behind it).
+    """Reads a zig-zag varint; returns (the number, the position behind it).
 
     Raises:
-        ValueError: it does not end before `end`, or not within `bytes_max` bytes.
+        ValueError: It does not end before `end`, or not within `bytes_max` bytes.
     """
     zigzag = 0
     for i in range(min(bytes_max, end - position)):

@@ -16,7 +16,7 @@ _MODULE: Final = "crc32c._crc32c"
 
 
 def _load_alone() -> ModuleType | None:
-    """The module under its own name, so that the package finds it loaded; None where it looks different."""
+    """Loads the module under its own name, so that the package finds it loaded; None where it looks different."""
     if _MODULE in sys.modules:
         return sys.modules[_MODULE]
     package = PathFinder.find_spec("crc32c")

@@ -39,7 +39,7 @@ _TIME_ENTRY: Final = struct.Struct(">qi")
 
 
 def describe_damage(buffer: Buffer, position: int, next_offset: int, leader_epoch: int, offset_max: int) -> str | None:
-    """Why the whole batch at `position` is not good; None: it is."""
+    """Returns why the whole batch at `position` is not good; None: it is."""
     base_offset, length, epoch, magic, crc, _, delta, _, _, _, _, count = _HEADER.unpack_from(buffer, position)
     if magic != _MAGIC:
         return f"magic {magic} is not {_MAGIC}"
@@ -57,23 +57,23 @@ def describe_damage(buffer: Buffer, position: int, next_offset: int, leader_epoc
 
 
 def describe_length(length: int) -> str:
-    """Why a length field cannot be one."""
+    """Returns why a length field cannot be one."""
     return f"batch length {length} is below the minimum of {HEADER_BYTES - LOG_OVERHEAD_BYTES}"
 
 
 def scan_checked(
     buffer: Buffer, *, next_offset: int, leader_epoch: int, offset_max: int, leader_epoch_max: int
 ) -> tuple[list[ScannedBatch], int, str | None]:
-    """The good batches at the start of a buffer, each as a tuple.
+    """Returns the good batches at the start of a buffer, each as a tuple.
 
     A torn last batch ends the walk quietly, and so does a batch of a leader epoch above `leader_epoch_max`.
 
     Args:
-        buffer: batches, not changed.
-        next_offset: the first batch must not begin below it.
-        leader_epoch: of the batch before the first, -1 unknown.
-        offset_max: no last offset may be above it; at most 2^63 - 2.
-        leader_epoch_max: of the leader they come from.
+        buffer: The batches, not changed.
+        next_offset: The offset below which the first batch must not begin.
+        leader_epoch: The epoch of the batch before the first, -1 unknown.
+        offset_max: The offset above which no last offset may be; at most 2^63 - 2.
+        leader_epoch_max: The epoch of the leader they come from.
 
     Returns:
         The batches, the position after the last one, and what is wrong with the batch there; None: nothing.
@@ -150,28 +150,28 @@ class SegmentScan:
     """Walks through the bytes of one segment, buffer by buffer, and collects what is derived from them.
 
     Args:
-        base_offset: of the segment.
-        next_offset: its first batch must not begin below it.
-        leader_epoch: of the batch before it, -1 unknown.
-        offset_max: no last offset may be above it; at most 2^63 - 2.
-        index_interval_bytes: distance of index entries (docs/KAFKA.md 1.6).
-        index_count_max: entries that the offset index has room for.
-        time_count_max: the same of the time index.
+        base_offset: The base offset of the segment.
+        next_offset: The offset below which its first batch must not begin.
+        leader_epoch: The epoch of the batch before it, -1 unknown.
+        offset_max: The offset above which no last offset may be; at most 2^63 - 2.
+        index_interval_bytes: The distance between index entries (docs/KAFKA.md 1.6).
+        index_count_max: The number of entries that the offset index has room for.
+        time_count_max: The number of entries that the time index has room for.
 
     Attributes:
-        size_bytes: of the good batches so far.
-        next_offset: after the last good batch.
-        leader_epoch: the latest so far.
-        max_timestamp: largest so far, -1 none.
-        max_timestamp_offset: last offset of the batch that brought it.
-        first_timestamp: largest of the first batch.
-        bytes_since_index: since the last index entry.
-        offset_entries: the offset index, as in its file.
-        time_entries: the time index, as in its file.
-        epoch_starts: (epoch, base offset) of the first batch of each epoch above the one before the segment.
-        producer_batches: batches with a producer id; positions are those in the file.
-        missing_bytes: how many bytes the batch at the end of the last buffer has, 0 when not even its header was there.
-        damage: what is wrong with the batch behind the last good one; None: nothing, so far.
+        size_bytes: The size of the good batches so far.
+        next_offset: The offset after the last good batch.
+        leader_epoch: The latest epoch so far.
+        max_timestamp: The largest timestamp so far, -1 none.
+        max_timestamp_offset: The last offset of the batch that brought it.
+        first_timestamp: The largest timestamp of the first batch.
+        bytes_since_index: The bytes since the last index entry.
+        offset_entries: The offset index, as in its file.
+        time_entries: The time index, as in its file.
+        epoch_starts: Pairs (epoch, base offset) of the first batch of each epoch above the one before the segment.
+        producer_batches: Batches with a producer id; positions are those in the file.
+        missing_bytes: The size of the batch at the end of the last buffer, 0 when not even its header was there.
+        damage: The fault of the batch behind the last good one; None: nothing is wrong so far.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class SegmentScan:
         """Takes the batches at the start of the first `length` bytes of a buffer, which follow the good ones so far.
 
         Returns:
-            How many bytes are whole, good batches.  The rest is the start of a batch of `missing_bytes`, or `damage`.
+            The size of the whole, good batches.  The rest is the start of a batch of `missing_bytes`, or `damage`.
         """
         position = 0
         self.missing_bytes = 0

@@ -24,8 +24,8 @@ def stamp_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
     """Turns one batch into a LogAppendTime batch, in place: attribute bit 3, max timestamp, checksum.
 
     Args:
-        batch: exactly one batch whose checksum was found right (a wrong one would be made right here); writable.
-        timestamp_ms: wall time of the append, ms since 1970, from 0: what every record reads as from now on.
+        batch: Exactly one batch whose checksum was found right (a wrong one would be made right here); writable.
+        timestamp_ms: The wall time of the append, ms since 1970, from 0: what every record reads as from now on.
 
     Raises:
         InvalidRecordError: `batch` is shorter than a header, or `timestamp_ms` is no time.

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def record_batch(columns: Columns) -> pa.RecordBatch:
-    """One Arrow batch of the columns that were decoded, in the order below; what was not asked for is left out.
+    """Returns one Arrow batch of the columns that were decoded, in the order below; what was not asked for is left out.
 
     **Shapes**: offset int64, timestamp timestamp[ms, UTC] (-1, no timestamp, stays the millisecond before 1970),
     timestamp_type int32 (0 CreateTime, 1 LogAppendTime), key and value binary (null where a record has none), headers
     list<struct<key: string, value: binary>> (never null, possibly empty).
 
     Args:
-        columns: from `decode_columns`; their buffers live as long as the batch.
+        columns: The columns from `decode_columns`; their buffers live as long as the batch.
 
     Raises:
-        ImportError: pyarrow is not installed.
-        ValueError: there are records, and nothing of them was asked for: Arrow has no rows without columns.
+        ImportError: The library `pyarrow` is not installed.
+        ValueError: There are records, and nothing of them was asked for: Arrow has no rows without columns.
     """
     import pyarrow as pa
 
@@ -49,14 +49,14 @@ def record_batch(columns: Columns) -> pa.RecordBatch:
 
 
 def fixed_array(kind: pa.DataType, count: int, data: Buffer) -> Any:
-    """A column of fixed width without nulls: offsets, timestamps, timestamp types."""
+    """Returns a column of fixed width without nulls: offsets, timestamps, timestamp types."""
     import pyarrow as pa
 
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], 0)
 
 
 def key_array(columns: Columns) -> Any:
-    """The keys, binary."""
+    """Returns the keys, binary."""
     import pyarrow as pa
 
     return _variable_array(
@@ -65,7 +65,7 @@ def key_array(columns: Columns) -> Any:
 
 
 def value_array(columns: Columns) -> Any:
-    """The values, binary."""
+    """Returns the values, binary."""
     import pyarrow as pa
 
     return _variable_array(
@@ -81,13 +81,13 @@ def value_array(columns: Columns) -> Any:
 def headers_array(
     headers: HeaderColumns, count: int, kind: pa.DataType | None = None, *, none_is_null: bool = False
 ) -> Any:
-    """The headers of `count` records as list<struct<key, value>>.
+    """Returns the headers of `count` records as list<struct<key, value>>.
 
     Args:
-        headers: from `decode_columns(..., with_headers=True)`.
-        count: records.
-        kind: the list type to give it, of a struct of a string and a binary; by default both are named as above.
-        none_is_null: a record without headers is null instead of an empty list, as Spark shows it.
+        headers: The headers from `decode_columns(..., with_headers=True)`.
+        count: The number of records.
+        kind: The list type to give it, of a struct of a string and a binary; by default both are named as above.
+        none_is_null: True where a record without headers is null instead of an empty list, as Spark shows it.
     """
     import pyarrow as pa
 

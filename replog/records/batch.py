@@ -69,20 +69,20 @@ def encode_batch(
     """Encodes records with consecutive offsets into one batch, byte for byte what Kafka writes.
 
     Args:
-        records: at least one.
-        base_offset: offset of the first; 0 from a client, the leader restamps it.
-        partition_leader_epoch: -1 from a client, for the same reason.
-        producer_id, producer_epoch, base_sequence: -1 without idempotence.
-        is_transactional: part of a transaction.
-        is_control: control records; see `replog.records.control`.
-        timestamp_type: with LOG_APPEND_TIME readers see the largest timestamp on every record.
-        codec: compression of the records section.
-        delete_horizon_ms: set by compaction; the record times are then stored relative to it.
+        records: The records, at least one.
+        base_offset: The offset of the first; 0 from a client, the leader restamps it.
+        partition_leader_epoch: The epoch of the leader; -1 from a client, for the same reason.
+        producer_id, producer_epoch, base_sequence: The producer and its sequence; -1 without idempotence.
+        is_transactional: Whether the batch is part of a transaction.
+        is_control: Whether these are control records; see `replog.records.control`.
+        timestamp_type: The kind of timestamps; with LOG_APPEND_TIME readers see the largest one on every record.
+        codec: The compression of the records section.
+        delete_horizon_ms: A time set by compaction; the record times are then stored relative to it.
 
     Raises:
-        InvalidRecordError: no records, a timestamp below -1, a header name that is not valid Unicode, or more than
-            2 GiB.
-        UnsupportedCompressionError: the codec's library is not installed.
+        InvalidRecordError: There are no records, a timestamp is below -1, a header name is not valid Unicode, or the
+            batch would pass 2 GiB.
+        UnsupportedCompressionError: The codec's library is not installed.
     """
     attributes = attribute_bits(
         is_transactional=is_transactional,
@@ -110,7 +110,7 @@ def encode_empty_batch(
     is_control: bool = False,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """The header that compaction keeps of a batch whose records are all gone (docs/KAFKA.md 1.1).
+    """Returns the header that compaction keeps of a batch whose records are all gone (docs/KAFKA.md 1.1).
 
     Why: the producer's last sequence and the last offset must survive, or duplicates and gaps could not be told apart.
     """
@@ -145,7 +145,7 @@ def attribute_bits(
     codec: Codec = Codec.NONE,
     has_delete_horizon: bool = False,
 ) -> int:
-    """The attributes field of a batch header (docs/KAFKA.md 1.1)."""
+    """Returns the attributes field of a batch header (docs/KAFKA.md 1.1)."""
     return (
         codec
         | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
@@ -161,9 +161,9 @@ def decode_batch(
     """Decodes the one batch at `position`; control batches too.
 
     Raises:
-        CorruptRecordError: header or checksum are wrong, or the batch is cut short.
-        InvalidRecordError: the checksum holds and the records still break the format.
-        UnsupportedCompressionError: unknown codec, or its library is not installed.
+        CorruptRecordError: Header or checksum are wrong, or the batch is cut short.
+        InvalidRecordError: The checksum holds and the records still break the format.
+        UnsupportedCompressionError: The codec is unknown, or its library is not installed.
     """
     return _codec.decode_batch(buffer, position, max_decompressed_bytes)
 
@@ -181,7 +181,7 @@ def decode_records(
     edges are cut here. Control batches are skipped. None as `end_offset` means no upper bound; one below
     `start_offset` means no records.
 
-    Raises: as `decode_batch`.
+    Raises as `decode_batch` does.
     """
     start, end = _range(start_offset, end_offset)
     return _codec.decode_records(buffer, start, end, max_decompressed_bytes)
@@ -199,20 +199,20 @@ def decode_columns(
     with_headers: bool = False,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
 ) -> Columns:
-    """The records of `decode_records` as Arrow buffers, without an object per record.
+    """Returns the records of `decode_records` as Arrow buffers, without an object per record.
 
     What is not asked for is neither decoded nor checked.  Without keys, values and headers records are skipped over;
     where offsets (and, with LogAppendTime, timestamps) follow from the batch header, the records are not even
     decompressed.  Gaps that compaction left are never filled: such batches are read.
 
     Args:
-        buffer: whole batches; a torn last one is left out.
-        start_offset, end_offset: as for `decode_records`.
-        with_timestamps: the timestamp type too.
-        with_headers: see `HeaderColumns`.
-        max_decompressed_bytes: of one batch; all batches of a call together may have DECOMPRESSED_CALL_BYTES_MAX.
+        buffer: The whole batches; a torn last one is left out.
+        start_offset, end_offset: The range of offsets, as for `decode_records`.
+        with_timestamps: Whether timestamps are wanted, with their types.
+        with_headers: Whether headers are wanted; see `HeaderColumns`.
+        max_decompressed_bytes: The most of one batch; all of a call together may have DECOMPRESSED_CALL_BYTES_MAX.
 
-    Raises: as `decode_batch`; also InvalidRecordError when a column would pass 2 GiB.
+    Raises as `decode_batch` does; also InvalidRecordError when a column would pass 2 GiB.
     """
     start, end = _range(start_offset, end_offset)
     wanted = (
@@ -226,7 +226,7 @@ def decode_columns(
 
 
 def _range(start_offset: int, end_offset: int | None) -> tuple[int, int]:
-    """The same offsets as a range of offsets that can be, which begins at or below its end."""
+    """Returns the same offsets as a range of offsets that can be, which begins at or below its end."""
     start = min(max(0, start_offset), OFFSET_END)
     return start, OFFSET_END if end_offset is None else min(max(start, end_offset), OFFSET_END)
 
@@ -234,9 +234,9 @@ def _range(start_offset: int, end_offset: int | None) -> tuple[int, int]:
 def survey_records(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> RecordsSurvey:
-    """What a leader may have to know of the records of the batch at `position`, found without making objects.
+    """Returns what a leader may have to know of the records of the batch at `position`, without making objects.
 
-    The records are checked as by `check_records`.  Raises: as `decode_batch`.
+    The records are checked as by `check_records`.  Raises as `decode_batch` does.
     """
     return _codec.survey_records(buffer, position, max_decompressed_bytes)
 
@@ -244,13 +244,13 @@ def survey_records(
 def check_records(buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX) -> int:
     """Checks one batch down to its last record without making objects; returns the number of records.
 
-    For tools and recovery that want more than the checksum. Raises: as `decode_batch`.
+    For tools and recovery that want more than the checksum. Raises as `decode_batch` does.
     """
     return _codec.check_records(buffer, position, max_decompressed_bytes)
 
 
 def batch_bytes_bound(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
-    """Upper bound of the size of a batch that holds just this record, uncompressed.
+    """Returns an upper bound of the size of a batch that holds just this record, uncompressed.
 
     A producer compares it with `max.request.size`, and sizes a builder for a record larger than `batch.size`.
     """

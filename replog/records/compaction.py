@@ -51,15 +51,15 @@ def fill_offset_map(
     """Notes the latest offset of every key in the whole batches of `buffer`, until the map is full.
 
     Args:
-        offset_map: filled.
-        buffer: batches; a torn last one is left alone.
-        start_offset: records below it are not looked at.
-        transactions: aborted data is left out: it must not supersede anything.
-        max_decompressed_bytes: refuse a batch that decompresses to more.
+        offset_map: The map that is filled.
+        buffer: The batches; a torn last one is left alone.
+        start_offset: The offset below which no record is looked at.
+        transactions: The filter that leaves aborted data out, which must not supersede anything.
+        max_decompressed_bytes: The most that a batch may decompress to; one with more is refused.
 
     Raises:
-        CorruptRecordError: a batch is damaged; its position is that in `buffer`, its path is empty.
-        UnsupportedCompressionError: a library is not installed.
+        CorruptRecordError: A batch is damaged; its position is that in `buffer`, its path is empty.
+        UnsupportedCompressionError: A library is not installed.
     """
     return _compaction.fill_offset_map(offset_map, buffer, start_offset, transactions, max_decompressed_bytes)
 
@@ -73,18 +73,18 @@ def rewrite_batches(
     keeps_last: bool,
     max_decompressed_bytes: int,
 ) -> Rewritten:
-    """The whole batches of `buffer` without the records that the rules drop.
+    """Returns the whole batches of `buffer` without the records that the rules drop.
 
     Args:
-        buffer: batches; a torn last one is left alone.
-        offset_map: of the pass.
-        rules: of the pass.
-        transactions: see `TransactionFilter`; a new one for each pass over the log.
-        keeps_last: keep at least the header of the batch that ends the buffer.
-        max_decompressed_bytes: refuse a batch that decompresses to more.
+        buffer: The batches; a torn last one is left alone.
+        offset_map: The map of the pass.
+        rules: The rules of the pass.
+        transactions: The filter of the pass, a new one for each; see `TransactionFilter`.
+        keeps_last: Whether at least the header of the batch that ends the buffer is kept.
+        max_decompressed_bytes: The most that a batch may decompress to; one with more is refused.
 
     Raises:
-        CorruptRecordError: a batch is damaged; its position is that in `buffer`, its path is empty.
-        UnsupportedCompressionError: a library is not installed.
+        CorruptRecordError: A batch is damaged; its position is that in `buffer`, its path is empty.
+        UnsupportedCompressionError: A library is not installed.
     """
     return _compaction.rewrite_batches(buffer, offset_map, rules, transactions, keeps_last, max_decompressed_bytes)

@@ -34,12 +34,12 @@ class RewriteRules:
     """One pass over one log.
 
     Attributes:
-        clean_end_offset: the offset map covers everything below; records from here on are kept.
-        now_ms: wall time of the pass.
-        delete_retention_ms: how long a tombstone or a marker is kept after the first pass that met it.
-        last_data_offsets: last offset of the last data batch of each active producer; these batches are kept, empty
+        clean_end_offset: The offset below which the map covers everything; records from here on are kept.
+        now_ms: The wall time of the pass.
+        delete_retention_ms: The time that a tombstone or a marker is kept after the first pass that met it.
+        last_data_offsets: The last offset of the last data batch of each active producer; these batches are kept, empty
             if need be.
-        marker_epochs: producer id -> epoch, for active producers whose last word was a transaction marker.
+        marker_epochs: Producer id -> epoch, for active producers whose last word was a transaction marker.
     """
 
     clean_end_offset: int
@@ -53,10 +53,10 @@ class FillProgress(NamedTuple):
     """What `fill_offset_map` took in.
 
     Attributes:
-        size_bytes: of the whole batches that were read.
-        records_count: records in them that were looked at.
-        end_offset: everything below it is in the map; -1 when no batch was read.
-        is_full: a record did not fit; `end_offset` is its offset.
+        size_bytes: The size of the whole batches that were read.
+        records_count: The number of records in them that were looked at.
+        end_offset: The offset below which everything is in the map; -1 when no batch was read.
+        is_full: Whether a record did not fit; `end_offset` is its offset.
     """
 
     size_bytes: int
@@ -69,11 +69,11 @@ class Rewritten(NamedTuple):
     """What `rewrite_batches` made of a buffer.
 
     Attributes:
-        data: the batches to store, one after the other.
+        data: The batches to store, one after the other.
         batches: (size in bytes, last offset, max timestamp) of each.
-        size_bytes: of the whole batches that were read.
-        records_read: records in them.
-        records_kept: records in `data`.
+        size_bytes: The size of the whole batches that were read.
+        records_read: The number of records in them.
+        records_kept: The number of records in `data`.
     """
 
     data: bytes
@@ -84,7 +84,7 @@ class Rewritten(NamedTuple):
 
 
 def map_room(size_bytes: int, load_factor: float) -> tuple[int, int]:
-    """(slots, entries that may be used) of a map; at least one slot stays free, which ends every search."""
+    """Returns (slots, entries that may be used) of a map; at least one slot stays free, which ends every search."""
     slots = size_bytes // SLOT_BYTES
     capacity = min(int(slots * load_factor), slots - 1)
     if capacity < 1:
@@ -98,7 +98,7 @@ def map_room(size_bytes: int, load_factor: float) -> tuple[int, int]:
 
 
 def checked_seed(seed: bytes) -> bytes:
-    """The seed, when it has the right length."""
+    """Returns the seed, when it has the right length; raises ValueError if not."""
     if len(seed) != _SEED_BYTES:
         raise ValueError(f"a seed has {_SEED_BYTES} bytes, not {len(seed)}")
     return bytes(seed)

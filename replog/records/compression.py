@@ -72,13 +72,13 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
     """Returns the records section as it was before compression.
 
     Args:
-        codec: what the batch header names.
-        data: the compressed section; read only.
-        max_bytes: the absolute cap.
+        codec: The codec that the batch header names.
+        data: The compressed section; read only.
+        max_bytes: The absolute cap.
 
     Raises:
-        InvalidRecordError: damaged, cut short, followed by something else, or larger than allowed when decompressed.
-        UnsupportedCompressionError: the library for this codec is not installed.
+        InvalidRecordError: The data is damaged, cut short, followed by something else, or too large when decompressed.
+        UnsupportedCompressionError: The library for this codec is not installed.
     """
     limit = decompressed_bytes_limit(len(data), max_bytes)
     match codec:
@@ -96,7 +96,7 @@ def compress(codec: Codec, data: Buffer) -> bytes:
     """Compresses a records section, at Kafka's default level of each codec.
 
     Raises:
-        UnsupportedCompressionError: the library for this codec is not installed.
+        UnsupportedCompressionError: The library for this codec is not installed.
     """
     match codec:
         case Codec.NONE:
@@ -118,7 +118,7 @@ def compress_readable(codec: Codec, data: Buffer) -> bytes | None:
     Why here: who writes a batch and who reads it have one limit, `decompressed_bytes_limit`, wherever batches are made.
 
     Raises:
-        UnsupportedCompressionError: the library for this codec is not installed.
+        UnsupportedCompressionError: The library for this codec is not installed.
     """
     section = compress(codec, data) if len(data) <= DECOMPRESSED_BYTES_MAX else b""
     return section if len(data) <= decompressed_bytes_limit(len(section), DECOMPRESSED_BYTES_MAX) else None
@@ -128,21 +128,21 @@ def compress_batch(batch: bytes, codec: Codec) -> bytes:
     """Replaces the records of an uncompressed batch by their compressed form: new attributes, length and CRC.
 
     Args:
-        batch: exactly one uncompressed batch; not changed, and returned as it is for `Codec.NONE` and where readers would
+        batch: The one uncompressed batch; not changed, and returned as it is for `Codec.NONE` and where readers would
             refuse the compressed form.
-        codec: what to compress with.
+        codec: The codec to compress with.
     """
     section = None if codec is Codec.NONE else compress_readable(codec, memoryview(batch)[HEADER_BYTES:])
     return batch if section is None else with_section(batch, codec, section)
 
 
 def with_section(header_source: Buffer, codec: Codec, section: Buffer) -> bytes:
-    """A batch with the header of another one and a new records section: codec bits, length and CRC fit it.
+    """Returns a batch with the header of another one and a new records section: codec bits, length and CRC fit it.
 
     Args:
-        header_source: begins with the header to take the rest from.
-        codec: what `section` is compressed with.
-        section: the records, compressed.
+        header_source: Bytes that begin with the header to take the rest from.
+        codec: The codec that `section` is compressed with.
+        section: The records, compressed.
     """
     out = bytearray(header_source[:HEADER_BYTES])
     out[22] = out[22] & ~0x07 | codec
@@ -156,7 +156,7 @@ def require_codec(codec_id: int) -> None:
     """Finds out before any record is accepted whether a batch could be compressed at all.
 
     Raises:
-        UnsupportedCompressionError: no such codec, or its library is not installed.
+        UnsupportedCompressionError: There is no such codec, or its library is not installed.
     """
     try:
         codec = Codec(codec_id)
@@ -169,7 +169,7 @@ def require_codec(codec_id: int) -> None:
 
 
 def _gunzip(data: memoryview, limit: int) -> bytes:
-    """Concatenated gzip members, as RFC 1952 allows; zlib checks each member's checksum and length."""
+    """Decompresses concatenated gzip members, as RFC 1952 allows; zlib checks each member's checksum and length."""
     parts: list[bytes] = []
     size, position = 0, 0
     while position < len(data):
@@ -184,7 +184,10 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
 
 
 def _gunzip_member(data: memoryview, position: int, limit: int) -> tuple[bytes, int]:
-    """One member and the position behind it.  It is fed in pieces: zlib copies whatever follows the member's end."""
+    """Decompresses one member; returns it and the position behind it.
+
+    The member is fed in pieces: zlib copies whatever follows its end.
+    """
     stream = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
     parts: list[bytes] = []
     size = 0
@@ -205,7 +208,7 @@ def _gunzip_member(data: memoryview, position: int, limit: int) -> tuple[bytes, 
 
 
 def _decompress_growing(codec: Codec, data: bytes, limit: int) -> bytes:
-    """lz4 and zstd do not say how large the result is: try growing output buffers, never beyond the limit."""
+    """Tries growing output buffers, never beyond the limit: lz4 and zstd do not say how large the result is."""
     cramjam = library(codec)
     module = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
     size = min(limit, max(_FIRST_GUESS_BYTES, len(data) * _GROWTH))

@@ -10,10 +10,10 @@ from replog.records.model import Codec
 
 
 def library(codec: Codec) -> ModuleType:
-    """cramjam, which has snappy, lz4 and zstd.
+    """Imports cramjam, which has snappy, lz4 and zstd.
 
     Raises:
-        UnsupportedCompressionError: not installed; the message names the codec and what to install.
+        UnsupportedCompressionError: It is not installed; the message names the codec and what to install.
     """
     try:
         import cramjam
@@ -25,10 +25,10 @@ def library(codec: Codec) -> ModuleType:
 
 
 def too_large(limit: int) -> InvalidRecordError:
-    """The records would pass `limit` bytes."""
+    """Returns the error for records that would pass `limit` bytes."""
     return InvalidRecordError(f"the records decompress to more than {limit} bytes; refused")
 
 
 def damaged(codec: Codec, reason: object) -> InvalidRecordError:
-    """The compressed bytes are no stream of this codec."""
+    """Returns the error for compressed bytes that are no stream of this codec."""
     return InvalidRecordError(f"damaged {codec.name.lower()} data: {reason}")

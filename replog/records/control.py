@@ -44,9 +44,9 @@ class LeaderChange:
     """First record of every epoch of the metadata log.
 
     Attributes:
-        leader_id: who won.
-        voters: all voters at that time.
-        granting_voters: those whose votes made the majority.
+        leader_id: The node that won.
+        voters: All voters at that time.
+        granting_voters: The voters whose votes made the majority.
     """
 
     leader_id: int
@@ -55,17 +55,17 @@ class LeaderChange:
 
 
 def control_record_key(kind: ControlRecordType) -> bytes:
-    """The key of a control record."""
+    """Returns the key of a control record."""
     return _KEY.pack(0, kind)
 
 
 def control_record_type(record: Record) -> ControlRecordType | None:
-    """What a record of a control batch is; None for a type from a later version, to be skipped.
+    """Returns what a record of a control batch is; None for a type from a later version, to be skipped.
 
     A key of a later version may be longer; what it begins with stays, so it is read like version 0, as Kafka does.
 
     Raises:
-        InvalidRecordError: no control record at all: its key is shorter than 4 bytes, or of a negative version.
+        InvalidRecordError: It is no control record at all: its key is shorter than 4 bytes, or its version negative.
     """
     if record.key is None or len(record.key) < _KEY.size:
         raise InvalidRecordError(f"the control record at offset {record.offset} has no key of {_KEY.size} bytes")
@@ -87,7 +87,7 @@ def encode_leader_change(
     voters: Sequence[int],
     granting_voters: Sequence[int],
 ) -> bytes:
-    """The control batch a new leader of the metadata quorum appends before anything else."""
+    """Returns the control batch a new leader of the metadata quorum appends before anything else."""
     value = _LEADER.pack(0, leader_id) + _encode_voters(voters) + _encode_voters(granting_voters) + b"\0"
     return encode_batch(
         [(timestamp_ms, control_record_key(ControlRecordType.LEADER_CHANGE), value, ())],
@@ -107,7 +107,7 @@ def encode_end_transaction_marker(
     coordinator_epoch: int,
     is_commit: bool,
 ) -> bytes:
-    """The control batch that ends a transaction in one partition."""
+    """Returns the control batch that ends a transaction in one partition."""
     kind = ControlRecordType.COMMIT if is_commit else ControlRecordType.ABORT
     return encode_batch(
         [(timestamp_ms, control_record_key(kind), _MARKER.pack(0, coordinator_epoch), ())],
@@ -124,7 +124,7 @@ def decode_coordinator_epoch(record: Record) -> int:
     """Reads the value of an ABORT or COMMIT record: the epoch of the coordinator that ended the transaction.
 
     Raises:
-        InvalidRecordError: the value is missing, cut short, or of a negative version.
+        InvalidRecordError: The value is missing, cut short, or of a negative version.
     """
     value = record.value or b""
     if len(value) < _MARKER.size:
@@ -139,7 +139,7 @@ def decode_leader_change(record: Record) -> LeaderChange:
     """Reads the value of a LEADER_CHANGE record.
 
     Raises:
-        InvalidRecordError: the value is missing, cut short, or of a version other than 0.
+        InvalidRecordError: The value is missing, cut short, or of a version other than 0.
     """
     reader = FlexibleReader(record.value or b"")
     try:

@@ -12,7 +12,7 @@ _SHIFT_MAX = 28  # five bytes hold 32 bits
 
 
 def unsigned_varint(number: int) -> bytes:
-    """`number` in groups of seven bits, the lowest first."""
+    """Returns `number` in groups of seven bits, the lowest first."""
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)
@@ -22,7 +22,7 @@ def unsigned_varint(number: int) -> bytes:
 
 
 def compact_string(text: str) -> bytes:
-    """Length + 1 and UTF-8."""
+    """Returns a text as length + 1 and UTF-8."""
     data = text.encode()
     return unsigned_varint(len(data) + 1) + data
 
@@ -40,11 +40,11 @@ class FlexibleReader:
         self._position = 0
 
     def fields(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Fixed-size fields."""
+        """Reads fixed-size fields."""
         return layout.unpack(self.take(layout.size))
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Reads the next `size` bytes."""
         end = self._position + size
         if size < 0 or end > len(self._data):
             raise IndexError(f"{size} bytes at {self._position} of {len(self._data)}")
@@ -53,7 +53,7 @@ class FlexibleReader:
         return taken
 
     def varint(self) -> int:
-        """An unsigned varint of at most 32 bits."""
+        """Reads an unsigned varint of at most 32 bits."""
         number = shift = 0
         while True:
             byte = self.take(1)[0]
@@ -65,18 +65,18 @@ class FlexibleReader:
             shift += 7
 
     def count(self, element_bytes_min: int) -> int:
-        """The length of an array whose elements take at least `element_bytes_min` bytes each; null counts as empty."""
+        """Reads the length of an array whose elements take at least `element_bytes_min` bytes each; null is empty."""
         count = max(0, self.varint() - 1)
         if count * element_bytes_min > len(self._data) - self._position:
             raise IndexError(f"{count} elements in {len(self._data) - self._position} bytes")
         return count
 
     def string(self) -> str:
-        """A compact string."""
+        """Reads a compact string."""
         return self.take(self.varint() - 1).decode()
 
     def skip_tags(self) -> None:
-        """The tagged fields at the end of a struct, whatever they are."""
+        """Skips the tagged fields at the end of a struct, whatever they are."""
         for _ in range(self.varint()):
             self.varint()
             self.take(self.varint())

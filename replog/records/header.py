@@ -59,16 +59,16 @@ class BatchHeader(NamedTuple):
     A tuple, because every append, fetch and scan makes one for each batch: a frozen dataclass takes five times as long.
 
     Attributes:
-        position: byte position of the batch in that buffer.
-        base_offset: offset of the first record of the original batch; survives compaction.
-        size_bytes: the whole batch, including the 12 bytes that its length field leaves out.
-        partition_leader_epoch: epoch of the leader that appended it, -1 before that.
-        crc: CRC-32C of attributes to end, as stored.
-        attributes: as stored; only the low byte has meaning.
-        last_offset_delta: last offset minus base offset; also the last sequence minus the base sequence.
-        base_timestamp: milliseconds; the delete horizon when `has_delete_horizon`.
-        max_timestamp: milliseconds; the time of every record when the type is LOG_APPEND_TIME.
-        records_count: fewer than `last_offset_delta + 1` after compaction.
+        position: The byte position of the batch in that buffer.
+        base_offset: The offset of the first record of the original batch; survives compaction.
+        size_bytes: The size of the whole batch, including the 12 bytes that its length field leaves out.
+        partition_leader_epoch: The epoch of the leader that appended it, -1 before that.
+        crc: The CRC-32C of attributes to end, as stored.
+        attributes: The attributes as stored; only the low byte has meaning.
+        last_offset_delta: The last offset minus the base offset; also the last sequence minus the base sequence.
+        base_timestamp: The base timestamp in ms; the delete horizon when `has_delete_horizon`.
+        max_timestamp: The largest timestamp in ms; the time of every record when the type is LOG_APPEND_TIME.
+        records_count: The number of records; fewer than `last_offset_delta + 1` after compaction.
     """
 
     position: int
@@ -108,7 +108,7 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
 
     def sequence_at(self, offset: int) -> int:
-        """Sequence of the record at `offset`, wrapping as `last_sequence` does; -1 without idempotence."""
+        """Returns the sequence of the record at `offset`, wrapping as `last_sequence` does; -1 without idempotence."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + offset - self.base_offset) % SEQUENCE_MODULUS
@@ -118,7 +118,7 @@ class BatchHeader(NamedTuple):
         """Compression of the records.
 
         Raises:
-            UnsupportedCompressionError: ids 5 to 7, which no version of the format defines.
+            UnsupportedCompressionError: The id is one of 5 to 7, which no version of the format defines.
         """
         codec_id = self.attributes & CODEC_MASK
         try:
@@ -158,7 +158,7 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """Reads the header at `position`; the records behind it need not be in the buffer.
 
     Raises:
-        CorruptRecordError: fewer than 61 bytes, magic other than 2, or a length no batch can have.
+        CorruptRecordError: There are fewer than 61 bytes, the magic is not 2, or no batch can have this length.
     """
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise CorruptRecordError("", position, f"a batch header has {HEADER_BYTES} bytes, the buffer ends before that")
@@ -176,7 +176,7 @@ def scan(buffer: Buffer, position: int = 0) -> Iterator[BatchHeader]:
     Checksums are not looked at: see `check_crc`.
 
     Raises:
-        CorruptRecordError: a header that cannot be one, such as a negative offset, delta or count.
+        CorruptRecordError: A header cannot be one, for example with a negative offset, delta or count.
     """
     end = len(buffer)
     while end - position >= HEADER_BYTES:
@@ -192,7 +192,7 @@ def check_header(header: BatchHeader) -> None:
     """Refuses values that the arithmetic of offsets cannot work with.
 
     Raises:
-        CorruptRecordError: a negative base offset, offset delta or count, or an offset beyond 2^63 - 2.
+        CorruptRecordError: A base offset, offset delta or count is negative, or an offset is beyond 2^63 - 2.
     """
     if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset > OFFSET_MAX:
         raise CorruptRecordError(
@@ -209,10 +209,10 @@ def check_header(header: BatchHeader) -> None:
 
 
 def whole_batches_bytes(buffer: Buffer) -> int:
-    """Length of the longest prefix made of whole batches, in bytes; only length fields are read.
+    """Returns the length of the longest prefix made of whole batches, in bytes; reads only length fields.
 
     Raises:
-        CorruptRecordError: a length no batch can have.
+        CorruptRecordError: No batch can have a length that was found.
     """
     position, end = 0, len(buffer)
     while end - position >= HEADER_BYTES:
@@ -229,11 +229,11 @@ def check_crc(buffer: Buffer, header: BatchHeader) -> None:
     """Compares the stored checksum with the bytes, compressed as they are.
 
     Args:
-        buffer: the buffer that `header.position` refers to; the whole batch is in it.
-        header: from `parse_header` or `scan`.
+        buffer: The buffer that `header.position` refers to; the whole batch is in it.
+        header: The header from `parse_header` or `scan`.
 
     Raises:
-        CorruptRecordError: the bytes differ, or the batch is cut short.
+        CorruptRecordError: The bytes differ, or the batch is cut short.
     """
     if header.end_position > len(buffer):
         raise CorruptRecordError(
@@ -245,15 +245,15 @@ def check_crc(buffer: Buffer, header: BatchHeader) -> None:
 
 
 def restamped_prefix(header_source: Buffer, position: int, base_offset: int, leader_epoch: int) -> bytes:
-    """The first 16 bytes of a batch with the leader's offset and epoch in them; the length stays.
+    """Returns the first 16 bytes of a batch with the leader's offset and epoch in them; the length stays.
 
     A leader writes `[prefix, batch[16:]]` with one `writev`: the records are not copied and the CRC still holds.
 
     Args:
-        header_source: the buffer with the batch as the producer sent it; not changed.
-        position: where the batch starts in it.
-        base_offset: the offset its first record gets.
-        leader_epoch: epoch of the appending leader.
+        header_source: The buffer with the batch as the producer sent it; not changed.
+        position: The position where the batch starts in it.
+        base_offset: The offset its first record gets.
+        leader_epoch: The epoch of the appending leader.
     """
     (length,) = _LENGTH.unpack_from(header_source, position + 8)
     return _PREFIX.pack(base_offset, length, leader_epoch)

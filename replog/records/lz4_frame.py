@@ -24,10 +24,10 @@ _END_MARK = bytes(4)
 
 
 def compress(data: Buffer) -> bytes:
-    """One frame, by the fast compressor, as Kafka's default level has it.
+    """Compresses into one frame, by the fast compressor, as Kafka's default level has it.
 
     Raises:
-        UnsupportedCompressionError: the library is not installed.
+        UnsupportedCompressionError: The library is not installed.
     """
     lz4 = library(Codec.LZ4).lz4
     out = bytearray(_HEADER)

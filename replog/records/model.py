@@ -62,11 +62,12 @@ class Record(NamedTuple):
     """One record as clients see it; brokers never make one.
 
     Attributes:
-        offset: its place in the partition.
-        timestamp: milliseconds since 1970, -1 when none was set.
-        key: None is different from empty: only a null value is a tombstone, only a null key is "no key".
-        value: the payload or None.
-        headers: in the order written; names may repeat.
+        offset: The record's place in the partition.
+        timestamp: The time in ms since 1970, -1 when none was set.
+        key: The key or None, which is not the same as empty: only a null value is a tombstone, only a null key is
+            "no key".
+        value: The payload or None.
+        headers: The headers in the order written; names may repeat.
     """
 
     offset: int
@@ -80,9 +81,9 @@ class RecordsSurvey(NamedTuple):
     """What a leader may have to know of the records in a batch (docs/KAFKA.md 4.1).
 
     Attributes:
-        records_count: how many; their offset deltas rise and stay within the batch.
-        min_timestamp, max_timestamp: ms, of the records that have one; -1 when none has.
-        null_keys_count: records without a key, which a compacted topic cannot take.
+        records_count: The number of records; their offset deltas rise and stay within the batch.
+        min_timestamp, max_timestamp: The bounds in ms, of the records that have a timestamp; -1 when none has.
+        null_keys_count: The number of records without a key, which a compacted topic cannot take.
     """
 
     records_count: int

@@ -49,10 +49,10 @@ class RecordRules:
     """A topic's rules for records.
 
     Attributes:
-        are_keys_required: the topic is compacted, so a record without a key could never be removed.
-        timestamp_type: with LOG_APPEND_TIME the client's timestamps count for nothing and are not checked.
-        timestamp_before_max_ms: how far a timestamp may lie before the leader's clock, ms, from 0.
-        timestamp_after_max_ms: how far after it, ms, from 0.
+        are_keys_required: Whether the topic is compacted, so that a record without a key could never be removed.
+        timestamp_type: The kind of timestamps; with LOG_APPEND_TIME those of the client are ignored and not checked.
+        timestamp_before_max_ms: The most that a timestamp may lie before the leader's clock, ms, from 0.
+        timestamp_after_max_ms: The most that it may lie after it, ms, from 0.
     """
 
     are_keys_required: bool = False
@@ -70,20 +70,20 @@ def validate_produced(
     """Checks that `buffer` is exactly one well-formed client batch.
 
     Args:
-        buffer: one batch, nothing before or after it; read only.
+        buffer: The bytes of one batch, nothing before or after it; read only.
         max_batch_bytes: `max.message.bytes` of the topic.
-        rules: of the topic.
-        now_ms: wall time of the leader, for timestamp limits.
+        rules: The rules of the topic.
+        now_ms: The wall time of the leader, for timestamp limits.
 
     Returns:
         Its header, at position 0.
 
     Raises:
-        RecordTooLargeError: bigger than `max_batch_bytes`.
-        CorruptRecordError: not a batch of magic 2, cut short, or damaged on the way (send it again).
-        InvalidRecordError: a rule for clients is broken (see the message; sending it again does not help).
-        InvalidTimestampError: a timestamp type or timestamp that the topic does not take.
-        UnsupportedCompressionError: an unknown codec, or one whose library is missing here although it is needed.
+        RecordTooLargeError: The batch is bigger than `max_batch_bytes`.
+        CorruptRecordError: It is no batch of magic 2, cut short, or damaged on the way (send it again).
+        InvalidRecordError: A rule for clients is broken (see the message; sending it again does not help).
+        InvalidTimestampError: The topic does not take the timestamp type or a timestamp.
+        UnsupportedCompressionError: The codec is unknown, or its library is missing here although it is needed.
     """
     header = parse_header(buffer)
     if header.size_bytes > max_batch_bytes:
@@ -132,14 +132,14 @@ def _check_client_rules(header: BatchHeader) -> None:
 
 
 def _records_count_max(header: BatchHeader) -> int:
-    """A header that claims more would use up offsets that no record ever gets."""
+    """Returns the most records that a header may claim; more would use up offsets that no record ever gets."""
     is_compressed = bool(header.attributes & CODEC_MASK)
     records_bytes = LEADER_DECOMPRESSED_BYTES_MAX if is_compressed else header.size_bytes - HEADER_BYTES
     return records_bytes // RECORD_BYTES_MIN
 
 
 def _check_header_timestamps(header: BatchHeader) -> None:
-    """What time indexes and retention would go by."""
+    """Checks the timestamps of a header, which time indexes and retention would go by."""
     if header.base_timestamp < NO_TIMESTAMP or header.max_timestamp < header.base_timestamp:
         raise InvalidTimestampError(
             f"base timestamp {header.base_timestamp} and largest timestamp {header.max_timestamp}: each is a time since "

@@ -54,11 +54,11 @@ class QuorumVoter:
     """One voter as the log names it.
 
     Attributes:
-        voter_id: node id.
-        directory_id: of the log directory that holds its metadata log; another one is another voter.
-        endpoints: where it listens.
-        min_version: lowest `kraft.version` it can work with.
-        max_version: highest one.
+        voter_id: The node id.
+        directory_id: The id of the log directory that holds its metadata log; another one is another voter.
+        endpoints: The addresses where it listens.
+        min_version: The lowest `kraft.version` it can work with.
+        max_version: The highest one.
     """
 
     voter_id: int
@@ -71,14 +71,14 @@ class QuorumVoter:
 def encode_voters_batch(
     voters: Sequence[QuorumVoter], *, writes_version: bool, base_offset: int, leader_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """The control batch that puts a voter set in force.
+    """Returns the control batch that puts a voter set in force.
 
     Args:
-        voters: all of them.
-        writes_version: put `kraft.version` 1 in front: the first such batch of a log.
-        base_offset: of the batch.
-        leader_epoch: of the leader that writes it.
-        timestamp_ms: wall time.
+        voters: The voters of the set, all of them.
+        writes_version: Whether `kraft.version` 1 stands in front, as in the first such batch of a log.
+        base_offset: The offset of the batch.
+        leader_epoch: The epoch of the leader that writes it.
+        timestamp_ms: The wall time.
     """
     values = [(ControlRecordType.KRAFT_VOTERS, _voters_value(voters))]
     if writes_version:
@@ -89,13 +89,13 @@ def encode_voters_batch(
 def encode_snapshot_header(
     voters: Sequence[QuorumVoter], *, last_contained_timestamp_ms: int, leader_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """The first batch of a snapshot, at offset 0 of it.
+    """Returns the first batch of a snapshot, at offset 0 of it.
 
     Args:
-        voters: in force at its end; empty where they are configured statically.
-        last_contained_timestamp_ms: of the last record the snapshot stands for.
-        leader_epoch: of that record.
-        timestamp_ms: wall time.
+        voters: The voters in force at its end; empty where they are configured statically.
+        last_contained_timestamp_ms: The time of the last record the snapshot stands for.
+        leader_epoch: The epoch of that record.
+        timestamp_ms: The wall time.
     """
     values = [(ControlRecordType.SNAPSHOT_HEADER, _HEADER.pack(0, last_contained_timestamp_ms) + b"\0")]
     if voters:
@@ -105,34 +105,34 @@ def encode_snapshot_header(
 
 
 def encode_snapshot_footer(*, base_offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
-    """The last batch of a snapshot."""
+    """Returns the last batch of a snapshot."""
     values = [(ControlRecordType.SNAPSHOT_FOOTER, _VERSION.pack(0) + b"\0")]
     return _encode(values, base_offset, leader_epoch, timestamp_ms)
 
 
 def decode_snapshot_header(record: Record) -> int:
-    """The timestamp, ms, of the last record a snapshot contains.
+    """Returns the timestamp, ms, of the last record a snapshot contains.
 
     Raises:
-        InvalidRecordError: the value is missing, cut short, or of a version other than 0.
+        InvalidRecordError: The value is missing, cut short, or of a version other than 0.
     """
     return _fields(record, _HEADER, "snapshot header")[1]
 
 
 def decode_kraft_version(record: Record) -> int:
-    """The `kraft.version` in force from here on.
+    """Returns the `kraft.version` in force from here on.
 
     Raises:
-        InvalidRecordError: the value is missing, cut short, or of a version other than 0.
+        InvalidRecordError: The value is missing, cut short, or of a version other than 0.
     """
     return _fields(record, _KRAFT_VERSION, "kraft version")[1]
 
 
 def decode_voters(record: Record) -> tuple[QuorumVoter, ...]:
-    """The voters in force from here on.
+    """Returns the voters in force from here on.
 
     Raises:
-        InvalidRecordError: the value is missing, cut short, or of a version other than 0.
+        InvalidRecordError: The value is missing, cut short, or of a version other than 0.
     """
     reader = FlexibleReader(record.value or b"")
     try:

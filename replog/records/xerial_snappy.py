@@ -38,11 +38,11 @@ def compress(data: Buffer) -> bytes:
 
 
 def decompress(data: bytes, limit: int) -> bytes:
-    """The reverse, of at most `limit` bytes.
+    """Decompresses a stream or a raw block to at most `limit` bytes.
 
     Raises:
-        InvalidRecordError: damaged, cut short, or more than `limit` bytes.
-        UnsupportedCompressionError: the library is not installed.
+        InvalidRecordError: The data is damaged, cut short, or becomes more than `limit` bytes.
+        UnsupportedCompressionError: The library is not installed.
     """
     snappy = library(Codec.SNAPPY).snappy
     if not data.startswith(MAGIC):
@@ -71,7 +71,7 @@ def _skip_header(data: bytes, position: int) -> int:
 
 
 def _chunk(data: bytes, position: int) -> tuple[int, int]:
-    """Start and end of the block whose length stands at `position`."""
+    """Returns start and end of the block whose length stands at `position`."""
     start = position + 4
     length = int.from_bytes(data[position:start], "big", signed=True)
     if start > len(data) or not 0 <= length <= len(data) - start:
@@ -80,7 +80,7 @@ def _chunk(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _block(snappy: ModuleType, block: bytes, limit: int) -> bytes:
-    """One raw block; its size is checked before anything is allocated for it."""
+    """Decompresses one raw block; its size is checked before anything is allocated for it."""
     size = _claimed_bytes(block)
     if size > limit:
         raise too_large(limit)

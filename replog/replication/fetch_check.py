@@ -37,10 +37,10 @@ def check_fetch(fetch_offset: int, last_fetched_epoch: int, log: ReplicaLogView)
     """Checks a fetch against the leader's log.
 
     Args:
-        fetch_offset: next offset the replica wants, its log end offset.
-        last_fetched_epoch: latest epoch in the replica's epoch cache; -1 when it has none, or for a client that does
-            not track epochs: then only the range is checked.
-        log: the leader's.
+        fetch_offset: The next offset the replica wants, its log end offset.
+        last_fetched_epoch: The latest epoch in the replica's epoch cache; -1 when it has none, or for a client that
+            does not track epochs: then only the range is checked.
+        log: The log of the leader.
 
     Returns:
         OFFSET_OUT_OF_RANGE for an epoch the leader cannot place and for an offset outside of

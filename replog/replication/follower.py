@@ -70,16 +70,16 @@ class Follower:
         """Starts to follow.
 
         Args:
-            topic_partition: for messages to people.
-            broker_id: this broker.
-            leader_id: whom to fetch from.
-            leader_epoch: of that leadership; answers of another epoch are dropped.
-            log: read-only view of the local log, live: it shows each effect once performed.
-            high_watermark: last known here, from the former role or the checkpoint.
-            fetch_backoff_ms: longest pause after an answer that cannot be used now, or a lost connection; the first
+            topic_partition: The partition, for messages to people.
+            broker_id: The id of this broker.
+            leader_id: The broker to fetch from.
+            leader_epoch: The epoch of that leadership; answers of another one are dropped.
+            log: A read-only view of the local log, live: it shows each effect once performed.
+            high_watermark: The last one known here, from the former role or the checkpoint.
+            fetch_backoff_ms: The longest pause after an answer that cannot be used now, or a lost connection; the first
                 is short, because a follower often hears of a new epoch some milliseconds before its leader.
-            flush_policy: of the topic.
-            now_ms: monotonic.
+            flush_policy: The policy of the topic.
+            now_ms: The monotonic time.
         """
         self._topic_partition = topic_partition
         self._broker_id = broker_id
@@ -121,7 +121,7 @@ class Follower:
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def fetch_position(self, now_ms: int) -> FetchPosition | None:
-        """What to ask the leader for; None while there is nothing to ask (see the invariants) or a pause lasts."""
+        """Returns what to ask the leader for; None while there is nothing to ask (see the invariants) or in a pause."""
         if self._backoff_until_ms is not None and now_ms < self._backoff_until_ms:
             return None
         if self._failed_reason or self._is_writing():
@@ -136,13 +136,13 @@ class Follower:
         )
 
     def next_deadline_ms(self) -> int | None:
-        """When a pause ends and `fetch_position` has an answer again; None when only a message can change anything."""
+        """Returns when a pause of `fetch_position` ends; None when only a message can change anything."""
         if not self._started:
             return self._start_at_ms
         return self._backoff_until_ms
 
     def status(self) -> FollowerStatus:
-        """The follower at this moment."""
+        """Returns the follower at this moment."""
         return FollowerStatus(
             topic_partition=self._topic_partition,
             leader_id=self._leader_id,
@@ -202,7 +202,7 @@ class Follower:
         return (*effects, *self._maybe_request_flush())
 
     def _start(self) -> tuple[FollowerEffect, ...]:
-        """Without epochs there is nothing to compare with the leader: only what was committed is kept."""
+        """Cuts a log without epochs to what was committed: there is nothing to compare with the leader."""
         if self._started:
             return ()
         self._started = True
@@ -258,7 +258,7 @@ class Follower:
         return self._adopt(answer, self._log.log_end_offset)
 
     def _adopt(self, answer: FetchAnswered, log_end_offset: int) -> tuple[FollowerEffect, ...]:
-        """The leader's high watermark as far as our log goes; then its log start, as far as that is committed."""
+        """Adopts the leader's high watermark as far as our log goes, then its log start as far as that is committed."""
         log_start_offset = self._log.log_start_offset
         effects = self._set_high_watermark(max(log_start_offset, min(answer.high_watermark, log_end_offset)))
         new_start_offset = min(answer.log_start_offset, self._high_watermark)
@@ -299,7 +299,7 @@ class Follower:
         return ()
 
     def _truncate_to(self, offset: int, reason: str) -> tuple[FollowerEffect, ...]:
-        """Also with nothing to cut: an epoch without records at the log's end must go from the epoch cache."""
+        """Cuts, also with nothing to cut: an epoch without records at the log's end must go from the epoch cache."""
         if offset < self._log.log_start_offset:
             return self._restart_at(offset, reason)
         self._cut = TruncateTo(offset, reason)
@@ -326,14 +326,14 @@ class Follower:
         return (RequestFlush(),)
 
     def _back_off(self, now_ms: int) -> None:
-        """After an answer that cannot be used now: most often the leader has not heard of its epoch yet."""
+        """Pauses after an answer that cannot be used now: most often the leader has not heard of its epoch yet."""
         self._pause(ANSWER_BACKOFF_MIN_MS, now_ms)
 
     def _back_off_connection(self, now_ms: int) -> None:
-        """A restarting leader is back soon."""
+        """Pauses after a lost connection: a restarting leader is back soon."""
         self._pause(CONNECTION_BACKOFF_MIN_MS, now_ms)
 
     def _pause(self, first_ms: int, now_ms: int) -> None:
-        """Short at first, doubling up to the full pause until an answer is of use."""
+        """Pauses, shortly at first, doubling up to the full pause until an answer is of use."""
         self._backoff_until_ms = now_ms + min(first_ms << min(self._failures, 16), self._fetch_backoff_ms)
         self._failures += 1

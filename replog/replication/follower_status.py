@@ -22,7 +22,7 @@ class FollowerStatus:
     """A follower at one moment.  End offsets and the high watermark are exclusive.
 
     Attributes:
-        failed_reason: one line for people; empty unless failed.
+        failed_reason: The reason in one line for people; empty unless failed.
     """
 
     topic_partition: str

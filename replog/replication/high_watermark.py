@@ -20,7 +20,7 @@ from replog.metadata.config_keys import FlushPolicy
 
 
 def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:
-    """`min.insync.replicas`, but never more than there are replicas (docs/KAFKA.md 4.3)."""
+    """Returns `min.insync.replicas`, but never more than there are replicas (docs/KAFKA.md 4.3)."""
     return min(min_insync_replicas, replica_count)
 
 
@@ -28,8 +28,8 @@ def leader_waits_for_flush(flush_policy: FlushPolicy, committed_isr_size: int) -
     """Whether the leader's own share counts only after its fsync.
 
     Args:
-        flush_policy: of the topic.
-        committed_isr_size: members of the last ISR known to be committed; a member still being added does not
+        flush_policy: The policy of the topic.
+        committed_isr_size: The size of the last ISR known to be committed; a member still being added does not
             replace the fsync, because the controller may yet refuse it.
     """
     match flush_policy:
@@ -47,21 +47,21 @@ def follower_waits_for_flush(flush_policy: FlushPolicy) -> bool:
 
 
 def counted_end_offset(*, log_end_offset: int, flushed_offset: int, waits_for_flush: bool) -> int:
-    """The end offset (exclusive) that one replica puts into the minimum."""
+    """Returns the end offset (exclusive) that one replica puts into the minimum."""
     return min(log_end_offset, flushed_offset) if waits_for_flush else log_end_offset
 
 
 def high_watermark(current: int, counted_ends: Iterable[int], *, committed_isr_size: int, min_isr: int) -> int:
-    """Smallest counted end offset, never below `current` within one leader epoch (docs/KAFKA.md 4.3).
+    """Returns the smallest counted end offset, never below `current` within one leader epoch (docs/KAFKA.md 4.3).
 
     Args:
-        current: high watermark so far, exclusive.
-        counted_ends: counted end offsets (exclusive; -1 where unknown) of the leader itself, of the maximal ISR (the
-            committed ISR plus an addition still being committed, which may already be electable), of the ELR, which is
-            electable when the ISR is gone, and of every eligible, caught-up replica that waits to join, so that the
-            watermark does not run away from it.
-        committed_isr_size: members of the committed ISR.
-        min_isr: effective min ISR; with fewer committed members nothing new becomes visible (KIP-966).
+        current: The high watermark so far, exclusive.
+        counted_ends: The counted end offsets (exclusive; -1 where unknown) of the leader itself, of the maximal ISR
+            (the committed ISR plus an addition still being committed, which may already be electable), of the ELR,
+            which is electable when the ISR is gone, and of every eligible, caught-up replica that waits to join, so
+            that the watermark does not run away from it.
+        committed_isr_size: The size of the committed ISR.
+        min_isr: The effective min ISR; with fewer committed members nothing new becomes visible (KIP-966).
 
     Returns:
         The new high watermark; `current` when nothing may move.

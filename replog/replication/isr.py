@@ -171,16 +171,16 @@ class InSyncReplicas:
         return not self.change_pending and self._wait_until_ms is None
 
     def next_deadline_ms(self) -> int | None:
-        """When the proposal is due again, or another may follow one that was refused; None when nothing waits."""
+        """Returns when the proposal is due again, or another may follow a refused one; None when nothing waits."""
         return self._wait_until_ms
 
     def propose(self, pending: PendingIsr, broker_epochs: tuple[int, ...], reason: str) -> ProposeIsr:
         """Starts a change.
 
         Args:
-            pending: the change; its `isr` is the committed one.
-            broker_epochs: for each member of `pending.proposed_isr`, in its order.
-            reason: one line for people.
+            pending: The change to propose; its `isr` is the committed one.
+            broker_epochs: The broker epoch of each member of `pending.proposed_isr`, in its order.
+            reason: The reason in one line for people.
 
         Raises:
             InvariantViolationError: `may_propose` does not hold.
@@ -199,7 +199,7 @@ class InSyncReplicas:
         )
 
     def retry_if_due(self, now_ms: int) -> ProposeIsr | None:
-        """The pending proposal again, when its retry time has come; ends the pause after one that was refused."""
+        """Returns the pending proposal again, when its retry time has come; ends the pause after a refused one."""
         if self._wait_until_ms is None or now_ms < self._wait_until_ms:
             return None
         self._wait_until_ms = None
@@ -236,7 +236,7 @@ class InSyncReplicas:
         self._commit(state.isr, state.partition_epoch)
 
     def take_change(self) -> tuple[IsrChanged, ...]:
-        """How the committed ISR has changed since this was asked last; empty: its members are the same."""
+        """Takes how the committed ISR has changed since this was asked last; empty: its members are the same."""
         change, self._change = self._change, None
         return () if change is None or set(change.before) == set(change.isr) else (change,)
 
@@ -272,7 +272,7 @@ class InSyncReplicas:
         return "decided by the controller"
 
     def _send(self, proposal: ProposeIsr) -> ProposeIsr:
-        """Every attempt has an id of its own: a late answer to an earlier attempt says nothing about this one."""
+        """Gives an attempt an id of its own: a late answer to an earlier attempt says nothing about this one."""
         self._proposal = replace(proposal, proposal_id=next(self._proposal_ids))
         self._wait_until_ms = None
         return self._proposal

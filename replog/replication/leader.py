@@ -92,16 +92,16 @@ class Leader:
         """Takes over leadership.
 
         Args:
-            topic_partition: for messages to people.
-            broker_id: this broker, the leader in `state`.
-            state: what the metadata log says.
-            log_end_offset: of the local log, exclusive; the start of this leader epoch.
-            flushed_offset: of the local log, exclusive.
-            high_watermark: last known here, as a follower or from the checkpoint.
-            replica_lag_time_max_ms: how long a member of the ISR may go without having caught up.
-            flush_policy: of the topic.
-            now_ms: monotonic.
-            proposal_ids: shared by all leaders to whom an answer might come late; None: from 1.
+            topic_partition: The partition, for messages to people.
+            broker_id: The id of this broker, the leader in `state`.
+            state: The partition as the metadata log has it.
+            log_end_offset: The end of the local log, exclusive; the start of this leader epoch.
+            flushed_offset: The flushed offset of the local log, exclusive.
+            high_watermark: The last one known here, as a follower or from the checkpoint.
+            replica_lag_time_max_ms: The time that a member of the ISR may go without having caught up.
+            flush_policy: The policy of the topic.
+            now_ms: The monotonic time.
+            proposal_ids: The source of ids, shared by all leaders to whom an answer might come late; None: from 1.
 
         Raises:
             InvariantViolationError: `state` names another leader.
@@ -168,7 +168,7 @@ class Leader:
         return self._high_watermark >= self._epoch_start_offset
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """What lies below is gone everywhere: the lowest log start of this log and of the replicas on live brokers."""
+        """Returns the offset below which all is gone: the lowest log start here and of the replicas on live brokers."""
         return min((log_start_offset, *self._replicas.live_log_starts()))
 
     def check_produce(self, acks: int) -> ErrorCode:
@@ -202,14 +202,14 @@ class Leader:
         return ErrorCode.NONE
 
     def next_deadline_ms(self) -> int | None:
-        """When the next `Tick` is due; None after `Resigned`."""
+        """Returns when the next `Tick` is due; None after `Resigned`."""
         if self._resigned:
             return None
         deadlines = (self._next_check_ms, self._isr.next_deadline_ms(), self._produces.next_deadline_ms())
         return min(deadline for deadline in deadlines if deadline is not None)
 
     def status(self) -> LeaderStatus:
-        """The leader at this moment."""
+        """Returns the leader at this moment."""
         replicas = tuple(self._replica_status(replica_id) for replica_id in self._metadata.replicas)
         return LeaderStatus(
             topic_partition=self._topic_partition,
@@ -329,7 +329,7 @@ class Leader:
         return self._propose(PendingShrink(isr, behind), f"replicas {list(behind)} have not caught up in time")
 
     def _maybe_expand(self, replica: ReplicaState) -> tuple[ProposeIsr, ...]:
-        """A replica that holds everything acknowledged, of this epoch too, may join (docs/KAFKA.md 4.2)."""
+        """Proposes to let a replica join that holds everything acknowledged, of this epoch too (docs/KAFKA.md 4.2)."""
         if not self._isr.may_propose or replica.replica_id in self._isr.committed_isr:
             return ()
         end_offset = self._counted_end(replica)
@@ -363,7 +363,7 @@ class Leader:
     # ---- high watermark and what waits for it -----------------------------------------------------------------------
 
     def _advance(self, now_ms: int) -> tuple[LeaderEffect, ...]:
-        """What follows from any change: the high watermark, then the answers, then the next flush."""
+        """Takes the steps that follow from any change: the high watermark, then the answers, then the next flush."""
         before = self._high_watermark
         self._high_watermark = self._compute_high_watermark(now_ms)
         advanced = (HighWatermarkAdvanced(self._high_watermark),) if self._high_watermark > before else ()
@@ -400,7 +400,7 @@ class Leader:
         return ErrorCode.NONE
 
     def _maybe_request_flush(self) -> tuple[RequestFlush, ...]:
-        """One fsync at a time: what is appended while it runs is covered by the next (group commit)."""
+        """Asks for one fsync at a time: what is appended while it runs is covered by the next (group commit)."""
         waits = arithmetic.leader_waits_for_flush(self._flush_policy, self._isr.least_size)
         if not waits or len(self._isr.committed_isr) < self._min_isr():
             return ()

@@ -10,11 +10,11 @@ class ReplicaStatus:
     """One replica as the leader sees it, the leader itself included.
 
     Attributes:
-        log_end_offset: exclusive; -1 when it has not fetched yet.
-        flushed_offset: exclusive; -1 when it has not fetched yet.
-        lag: offsets it is behind the leader's log end; the whole log when it has not fetched yet.
-        broker_epoch: of its last fetch; None before, and for the leader itself.
-        last_caught_up_time_ms: monotonic; None: never; the leader itself always is.
+        log_end_offset: The end of its log, exclusive; -1 when it has not fetched yet.
+        flushed_offset: The end of what it has flushed, exclusive; -1 when it has not fetched yet.
+        lag: The number of offsets it is behind the leader's log end; the whole log when it has not fetched yet.
+        broker_epoch: The broker epoch of its last fetch; None before, and for the leader itself.
+        last_caught_up_time_ms: The last time it was caught up (monotonic); None: never; the leader itself always is.
     """
 
     replica_id: int
@@ -25,7 +25,7 @@ class ReplicaStatus:
     last_caught_up_time_ms: int | None
 
     def lag_ms(self, now_ms: int) -> int | None:
-        """How long it has been behind: 0 with nothing missing; None when it is not known to have had everything.
+        """Returns how long it has been behind: 0 with nothing missing; None when it is not known to have had all.
 
         A follower that has everything waits for news, and its last time is from before it began to wait.
         """
@@ -39,14 +39,14 @@ class LeaderStatus:
     """A leader at one moment.  Offsets are exclusive.
 
     Attributes:
-        epoch_start_offset: log end when this leader epoch began.
-        isr: committed.
-        maximal_isr: what the high watermark waits for.
-        elr: eligible leaders outside the ISR, as the metadata says.
-        min_insync_replicas: in force, at most the number of replicas.
-        replicas: in assignment order.
-        lag: the largest lag of a member of the committed ISR, in offsets.
-        waiting_produces: acks=all requests not answered yet.
+        epoch_start_offset: The log end when this leader epoch began.
+        isr: The committed ISR.
+        maximal_isr: The replicas that the high watermark waits for.
+        elr: The eligible leader replicas, as the metadata says.
+        min_insync_replicas: The effective min ISR: at most the number of replicas.
+        replicas: The replicas in assignment order.
+        lag: The largest lag of a member of the committed ISR, in offsets.
+        waiting_produces: The number of `acks=all` requests that are not answered yet.
     """
 
     topic_partition: str

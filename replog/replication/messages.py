@@ -40,7 +40,7 @@ class ReplicaLogView(Protocol):
         ...
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd | None:
-        """docs/KAFKA.md 3.5; None where Kafka answers (-1, -1)."""
+        """Returns where `epoch` ends in this log (docs/KAFKA.md 3.5); None where Kafka answers (-1, -1)."""
         ...
 
 

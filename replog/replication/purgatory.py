@@ -67,7 +67,7 @@ class Purgatory(Generic[T]):
         self._deadlines.add(operation_id, deadline_ms)
 
     def check(self, key: Hashable) -> tuple[Waiting[T], ...]:
-        """The operations that wait under `key`, oldest first.  They stay until completed."""
+        """Returns the operations that wait under `key`, oldest first.  They stay until completed."""
         return tuple(self._operations[operation_id] for operation_id in self._by_key.get(key, ()))
 
     def complete(self, operation_id: int) -> Waiting[T] | None:
@@ -83,7 +83,7 @@ class Purgatory(Generic[T]):
         return [operation for operation in removed if operation is not None]
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline; None when nothing waits."""
+        """Returns the earliest deadline; None when nothing waits."""
         return self._deadlines.next_deadline_ms()
 
     def _remove(self, operation_id: int) -> Waiting[T] | None:

@@ -61,7 +61,7 @@ class RemoteReplicas:
         )
 
     def leader_appends(self, leader_end_offset: int, now_ms: int) -> None:
-        """Until now `leader_end_offset` was all there is; who has that was caught up until now.
+        """Notes who was caught up until now, before an append: whoever has all below `leader_end_offset`.
 
         A follower that has everything asks once, and waits for the answer as long as nothing happens.  One that was away, and has
         not asked since, does not wait.
@@ -83,7 +83,7 @@ class RemoteReplicas:
         return known_epoch is not None and replica.broker_epoch in {-1, known_epoch}
 
     def counting(self, waited_for: tuple[int, ...], leader_end_offset: int, now_ms: int) -> Iterator[ReplicaState]:
-        """The replicas that count for the high watermark: `waited_for`, and who is about to ask to join the ISR."""
+        """Yields replicas that count for the high watermark: `waited_for`, and who is about to ask to join the ISR."""
         for replica in self:
             if replica.replica_id in waited_for or (
                 replica.is_caught_up(leader_end_offset, now_ms, self._lag_time_max_ms) and self.is_eligible(replica)
@@ -91,7 +91,7 @@ class RemoteReplicas:
                 yield replica
 
     def fallen_behind(self, isr: tuple[int, ...], leader_end_offset: int, now_ms: int) -> tuple[int, ...]:
-        """The members of `isr`, in its order, that have not been caught up for longer than the lag time."""
+        """Returns the members of `isr`, in its order, that have not been caught up for longer than the lag time."""
         return tuple(
             replica_id
             for replica_id in isr
@@ -100,11 +100,11 @@ class RemoteReplicas:
         )
 
     def live_log_starts(self) -> Iterator[int]:
-        """Log starts of the replicas whose brokers are up, -1 for one that has not fetched yet."""
+        """Returns log starts of the replicas whose brokers are up, -1 for one that has not fetched yet."""
         return (replica.log_start_offset for replica in self if replica.replica_id in self._metadata.eligible)
 
     def broker_epochs(self, replica_ids: tuple[int, ...]) -> tuple[int, ...]:
-        """What an ISR proposal says of each: the epoch of its fetches, -1 for the leader and for who never fetched."""
+        """Returns the broker epochs of an ISR proposal: those of fetches, -1 for the leader and who never fetched."""
         epochs = (self._states[replica_id].broker_epoch if replica_id in self else None for replica_id in replica_ids)
         return tuple(-1 if epoch is None else epoch for epoch in epochs)
 

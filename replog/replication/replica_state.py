@@ -19,13 +19,13 @@ class ReplicaState:
     """The leader's view of one remote replica.
 
     Attributes:
-        log_end_offset: the replica's log end (exclusive), -1 before its first fetch.
-        flushed_offset: how much of that it has on stable storage, -1 before its first fetch.
-        log_start_offset: -1 before its first fetch.
-        broker_epoch: of its last fetch; None before the first.
-        last_fetch_leader_end_offset: the largest leader end offset any of its fetches met.
-        last_fetch_time_ms: when its last fetch arrived (monotonic); None: never.
-        last_caught_up_time_ms: latest time at which it is known to have had everything; None: never.
+        log_end_offset: The end of the replica's log (exclusive), -1 before its first fetch.
+        flushed_offset: The end of what it has on stable storage, -1 before its first fetch.
+        log_start_offset: The start of its log, -1 before its first fetch.
+        broker_epoch: The broker epoch of its last fetch; None before the first.
+        last_fetch_leader_end_offset: The largest leader end offset any of its fetches met.
+        last_fetch_time_ms: The time when its last fetch arrived (monotonic); None: never.
+        last_caught_up_time_ms: The latest time at which it is known to have had everything; None: never.
     """
 
     replica_id: int
@@ -50,13 +50,13 @@ class ReplicaState:
         """Takes in one fetch.
 
         Args:
-            fetch_offset: the replica's log end offset.
-            flushed_offset: the replica's flushed offset.
-            log_start_offset: the replica's log start offset.
-            broker_epoch: of the request.
-            leader_end_offset: the leader's log end, sampled before the read: data appended meanwhile must not make a
+            fetch_offset: The replica's log end offset.
+            flushed_offset: The replica's flushed offset.
+            log_start_offset: The replica's log start offset.
+            broker_epoch: The broker epoch of the request.
+            leader_end_offset: The leader's log end, sampled before the read: data appended meanwhile must not make a
                 replica late that had everything when it asked.
-            now_ms: when the fetch arrived (monotonic).
+            now_ms: The time when the fetch arrived (monotonic).
         """
         if fetch_offset >= leader_end_offset:
             self.caught_up_at(now_ms)
@@ -76,7 +76,7 @@ class ReplicaState:
         return self.last_caught_up_time_ms is not None and now_ms - self.last_caught_up_time_ms <= lag_time_max_ms
 
     def start_over(self, *, in_isr: bool, leader_end_offset: int, now_ms: int) -> None:
-        """The same leader was elected again, or the replica was away: ends stay known, times start over.
+        """Starts the times over, and keeps the ends: the same leader was elected again, or the replica was away.
 
         Members of the ISR get the full lag time to come back; others must prove themselves from nothing.
         """
@@ -85,6 +85,6 @@ class ReplicaState:
         self.last_caught_up_time_ms = now_ms if in_isr else None
 
     def caught_up_at(self, time_ms: int) -> None:
-        """It is known to have had everything then."""
+        """Notes that the replica is known to have had everything at `time_ms`."""
         known_ms = self.last_caught_up_time_ms
         self.last_caught_up_time_ms = time_ms if known_ms is None else max(known_ms, time_ms)

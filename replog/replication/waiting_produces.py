@@ -77,5 +77,5 @@ class WaitingProduces:
         return waiting
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline of a waiting request; None when nothing waits."""
+        """Returns the earliest deadline of a waiting request; None when nothing waits."""
         return self._deadlines.next_deadline_ms()

@@ -136,7 +136,7 @@ def _decode(message: Any, oneof: str, kinds: _Kinds, side: int) -> Any:
 
 
 def _checked(message: Any, kinds: _Kinds) -> Any:
-    """The request in a message, within its bounds."""
+    """Returns the request in a message, within its bounds."""
     check_text("cluster_id", message.cluster_id)
     request = _decode(message, "request", kinds, 0)
     check_request(request)

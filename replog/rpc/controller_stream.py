@@ -40,7 +40,7 @@ OpenStream: TypeAlias = Callable[[], Awaitable[ItemStream]]
 
 
 def encode_items(message: Items) -> bytes:
-    """One message of the stream."""
+    """Encodes one message of the stream."""
     out = controller_pb2.ControllerItems()
     if isinstance(message, Hello):
         to_proto(message, out.hello)
@@ -77,7 +77,7 @@ class _Outbox:
         self._wakeup.set()
 
     async def send_all(self, stream: ItemStream) -> None:
-        """Until the stream ends: one message after the other, each with what is waiting then."""
+        """Sends one message after the other until the stream ends, each with what is waiting then."""
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
@@ -97,7 +97,7 @@ class ControllerCalls:
     """The calling side: one stream, opened when it is needed, and opened anew after it was lost.
 
     Args:
-        address: for messages.
+        address: The address of the other side, for messages.
     """
 
     def __init__(self, address: str) -> None:
@@ -108,15 +108,15 @@ class ControllerCalls:
         self._task: asyncio.Task[None] | None = None
 
     async def call(self, body: bytes, open_stream: OpenStream, *, timeout_ms: int) -> bytes:
-        """The encoded response to an encoded request.
+        """Sends an encoded request; returns the encoded response.
 
         Args:
-            open_stream: opens the stream if there is none.
+            open_stream: The function that opens the stream if there is none.
 
         Raises:
-            ConnectionLostError: the other side cannot be reached, was lost, or did not answer in time.
-            ThrottledError: too many calls are open.
-            ReplogError: the other side refused the stream.
+            ConnectionLostError: The other side cannot be reached, was lost, or did not answer in time.
+            ThrottledError: Too many calls are open.
+            ReplogError: The other side refused the stream.
         """
         if len(self._waiting) >= MAX_OPEN_CALLS:
             raise ThrottledError(f"{MAX_OPEN_CALLS} calls to {self._address} are open; try again later")
@@ -184,7 +184,7 @@ class ControllerSession:
     """The serving side: each call is answered when it is done, in any order.
 
     Args:
-        answer: of an encoded request, the encoded response; raises for bugs only.
+        answer: The function that makes an encoded response of an encoded request; raises for bugs only.
     """
 
     def __init__(self, answer: Callable[[bytes], Awaitable[bytes]]) -> None:

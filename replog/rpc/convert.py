@@ -35,7 +35,7 @@ def to_proto(value: object, message: Message) -> None:
     """Fills `message` from the dataclass `value`; every field of `value` has a field of the same name.
 
     Raises:
-        InvalidRequestError: a number is larger than its field, or something is of another type.
+        InvalidRequestError: A number is larger than its field, or something is of another type.
     """
     for name, write, _ in _plan(type(value)):
         field = getattr(value, name)
@@ -47,12 +47,12 @@ def to_proto(value: object, message: Message) -> None:
 
 
 def unsendable(where: str, value: object, error: Exception) -> InvalidRequestError:
-    """The error about a value that its field on the wire cannot hold.
+    """Returns the error about a value that its field on the wire cannot hold.
 
     Args:
         where: The name of the message and the field.
-        value: What was to be sent.
-        error: What protobuf says.
+        value: The value that was to be sent.
+        error: The error that protobuf raised.
     """
     shown = repr(value)
     shown = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}..."
@@ -60,10 +60,10 @@ def unsendable(where: str, value: object, error: Exception) -> InvalidRequestErr
 
 
 def from_proto(cls: type[T], message: Message) -> T:
-    """A `cls` from `message`.
+    """Makes a `cls` from `message`.
 
     Raises:
-        MalformedFrameError: an id is not 16 bytes, or an enum value is not known to this version.
+        MalformedFrameError: An id is not 16 bytes, or an enum value is not known to this version.
     """
     try:
         return cls(**{name: read(message) for name, _, read in _plan(cls)})
@@ -87,7 +87,7 @@ def _plan(cls: type) -> _Plan:
 
 
 def _field(name: str, hint: Any) -> tuple[_Write, _Read]:
-    """How one field is written and read."""
+    """Returns how one field is written and read."""
     arms = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     optional = type(None) in arms
     hint, *others = [arm for arm in arms if arm is not type(None)]

@@ -12,13 +12,13 @@ def error_code_of(error: BaseException) -> ErrorCode:
 
 
 def error_from_code(code: ErrorCode, message: str, *, leader_id: int = -1, leader_epoch: int = -1) -> ReplogError:
-    """The exception a client raises for an answer with this code.
+    """Returns the exception a client raises for an answer with this code.
 
     Args:
-        code: not NONE.
-        message: what the other side said; kept as it is.
-        leader_id: where the other side believes the leader is, -1 when it does not know.
-        leader_epoch: the leader epoch it knows.
+        code: The code of the answer; not NONE.
+        message: The text that the other side sent; kept as it is.
+        leader_id: The node that the other side believes to lead, -1 when it does not know.
+        leader_epoch: The leader epoch it knows.
     """
     text = message or code.name
     match code:
@@ -40,7 +40,7 @@ def _classes(base: type[ReplogError]) -> list[type[ReplogError]]:
 
 
 def _by_code() -> dict[ErrorCode, type[ReplogError]]:
-    """The most general class of each code: a subclass that inherits its parent's code does not replace it."""
+    """Returns the most general class of each code: a subclass that inherits its parent's code does not replace it."""
     table: dict[ErrorCode, type[ReplogError]] = {}
     for cls in _classes(ReplogError):
         table.setdefault(cls.code, cls)

@@ -24,7 +24,7 @@ class _Carried(Protocol):
     """Something of the parent's that would act without asking whether it may."""
 
     def handle_fork(self) -> None:
-        """In the child: from now on every use is an error."""
+        """Makes every use an error from now on; called in the child of a fork."""
 
 
 _in_use = False
@@ -34,10 +34,10 @@ _lock = threading.Lock()
 
 
 def note_use() -> None:
-    """gRPC is about to be used.
+    """Notes that gRPC is about to be used.
 
     Raises:
-        BrokerClosedError: as `raise_if_forked`.
+        BrokerClosedError: This process was forked from one that had used gRPC.
     """
     global _in_use  # noqa: PLW0603 -- one per process, as gRPC's own state is
     raise_if_forked()
@@ -51,7 +51,7 @@ def tell_at_fork(carried: _Carried) -> None:
 
 
 def is_forked() -> bool:
-    """gRPC cannot be used in this process."""
+    """Whether gRPC cannot be used in this process, because of a fork."""
     return _is_forked
 
 
@@ -59,7 +59,7 @@ def raise_if_forked() -> None:
     """Refuses what needs gRPC.
 
     Raises:
-        BrokerClosedError: this process was forked from one that had used gRPC.
+        BrokerClosedError: This process was forked from one that had used gRPC.
     """
     if _is_forked:
         raise BrokerClosedError(FORKED_TEXT)

@@ -255,7 +255,7 @@ def _join(header: bytes, buffers: Sequence[Buffer]) -> bytes:
 
 
 def _split(data: bytes) -> tuple[int, memoryview, memoryview]:
-    """(tag of the first field, its bytes, payload); no copy."""
+    """Splits a frame into (tag of the first field, its bytes, payload), without a copy."""
     view = memoryview(data)
     kind, head, position = _field(view, 0)
     if kind not in {_HEADER_TAG, _HELLO_TAG}:

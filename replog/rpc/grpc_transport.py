@@ -111,7 +111,7 @@ class _GrpcStream(Generic[Out, In]):
         self._is_greeted = False
 
     def greeted(self) -> None:
-        """Both sides have said hello; from here on it is no message any more."""
+        """Notes that both sides have said hello; from here on a hello is no message any more."""
         self._is_greeted = True
 
     async def send(self, message: Out) -> None:
@@ -138,7 +138,7 @@ class _GrpcStream(Generic[Out, In]):
             await self._close()
 
     async def _lost(self, error: BaseException | None) -> ReplogError:
-        """Why the stream ended: the other side's own error if it gave one."""
+        """Returns why the stream ended: the other side's own error if it gave one."""
         if isinstance(error, grpc.aio.AioRpcError):
             return _reason_of(self._address, error.code(), error.details(), error.trailing_metadata())
         channel = self._channel
@@ -149,7 +149,7 @@ class _GrpcStream(Generic[Out, In]):
 
 
 def _reason_of(address: str, code: Any, details: str | None, trailing: Any) -> ReplogError:
-    """The error that ended a call: the other side's own if it gave one, else what gRPC's status means here."""
+    """Returns the error that ended a call: the other side's own if it gave one, else what gRPC's status means here."""
     details = details or f"the connection ended with {code}"
     for key, value in trailing or ():
         if key == _ERROR_CODE_KEY:
@@ -166,7 +166,7 @@ def _reason_of(address: str, code: Any, details: str | None, trailing: Any) -> R
 
 
 def _within_limit(data: bytes, address: str) -> bytes:
-    """Checked here: of a message that is too large to send, gRPC only says that something went wrong."""
+    """Returns the message; raises on one too large to send, of which gRPC only says that something went wrong."""
     if len(data) > MAX_MESSAGE_BYTES:
         raise MalformedFrameError(f"{address}: a message of {len(data)} bytes, the limit is {MAX_MESSAGE_BYTES}")
     return data
@@ -274,13 +274,13 @@ class GrpcConnection:
         return answer
 
     def _usable_channel(self) -> Any:
-        """A channel that could not connect fails every call at once with that old reason, until its backoff is over."""
+        """Returns the channel; leaves one that could not connect, which fails every call at once for its backoff."""
         if self._channel.get_state() is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
             self._leave_channel()
         return self._channel
 
     def _leave_channel(self) -> None:
-        """From now on another is used; this one ends with the calls that are under way on it."""
+        """Leaves the channel for another one; it ends with the calls that are under way on it."""
         left, under_way = self._channel, self._under_way
         self._channel, self._under_way = _channel_to(self._address), set()
         task = asyncio.create_task(_close_after(left, under_way), name=f"close-channel-{self._address}")
@@ -288,7 +288,7 @@ class GrpcConnection:
         task.add_done_callback(self._left.pop)
 
     def _noted(self, call: Any) -> Any:
-        """A call that has begun on the channel."""
+        """Notes a call that has begun on the channel; returns it."""
         under_way = self._under_way
         under_way.add(call)
         call.add_done_callback(under_way.discard)
@@ -371,12 +371,12 @@ def bind(host: str, port: int) -> GrpcServer:
     """Takes the port; nothing is answered before `GrpcServer.start`, so that the handlers may need the port first.
 
     Args:
-        host: address to bind.
-        port: 0 picks a free port; see `GrpcServer.port`.
+        host: The address to bind.
+        port: The port; 0 picks a free one, see `GrpcServer.port`.
 
     Raises:
-        ConfigError: the port is taken.
-        BrokerClosedError: this process was forked from one that had used gRPC.
+        ConfigError: The port is taken.
+        BrokerClosedError: This process was forked from one that had used gRPC.
     """
     note_use()
     server = grpc.aio.server(options=_SERVER_OPTIONS)
@@ -501,12 +501,12 @@ class _Service:
 
 
 def _deadline_ms(timeout_ms: int) -> int:
-    """On the monotonic clock; 0 for none."""
+    """Returns the deadline on the monotonic clock; 0 for none."""
     return time.monotonic_ns() // 1_000_000 + timeout_ms if timeout_ms > 0 else 0
 
 
 async def _outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
-    """The answer, or our error as one.  A bug is logged here; the driver loops stop the node for theirs."""
+    """Returns the answer, or our error as one.  A bug is logged here; the driver loops stop the node for theirs."""
     try:
         return await answer()
     except BrokerClosedError as error:  # a part of this node has stopped: who asks again finds another node
@@ -528,5 +528,5 @@ async def _abort(context: Any, error: ReplogError) -> None:
 
 
 def client_hello(cluster_id: str, client_id: str) -> Hello:
-    """The hello of a client: no node id, no incarnation."""
+    """Returns the hello of a client: no node id, no incarnation."""
     return Hello(cluster_id=cluster_id, node_id=-1, incarnation_id=UUID(int=0), client_id=client_id)

@@ -41,7 +41,7 @@ class _OtherFormError(Exception):
 
 
 def _varint(value: int) -> bytes:
-    """A number of at most 64 bits; negative ones take ten bytes."""
+    """Encodes a number of at most 64 bits; negative ones take ten bytes."""
     if 0 <= value < 0x80:
         return _SMALL[value]
     value &= _MASK
@@ -57,7 +57,7 @@ _SMALL = tuple(bytes((value,)) for value in range(0x80))
 
 
 def _list(values: tuple[int, ...]) -> bytes:
-    """Length and packed values."""
+    """Encodes a list as length and packed values."""
     try:
         packed = bytes(values)
         if not packed.isascii():
@@ -68,7 +68,7 @@ def _list(values: tuple[int, ...]) -> bytes:
 
 
 def _list_message(values: tuple[int, ...]) -> bytes:
-    """Length and content of a message whose field 1 is the list."""
+    """Encodes length and content of a message whose field 1 is the list."""
     content = b"\x0a" + _list(values) if values else b""
     return _varint(len(content)) + content
 
@@ -150,7 +150,7 @@ FAST_ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at `position` as 32 bits with sign, and the position behind it."""
+    """Reads the number at `position` as 32 bits with sign, and the position behind it."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -177,7 +177,7 @@ def _values(packed: bytes) -> tuple[int, ...]:
 
 
 def _fields(data: bytes, position: int) -> tuple[dict[int, Any], int]:
-    """Numbers and byte strings by tag, and the last tag; tags must rise, as they do in what is written here."""
+    """Reads numbers and byte strings by tag, and the last tag; tags must rise, as they do in what is written here."""
     fields: dict[int, Any] = {}
     end, last_tag = len(data), 0
     while position < end:
@@ -202,7 +202,7 @@ def _fields(data: bytes, position: int) -> tuple[dict[int, Any], int]:
 
 
 def _list_or_none(content: bytes | None) -> tuple[int, ...] | None:
-    """The list in a message of its own."""
+    """Decodes the list in a message of its own."""
     if not content:
         return None if content is None else ()
     if content[0] != 0x0A or content[1] != len(content) - 2 or len(content) < 3:  # an empty list has no field
@@ -276,7 +276,7 @@ _KINDS: Mapping[int, Callable[[dict[int, Any], int], MetadataRecord]] = {
 
 
 def decode_fast(value: bytes) -> MetadataRecord | None:
-    """The record in `value`, which begins with the frame byte; None if it must be read the general way."""
+    """Decodes the record in `value`, after the frame byte; returns None if it must be read the general way."""
     try:
         read = _KINDS.get(value[1])
         if read is None:

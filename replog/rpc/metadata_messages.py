@@ -73,8 +73,8 @@ class WatchRequest:
     """Everything, in steps of a bounded size, or what changed since.
 
     Attributes:
-        known_offset: `metadata_offset` of the picture the client has; 0 or less: none.
-        follow: go on with every change; else the watch ends with the first picture.
+        known_offset: The `metadata_offset` of the picture the client has; 0 or less: none.
+        follow: Whether the watch goes on with every change; else it ends with the first picture.
     """
 
     known_offset: int = 0
@@ -88,13 +88,13 @@ class MetadataUpdate:
     The first steps start from the picture of the request's `known_offset`, or from nothing.
 
     Attributes:
-        metadata_offset: of the picture that the steps lead to; below `known_offset` the sender is behind, and the
-            receiver keeps its picture.
-        controller_id: as of `ClusterMetadata`.
-        topics: changed ones with all their configs.  Of a topic that was known under the same id the changed partitions,
-            of another all of them, which may be spread over several steps.
-        deleted_topics: names; they go before `topics` come, which may have the same names.
-        is_full: the picture starts from nothing.
+        metadata_offset: The offset of the picture that the steps lead to; below `known_offset` the sender is behind,
+            and the receiver keeps its picture.
+        controller_id: The same as in `ClusterMetadata`.
+        topics: The changed topics with all their configs.  Of one that was known under the same id the changed
+            partitions, of another all of them, which may be spread over several steps.
+        deleted_topics: The names of deleted topics; they go before `topics` come, which may have the same names.
+        is_full: Whether the picture starts from nothing.
     """
 
     cluster_id: str

@@ -47,7 +47,7 @@ def encode_metadata_record(record: MetadataRecord) -> bytes:
 
 
 def encode_generic(record: MetadataRecord) -> bytes:
-    """Any record, by the names of its fields."""
+    """Encodes any record, by the names of its fields."""
     message = metadata_pb2.MetadataRecord()
     target = getattr(message, _NAMES[type(record)])
     target.SetInParent()
@@ -56,12 +56,12 @@ def encode_generic(record: MetadataRecord) -> bytes:
 
 
 def decode_metadata_record(value: bytes | None, *, offset: int) -> MetadataRecord:
-    """The record at `offset` of the metadata log.
+    """Decodes the record at `offset` of the metadata log.
 
     Raises:
-        UnsupportedVersionError: another system's record, or one of a kind this version does not know; the node must
-            not go on, since every node replays every record.
-        CorruptRecordError: not a metadata record at all.
+        UnsupportedVersionError: It is another system's record, or of a kind this version does not know; the node
+            must not go on, since every node replays every record.
+        CorruptRecordError: It is not a metadata record at all.
     """
     if not value:
         raise CorruptRecordError("__cluster_metadata-0", offset, "a record without a value")
@@ -74,7 +74,10 @@ def decode_metadata_record(value: bytes | None, *, offset: int) -> MetadataRecor
 
 
 def decode_generic(value: bytes, *, offset: int) -> MetadataRecord:
-    """Any record, by the names of its fields; errors as `decode_metadata_record`, which has seen the frame byte."""
+    """Decodes any record, by the names of its fields, after `decode_metadata_record` has checked the frame byte.
+
+    Raises as that does.
+    """
     message: Any = metadata_pb2.MetadataRecord()
     try:
         message.ParseFromString(value[1:])

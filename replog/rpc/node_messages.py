@@ -23,12 +23,12 @@ class ReplicaProgress:
     """A replica as the leader of its partition sees it; the leader itself is one of them, with no lag.
 
     Attributes:
-        log_end_offset: exclusive, as it fetched last; -1: it has not fetched from this leader.
-        flushed_offset: the same for what it has on stable storage.
-        lag_records: offsets it is behind the leader's log end.
-        lag_ms: since it is known to have had everything; -1: it is not known to have had it under this leader.
-        broker_epoch: of its last fetch; -1: none, or it did not say.
-        lag_bytes: what it does not have of the leader's log, about; None: an older broker does not say.
+        log_end_offset: The end of its log, exclusive, as of its last fetch; -1: it has not fetched from this leader.
+        flushed_offset: The end of what it has on stable storage, likewise.
+        lag_records: The number of offsets it is behind the leader's log end.
+        lag_ms: The time since it is known to have had everything; -1: not known to have had it under this leader.
+        broker_epoch: The broker epoch of its last fetch; -1: none, or it did not say.
+        lag_bytes: The bytes of the leader's log it does not have, about; None: an older broker does not say.
     """
 
     replica_id: int
@@ -45,12 +45,13 @@ class LeaderView:
     """What only the leader of a partition can tell.
 
     Attributes:
-        epoch_start_offset: where its leader epoch began.
-        maximal_isr: what the high watermark waits for: the ISR, and whom the controller may just have added to it.
-        elr: eligible leaders outside the ISR.
-        min_insync_replicas: in force, at most the number of replicas.
-        waiting_produces: acks=all batches that are not acknowledged yet.
-        replicas: in the order of their assignment.
+        epoch_start_offset: The offset where its leader epoch began.
+        maximal_isr: The replicas that the high watermark waits for: the ISR, and whom the controller may just have
+            added to it.
+        elr: The eligible leader replicas.
+        min_insync_replicas: The effective min ISR: at most the number of replicas.
+        waiting_produces: The number of `acks=all` batches that are not acknowledged yet.
+        replicas: The replicas in the order of their assignment.
     """
 
     partition_epoch: int

@@ -20,11 +20,11 @@ class QuorumMember:
     """One voter or observer.
 
     Attributes:
-        directory_id: None for a voter of a static configuration that has not been heard.
-        endpoint: where a voter listens, "" where that is not known.
-        log_end_offset: -1 before its first fetch; flushed, for a voter.
-        last_fetch_age_ms: -1: never.
-        last_caught_up_age_ms: since it had everything the leader had, -1: never.
+        directory_id: The id of its directory; None for a voter of a static configuration that has not been heard.
+        endpoint: The address where a voter listens, "" where that is not known.
+        log_end_offset: The end of its log; -1 before its first fetch; flushed, for a voter.
+        last_fetch_age_ms: The time since its last fetch; -1: never.
+        last_caught_up_age_ms: The time since it had everything the leader had; -1: never.
     """
 
     node_id: int

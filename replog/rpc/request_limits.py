@@ -28,7 +28,7 @@ def check_request(request: object) -> None:
     """Checks every text in a request, whatever it is nested in.
 
     Raises:
-        MalformedFrameError: one is longer than `MAX_TEXT_CHARACTERS`.
+        MalformedFrameError: A text is longer than `MAX_TEXT_CHARACTERS`.
     """
     cls: type = type(request)
     check = _check_of(cls)
@@ -37,13 +37,13 @@ def check_request(request: object) -> None:
 
 
 def check_text(name: str, text: str | None) -> None:
-    """As `check_request`, for one text."""
+    """Checks one text as `check_request` does."""
     if text is not None and len(text) > MAX_TEXT_CHARACTERS:
         raise MalformedFrameError(f"{name} has {len(text)} characters, {MAX_TEXT_CHARACTERS} may be; shorten it")
 
 
 def check_partitions(count: int) -> None:
-    """As `check_request`, for how many partitions a produce or fetch request names."""
+    """Checks how many partitions a produce or fetch request names; raises as `check_request` does."""
     if count > MAX_PARTITIONS:
         raise MalformedFrameError(
             f"a request names {count:,} partitions, {MAX_PARTITIONS:,} may be; ask in several requests"
@@ -52,7 +52,7 @@ def check_partitions(count: int) -> None:
 
 @cache
 def _check_of(cls: type) -> _Check | None:
-    """What checks a dataclass; None where nothing in it is text."""
+    """Returns what checks a dataclass; None where nothing in it is text."""
     hints = typing.get_type_hints(cls)
     checks = [(field.name, _of_field(f"{cls.__name__}.{field.name}", hints[field.name])) for field in _fields(cls)]
     texts = [(name, check) for name, check in checks if check is not None]

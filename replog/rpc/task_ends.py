@@ -19,9 +19,9 @@ async def until_one_ends(*parts: Part) -> None:
     """Runs all parts, such as reader and writer of a stream, until one ends; the others are cancelled.
 
     Args:
-        parts: Coroutines, which become tasks, and futures.
+        parts: The coroutines, which become tasks, and futures.
 
-    Raises: what ended the part that ended; of several the first one in order.
+    Raises what ended the part that ended; of several the first one in order.
     """
     tasks = [asyncio.ensure_future(part) for part in parts]
     del parts
@@ -40,7 +40,7 @@ async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
     """Cancels tasks and waits until they have ended, however they do.
 
     Args:
-        tasks: What is to end; None is passed over.
+        tasks: The tasks that are to end; None is passed over.
     """
     found = [task for task in tasks if task is not None]
     for task in found:
@@ -51,7 +51,7 @@ async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
 
 
 def _first_error(tasks: Sequence[asyncio.Future[Any]]) -> Iterator[BaseException]:
-    """What ended the first task that has ended with an error; nothing where none has."""
+    """Yields what ended the first task that has ended with an error; nothing where none has."""
     for task in tasks:
         error = _error_of(task) if task.done() else None
         if error is not None:
@@ -60,7 +60,7 @@ def _first_error(tasks: Sequence[asyncio.Future[Any]]) -> Iterator[BaseException
 
 
 def _error_of(task: asyncio.Future[Any]) -> BaseException | None:
-    """What ended a task that has ended; a cancelled one does not keep that any longer."""
+    """Returns what ended a task that has ended; a cancelled one does not keep that any longer."""
     try:
         return task.exception()
     except asyncio.CancelledError as error:

@@ -31,7 +31,7 @@ class ConnectionLostError(RetriableError):
     """The other side cannot be reached, closed the connection, or did not answer in time.
 
     Attributes:
-        refused: nobody listens at the address (a dead process), as opposed to silence.
+        refused: Whether nobody listens at the address (a dead process), as opposed to silence.
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -47,7 +47,7 @@ class Stream(Protocol[Out_contra, In_co]):
         ...
 
     async def receive(self) -> In_co:
-        """The next message; raises `ConnectionLostError` at the end of the stream."""
+        """Returns the next message; raises `ConnectionLostError` at the end of the stream."""
         ...
 
     async def close(self) -> None: ...
@@ -83,7 +83,7 @@ class Connection(Protocol):
     ) -> ControllerResponse: ...
 
     def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
-        """What the client does not know yet, and each change, until the connection is lost; see `MetadataUpdate`."""
+        """Yields what the client does not know yet, then each change, until the connection ends: `MetadataUpdate`s."""
         ...
 
     async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
@@ -103,8 +103,8 @@ class StreamPresence:
     """A `Presence` made of a stream that has been greeted.
 
     Args:
-        stream: nothing else is done with it.
-        peer: what the other side said first.
+        stream: The stream, with which nothing else is done.
+        peer: The hello of the other side.
     """
 
     def __init__(self, stream: Stream[Any, Any], peer: Hello) -> None:
@@ -135,7 +135,7 @@ class SeededTransport(Transport, Protocol):
     """One where even what clients draw is repeatable: a simulated network."""
 
     def new_rng(self) -> Random:
-        """A seeded generator for one client."""
+        """Returns a seeded generator for one client."""
         ...
 
 
@@ -164,7 +164,7 @@ class NodeHandlers(Protocol):
     def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]: ...
 
     def check_hello(self, hello: Hello) -> Hello:
-        """The node's own hello; raises when the two cannot talk (InconsistentClusterId, UnsupportedVersion)."""
+        """Returns the node's own hello; raises when the two cannot talk (InconsistentClusterId, UnsupportedVersion)."""
         ...
 
     async def handle_produce_stream(

@@ -81,9 +81,9 @@ class Send:
     """One send; the history keeps them in the order in which they were begun.
 
     Attributes:
-        producer: who sent it; `nonmonotonic_send` compares sends of one producer only.
-        place: where it was acknowledged; None until then.
-        has_failed: the broker has said for certain that it is not in the log.
+        producer: The producer that sent it; `nonmonotonic_send` compares sends of one producer only.
+        place: The place where it was acknowledged; None until then.
+        has_failed: Whether the broker has said for certain that it is not in the log.
     """
 
     __slots__ = ("has_failed", "place", "producer", "value")
@@ -98,7 +98,7 @@ class Send:
         self.place = (_plain(partition), offset)
 
     def failed(self) -> None:
-        """Definitely not appended.  A time-out or a lost connection is not this: leave those alone."""
+        """Notes that it was definitely not appended.  Not for a time-out or a lost connection: leave those alone."""
         self.has_failed = True
 
 
@@ -132,7 +132,7 @@ class History:
         assert history.check() == ()
 
     Args:
-        idempotent: the producers are, so no value may stand at two places.
+        idempotent: Whether the producers are, so that no value may stand at two places.
     """
 
     def __init__(self, *, idempotent: bool = True) -> None:
@@ -146,13 +146,13 @@ class History:
     # ---- recording -------------------------------------------------------------------------------------------------
 
     def send(self, producer: str, value: bytes) -> Send:
-        """A send begins."""
+        """Notes that a send begins; returns it."""
         send = Send(producer, value)
         self.sends.append(send)
         return send
 
     def poll(self, consumer: str, partition: Partition, records: Iterable[tuple[int, bytes]]) -> None:
-        """A consumer was handed these (offset, value), in this order."""
+        """Notes that a consumer was handed these (offset, value), in this order."""
         key = (consumer, _plain(partition))
         reads = self._reads.setdefault(key, [])
         for offset, value in records:
@@ -160,13 +160,13 @@ class History:
             self._after_seek.discard(key)
 
     def seek(self, consumer: str, partition: Partition) -> None:
-        """The consumer's next record of this partition may be anywhere: it seeked, or was assigned anew."""
+        """Notes that the consumer's next record of this partition may be anywhere: it seeked, or was assigned anew."""
         self._after_seek.add((consumer, _plain(partition)))
 
     def final_read(
         self, partition: Partition, start_offset: int, end_offset: int, records: Iterable[tuple[int, bytes]]
     ) -> None:
-        """After healing, everything in [start_offset, end_offset) was read; `end_offset` is the high watermark then."""
+        """Notes what was read after healing: all of [start_offset, end_offset), up to the high watermark then."""
         key = _plain(partition)
         self._final[key] = _Span(start_offset, end_offset)
         self._final_places.update({(key, offset): value for offset, value in records})
@@ -178,7 +178,7 @@ class History:
         return sum(send.place is not None for send in self.sends)
 
     def check(self) -> tuple[Anomaly, ...]:
-        """All anomalies, sorted by kind and place; each at most once."""
+        """Returns all anomalies, sorted by kind and place; each at most once."""
         seen = self._seen()
         found = {
             *self._unread(seen),
@@ -211,7 +211,7 @@ class History:
                 yield send.place, send.value
 
     def _seen(self) -> dict[Partition, dict[int, bytes]]:
-        """Everything any poll has shown, by partition and offset; of two values at one offset, the last."""
+        """Returns everything any poll has shown, by partition and offset; of two values at one offset, the last."""
         seen: dict[Partition, dict[int, bytes]] = {}
         for (partition, offset), value in self._polled():
             seen.setdefault(partition, {})[offset] = value
@@ -220,7 +220,7 @@ class History:
     # ---- one function per promise ----------------------------------------------------------------------------------
 
     def _unread(self, seen: dict[Partition, dict[int, bytes]]) -> Iterator[Anomaly]:
-        """`lost_write` where a later offset was seen, else `unseen`."""
+        """Yields `lost_write` where a later offset was seen, else `unseen`."""
         ends = {partition: max(offsets) for partition, offsets in seen.items()}
         for (partition, offset), value in self._acknowledged():
             span = self._final.get(partition)
@@ -263,7 +263,7 @@ class History:
                 yield Anomaly(AnomalyKind.ABORTED_READ, *place, f"{value!r} was read, its send had definitely failed")
 
     def _polls_out_of_order(self, seen: dict[Partition, dict[int, bytes]]) -> Iterator[Anomaly]:
-        """`poll_skip` and `nonmonotonic_poll`."""
+        """Yields `poll_skip` and `nonmonotonic_poll`."""
         known = {partition: set(offsets) for partition, offsets in seen.items()}
         for (partition, offset), _ in self._acknowledged():
             known.setdefault(partition, set()).add(offset)
@@ -283,7 +283,7 @@ class History:
                     yield Anomaly(AnomalyKind.POLL_SKIP, partition, following, detail)
 
     def _sends_out_of_order(self, seen: dict[Partition, dict[int, bytes]]) -> Iterator[Anomaly]:
-        """Of idempotent producers also what was read of sends whose outcome they do not know."""
+        """Yields `nonmonotonic_send`; of idempotent producers also where a send of unknown outcome was read."""
         found = self._places_of_unacknowledged(seen) if self._idempotent else {}
         last: dict[tuple[str, Partition], int] = {}
         for send in self.sends:
@@ -298,7 +298,7 @@ class History:
             last[send.producer, partition] = max(before, offset)
 
     def _places_of_unacknowledged(self, seen: dict[Partition, dict[int, bytes]]) -> dict[bytes, Place]:
-        """Where a value stands that was sent once: a send that was tried again by its caller has no place of its own."""
+        """Returns where values stand that were sent once: what its caller sent again has no place of its own."""
         count = Counter(send.value for send in self.sends)
         unknown = {send.value for send in self.sends if send.place is None and count[send.value] == 1}
         return {
@@ -309,7 +309,7 @@ class History:
         }
 
     def _stale_reads(self) -> Iterator[Anomaly]:
-        """Polled earlier and not in the final read, unless it lies below that read's start (retention)."""
+        """Yields what was polled and is not in the final read, unless it lies below that read's start (retention)."""
         for (consumer, partition), reads in self._reads.items():
             span = self._final.get(partition)
             if span is None:

@@ -11,9 +11,9 @@ class SimulatedClock:
     """See `replog.broker.clock.Clock`.
 
     Args:
-        loop: owns the time.
-        monotonic_start_ms: what `now_ms` says at the loop's time 0; another number for each process start.
-        wall_offset_ms: how wrong the wall clock is from the start.
+        loop: The loop that owns the time.
+        monotonic_start_ms: The value of `now_ms` at the loop's time 0; another number for each process start.
+        wall_offset_ms: The error of the wall clock from the start.
     """
 
     def __init__(self, loop: VirtualLoop, *, monotonic_start_ms: int = 0, wall_offset_ms: int = 0) -> None:
@@ -35,15 +35,15 @@ class SimulatedClock:
         return WALL_START_MS + self._elapsed_ms() + self._wall_offset_ms
 
     def of_new_process(self, monotonic_start_ms: int) -> SimulatedClock:
-        """What the next process sees: the same wall clock, another monotonic one."""
+        """Returns what the next process sees: the same wall clock, another monotonic one."""
         return SimulatedClock(self._loop, monotonic_start_ms=monotonic_start_ms, wall_offset_ms=self._wall_offset_ms)
 
     def jump_wall(self, ms: int) -> None:
-        """Somebody sets the wall clock; `ms` may be negative."""
+        """Sets the wall clock, as somebody does: forward by `ms`, which may be negative."""
         self._wall_offset_ms += ms
 
     def stall(self, ms: int) -> None:
-        """The monotonic clock stands still for so long, then leaps to where it should be."""
+        """Lets the monotonic clock stand still for so long, then leap to where it should be."""
         if self._stands_at_ms is None:
             self._stands_at_ms = self._elapsed_ms()
         self._stands_until_ms = max(self._stands_until_ms, self._elapsed_ms() + ms)

@@ -47,15 +47,15 @@ class SimulatedCluster:
     """Nodes and what is between them.
 
     Args:
-        loop: of everything.
-        rng: seeded; faults of disks, ids and delays come from it.
-        controllers: ids of the voters.
-        brokers: ids of the brokers; a node in both has both roles.
-        settings: of every node, Kafka's dotted names.
-        small: the same by attribute of `ServerConfig`, past the checks: what nobody may configure, such as segments
-            of a kilobyte, makes rare things common.
-        observer: told what the nodes learn.
-        client_seed: what clients draw comes from it.
+        loop: The loop of everything.
+        rng: A seeded generator; faults of disks, ids and delays come from it.
+        controllers: The ids of the voters.
+        brokers: The ids of the brokers; a node in both has both roles.
+        settings: The settings of every node, by Kafka's dotted names.
+        small: The settings by attribute of `ServerConfig`, past the checks: what nobody may configure, such as
+            segments of a kilobyte, makes rare things common.
+        observer: The observer that is told what the nodes learn.
+        client_seed: The seed of what clients draw.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SimulatedCluster:
         await self.nodes[node_id].stop()
 
     def pause(self, node_id: int) -> None:
-        """SIGSTOP."""
+        """Stops a process as SIGSTOP does, until it is resumed."""
         process = self.nodes[node_id].process
         if process is not None:
             process.pause()
@@ -114,7 +114,7 @@ class SimulatedCluster:
     # ---- links -------------------------------------------------------------------------------------------------------
 
     def cut(self, source_id: int, target_id: int) -> None:
-        """One way."""
+        """Cuts the links from one node to another, in this direction only."""
         self.network.cut(self.nodes[source_id].host.name, self.nodes[target_id].host.name)
 
     def isolate(self, node_id: int, *, incoming: bool = True, outgoing: bool = True) -> None:
@@ -126,7 +126,7 @@ class SimulatedCluster:
                 self.cut(other_id, node_id)
 
     def cut_metadata(self, node_id: int) -> None:
-        """No metadata reaches a node, and nothing of the quorum leaves it; records, heartbeats and requests pass."""
+        """Lets no metadata reach a node, and nothing of the quorum leave it; records, heartbeats and requests pass."""
         name = self.nodes[node_id].host.name
         for other_id, other in self.nodes.items():
             if other_id != node_id:
@@ -134,7 +134,7 @@ class SimulatedCluster:
                 self.network.cut(other.host.name, name, METADATA_METHOD)
 
     def cut_client(self, name: str, node_id: int) -> None:
-        """Both ways between what runs on the host `name` and a node."""
+        """Cuts both ways between what runs on the host `name` and a node."""
         node = self.nodes[node_id].host.name
         self.network.cut(name, node)
         self.network.cut(node, name)
@@ -145,20 +145,20 @@ class SimulatedCluster:
     # ---- looking in --------------------------------------------------------------------------------------------------
 
     def leader(self) -> ObservedNode | None:
-        """The controller that every running node takes for the leader; None while they do not agree on one."""
+        """Returns the controller that every running node takes for the leader; None while they do not agree on one."""
         known = {node.quorum_status.leader_id for node in self.running}
         leader_id = known.pop() if len(known) == 1 else None
         return None if leader_id is None else self.nodes[leader_id].node
 
     def leader_of(self, topic: str, partition: int = 0) -> int | None:
-        """The broker that leads a partition, as the newest metadata of any running node says; None: nobody, or no partition."""
+        """Returns who leads a partition, by the newest metadata of any running node; None: nobody, or no partition."""
         image = max((node.image for node in self.running), key=lambda image: image.end_offset, default=None)
         found = None if image is None else image.topics_by_name.get(topic)
         registration = None if found is None else found.partitions.get(partition)
         return None if registration is None or registration.leader == NO_LEADER else registration.leader
 
     def is_settled(self) -> bool:
-        """Every node runs, all follow one leader, have the same metadata, and every broker is unfenced in it.
+        """Whether every node runs, all follow one leader, have the same metadata, and every broker is unfenced in it.
 
         What counts is the process that runs: a broker may still be unfenced in the name of one that was killed.
         """
@@ -185,7 +185,10 @@ class SimulatedCluster:
         return [self.nodes[node_id].address for node_id in sorted(self.brokers)]
 
     def transport(self, name: str) -> SimulatedHost:
-        """For a client on a host of this name: `Producer(cluster.bootstrap_servers, transport=cluster.transport("app"))`."""
+        """Returns the transport of a client on a host of this name.
+
+        `Producer(cluster.bootstrap_servers, transport=cluster.transport("app"))` is an example.
+        """
         return self.internet.host(name)
 
     def client(self, name: str) -> SimulatedClient:
@@ -212,7 +215,7 @@ class SimulatedClient:
     """Somebody outside who talks to nodes; it does not crash.
 
     Args:
-        host: where it runs; links to it can be cut by name.
+        host: The host where it runs; links to it can be cut by name.
     """
 
     def __init__(self, cluster: SimulatedCluster, host: SimulatedHost) -> None:
@@ -221,14 +224,14 @@ class SimulatedClient:
         self._connections: dict[int, Connection] = {}
 
     def connection(self, node_id: int) -> Connection:
-        """To one node, whatever runs there."""
+        """Returns the connection to one node, whatever runs there."""
         if node_id not in self._connections:
             address = self._cluster.nodes[node_id].address
             self._connections[node_id] = self.host.connect(address, purpose="client")
         return self._connections[node_id]
 
     async def ask(self, node_id: int, request: ControllerRequest, *, timeout_ms: int = 5_000) -> ControllerResponse:
-        """A controller request through the handlers of a node, which passes it on where it must."""
+        """Sends a controller request through the handlers of a node, which passes it on where it must."""
         return await self.connection(node_id).controller_call(request, timeout_ms=timeout_ms)
 
 

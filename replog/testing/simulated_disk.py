@@ -36,7 +36,7 @@ class _Write:
         content[self.position : self.position + len(self.data)] = self.data
 
     def torn(self, rng: random.Random) -> _Write:
-        """A part of it: everything before a random sector boundary, which may be nothing."""
+        """Returns a part of the write: everything before a random sector boundary, which may be nothing."""
         first = self.position // SECTOR_BYTES + 1
         last = (self.position + len(self.data) - 1) // SECTOR_BYTES
         cut = rng.randint(first - 1, last) * SECTOR_BYTES
@@ -83,20 +83,20 @@ class FileNode:
             change.apply(self.durable)
 
     def forget_pending(self) -> None:
-        """What a failed fsync does: the changes are never written, and are no longer read; the size in memory stays."""
+        """Loses the changes, as a failed fsync does: never written and no longer read; the size in memory stays."""
         self._pending = []
         size = len(self.written)
         self.written = self.durable[:size] + bytes(max(0, size - len(self.durable)))
 
     def drop_cache(self, position: int, length: int) -> None:
-        """Whole pages in the range leave the page cache, unless they are dirty."""
+        """Drops whole pages in the range from the page cache, unless they are dirty."""
         end = position + length
         if end >= len(self.written):  # the last page goes although it is not full
             end = -(-len(self.written) // PAGE_BYTES) * PAGE_BYTES
         self._cold |= set(range(-(-position // PAGE_BYTES), end // PAGE_BYTES)) - self._dirty
 
     def write_back(self, position: int, length: int) -> None:
-        """A range was handed to the disk, which promises nothing: only its pages may leave the page cache now."""
+        """Hands a range to the disk, which promises nothing: only its pages may leave the page cache now."""
         self._dirty -= _pages(position, min(length, len(self.written) - position))
 
     def is_cached(self, position: int, length: int) -> bool:
@@ -104,12 +104,12 @@ class FileNode:
         return self._cold.isdisjoint(_pages(position, length))
 
     def warm(self, position: int, length: int) -> None:
-        """A range was read or written: it is in the page cache now."""
+        """Notes that a range was read or written: it is in the page cache now."""
         if self._cold:
             self._cold -= _pages(position, length)
 
     def flip_bit(self, position: int, bit: int) -> None:
-        """Bit rot: changes what is read now and, where it is already there, what is on the disk."""
+        """Flips a bit, as bit rot does, of what is read now and, where it is already there, of what is on the disk."""
         self.written[position] ^= 1 << bit
         if position < len(self.durable):
             self.durable[position] ^= 1 << bit
@@ -177,7 +177,7 @@ class Disk:
         self._journal: list[tuple[EntryChange, ...]] = []  # each item: all or nothing
 
     def change(self, *changes: EntryChange) -> None:
-        """Changes the written image; durable after `sync_directory` of any directory it names."""
+        """Applies changes to the written image; durable after `sync_directory` of any directory they name."""
         for change in changes:
             change.apply(change.directory.written)
         self._journal.append(changes)
@@ -212,7 +212,7 @@ class Disk:
         _restart_from_durable(self.root, rng)
 
     def files(self) -> Iterator[FileNode]:
-        """Every file that has a name in the written image."""
+        """Yields every file that has a name in the written image."""
         directories = [self.root]
         while directories:
             for node in directories.pop().written.values():
@@ -222,7 +222,7 @@ class Disk:
                     yield node
 
     def contents(self) -> Iterator[tuple[str, bytes]]:
-        """(path, content) of everything in the written image; a directory's path ends with "/"."""
+        """Yields (path, content) of everything in the written image; a directory's path ends with "/"."""
         directories = [("", self.root)]
         while directories:
             folder, directory = directories.pop()
@@ -236,7 +236,7 @@ class Disk:
 
 
 def _pages(position: int, length: int) -> set[int]:
-    """Numbers of the pages that a range touches."""
+    """Returns the numbers of the pages that a range touches."""
     return set(range(position // PAGE_BYTES, -(-(position + length) // PAGE_BYTES)))
 
 
@@ -255,7 +255,7 @@ def _restart_from_durable(directory: DirectoryNode, rng: random.Random) -> None:
 
 
 def _prefix_length(rng: random.Random, length: int) -> int:
-    """0 to `length`; nothing and everything come up often, however long it is."""
+    """Draws a length from 0 to `length`; nothing and everything come up often, however long it is."""
     match rng.randrange(4):
         case 0:
             return 0

@@ -57,10 +57,10 @@ class Faults:
     """The faults that are still to come.
 
     Attributes:
-        operation_count: operations so far that change something (all but opening, reading and listing).
-        read_count: operations so far that only look.
-        syncs_lie: while True, `sync` and `sync_dir` return without making anything durable.
-        on_power_cut: called when an operation meets the cut, before it raises: whoever uses the disk is dead now.
+        operation_count: The number of operations so far that change something (all but opening, reading and listing).
+        read_count: The number of operations so far that only look.
+        syncs_lie: Whether `sync` and `sync_dir` return without making anything durable.
+        on_power_cut: A function called when an operation meets the cut, before it raises: the disk's user is dead now.
     """
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ class Faults:
         """Makes the `nth` operation of this kind from now fail, once.
 
         Args:
-            operation: the kind of operation.
-            nth: 1 means the very next one.
-            error_number: the `errno` of the `OSError`, such as `errno.EIO` or `errno.ENOSPC`.
-            path_part: only operations on paths that contain this text count.
+            operation: The kind of operation.
+            nth: The number of the operation that fails; 1 means the very next one.
+            error_number: The `errno` of the `OSError`, such as `errno.EIO` or `errno.ENOSPC`.
+            path_part: The text that a path must contain; operations on other paths do not count.
         """
         if nth < 1:
             raise ValueError(f"nth {nth} is below 1")
@@ -123,11 +123,11 @@ class Faults:
         self.syncs_lie = False
 
     def check(self, operation: Operation, path: str) -> None:
-        """Called before each operation takes effect.
+        """Raises the fault that is due; called before each operation takes effect.
 
         Raises:
-            OSError: a fault is due.
-            PowerCutError: the power is off.
+            OSError: A fault is due.
+            PowerCutError: The power is off.
         """
         if self._power_cut_at is not None and self.operation_count >= self._power_cut_at:
             if self.on_power_cut is not None:

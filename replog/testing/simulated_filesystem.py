@@ -38,16 +38,16 @@ class SimulatedFileSystem:
     """One machine's disk.  Relative paths start at the root; ".." is not understood.
 
     Attributes:
-        capacity_bytes: sum of all file sizes above which writes fail with ENOSPC; None means endless.
-        faults: what goes wrong next.
+        capacity_bytes: The sum of all file sizes above which writes fail with ENOSPC; None means endless.
+        faults: The faults that are still to come.
     """
 
     def __init__(self, *, capacity_bytes: int | None = None, now_ms: Callable[[], int] = lambda: 0) -> None:
-        """An empty disk.
+        """Creates an empty disk.
 
         Args:
-            capacity_bytes: see above; may be changed at any time.
-            now_ms: wall clock for `modified_ms`, in ms since 1970.
+            capacity_bytes: The sum of all file sizes above which writes fail; may be changed at any time.
+            now_ms: The wall clock for `modified_ms`, in ms since 1970.
         """
         self.capacity_bytes = capacity_bytes
         self.faults = Faults()
@@ -61,24 +61,24 @@ class SimulatedFileSystem:
     # Crashes and damage
 
     def crash(self, rng: random.Random) -> None:
-        """A power cut and the restart after it: see `simulated_disk`.  Faults are cleared."""
+        """Cuts the power and restarts the machine: see `simulated_disk`.  Faults are cleared."""
         with self._mutex:
             self.kill()
             self._disk.crash(rng)
             self.faults.clear()
 
     def kill(self) -> None:
-        """The process dies (kill -9), the machine lives: open files and locks are gone, every byte is kept."""
+        """Ends the process (kill -9), while the machine lives: open files and locks are gone, every byte is kept."""
         with self._mutex:
             for file in list(self._files.values()):
                 file.close()
             self._locks.clear()
 
     def wipe(self, directory: str | None = None) -> None:
-        """An empty disk takes the place of this one, under a process that is gone: see `kill`.  Faults are cleared.
+        """Puts an empty disk in the place of this one, under a process that is gone: see `kill`.  Faults are cleared.
 
         Args:
-            directory: the disk is mounted at this path, and others stay as they are; None: there is one disk.
+            directory: The path where the disk is mounted, while others stay as they are; None: there is one disk.
         """
         with self._mutex:
             self.kill()
@@ -90,7 +90,7 @@ class SimulatedFileSystem:
             self.faults.clear()
 
     def copied(self) -> SimulatedFileSystem:
-        """Another machine with the same disk, written and durable, so that several crashes can begin at one moment.
+        """Copies the disk, written and durable, to another machine, so that several crashes can begin at one moment.
 
         Open files, locks and faults stay with this one.
         """
@@ -100,12 +100,12 @@ class SimulatedFileSystem:
             return other
 
     def image(self) -> dict[str, bytes]:
-        """Path -> content of every file as reads see it; directories end with "/" and are empty."""
+        """Returns path -> content of every file as reads see it; directories end with "/" and are empty."""
         with self._mutex:
             return dict(self._disk.contents())
 
     def durable_content(self, path: str) -> bytes | None:
-        """What is on the disk for certain under a name that is there for certain; None: there is no such file.
+        """Returns what is on the disk for certain under a name that is there for certain; None: there is no such file.
 
         A crash may leave more of what was written since.
         """
@@ -116,11 +116,11 @@ class SimulatedFileSystem:
             return bytes(node.durable) if isinstance(node, FileNode) else None
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Bit rot in one byte of a file, unseen by whoever has it open."""
+        """Flips a bit in one byte of a file, as bit rot does, unseen by whoever has it open."""
         self._file_node(path).flip_bit(position, bit)
 
     def used_bytes(self) -> int:
-        """Sum of all file sizes, removed files that are still open included."""
+        """Returns the sum of all file sizes, removed files that are still open included."""
         nodes = {*self._disk.files(), *(file.node for file in self._files.values())}
         return sum(len(node.written) for node in nodes)
 
@@ -248,7 +248,7 @@ class SimulatedFileSystem:
             return position + length <= len(file.node.written) and file.node.is_cached(position, length)
 
     def wait_write_back(self, file: _SimulatedFile, position: int, length: int) -> None:
-        """Nothing becomes durable, as nothing is promised; an error is that of a failed fsync."""
+        """Makes nothing durable, as nothing is promised; an error is that of a failed fsync."""
         with self._mutex:
             try:
                 self.faults.check(Operation.WRITE_BACK, file.path)
@@ -301,7 +301,7 @@ class SimulatedFileSystem:
     # Names
 
     def _find(self, path: str) -> Node | None:
-        """The node at `path`; None if only its last part is missing."""
+        """Returns the node at `path`; None if only its last part is missing."""
         parts = _parts(path)
         node: Node | None = self._disk.root
         for position, name in enumerate(parts):
@@ -350,7 +350,7 @@ class SimulatedFileSystem:
         self._disk.change(EntryChange(directory, name, None))
 
     def _room_bytes(self, node: FileNode, position: int, length: int) -> int:
-        """How many of `length` bytes can be written at `position`."""
+        """Returns how many of `length` bytes can be written at `position`."""
         if self.capacity_bytes is None:
             return length
         free = self.capacity_bytes - self.used_bytes()
@@ -446,7 +446,7 @@ class _SimulatedLock:
 
 
 def _error(error_number: int, path: str) -> OSError:
-    """Python makes it the fitting subclass, such as `FileNotFoundError`."""
+    """Returns an error, which Python makes the fitting subclass, such as `FileNotFoundError`."""
     return OSError(error_number, os.strerror(error_number), path)
 
 
@@ -459,7 +459,7 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _check_replaceable(node: Node, replaced: Node | None, target: str) -> None:
-    """What rename(2) refuses."""
+    """Refuses what rename(2) refuses."""
     if replaced is None or node is replaced:
         return
     if isinstance(node, DirectoryNode):

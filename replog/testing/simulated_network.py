@@ -38,18 +38,19 @@ WINDOW_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class NetworkConditions:
-    """How bad it is, on all links alike; probabilities from 0 to 1, each drawn per message unless said otherwise.
+    """How bad every link is; probabilities from 0 to 1, each drawn per message unless said otherwise.
 
     Attributes:
-        delay_max_ms: of one message, one way; the least is a hundredth of it.
-        straggler: a message takes up to `straggler_max_ms` instead.
-        unary_loss: a request or an answer of a unary call vanishes.
-        stream_break: a message of a stream is where its connection is reset.
-        keepalive_s: how long a connection lives that delivers nothing.
-        connect_timeout_s: how long an attempt to connect waits in silence.
-        late: a stream that breaks, or is given up, delivers what its caller had sent, up to `late_max_s` later; drawn per
-            stream.  The other side hears of the end after that, and what it answers goes nowhere.
-        late_max_s: from when the caller knows of the end.
+        delay_max_ms: The longest delay of one message, one way; the least is a hundredth of it.
+        straggler: The probability that a message takes up to `straggler_max_ms` instead.
+        unary_loss: The probability that a request or an answer of a unary call vanishes.
+        stream_break: The probability that a message of a stream is where its connection is reset.
+        keepalive_s: The time that a connection lives which delivers nothing.
+        connect_timeout_s: The time that an attempt to connect waits in silence.
+        late: The probability that a stream which breaks, or is given up, delivers what its caller had sent, up to
+            `late_max_s` later; drawn per stream.  The other side hears of the end after that, and what it answers goes
+            nowhere.
+        late_max_s: The longest delay of that, from when the caller knows of the end.
     """
 
     delay_max_ms: float = 2.0
@@ -91,9 +92,9 @@ class SimulatedNetwork:
     """All links.  Hosts are names; a link is (from, to).
 
     Attributes:
-        conditions: of all links; may be replaced at any time.
-        delivered: messages so far.
-        delivered_late: those of them whose caller had been told that the stream is broken, or had given up.
+        conditions: The conditions of all links; may be replaced at any time.
+        delivered: The number of messages so far.
+        delivered_late: The number of those whose caller had been told that the stream is broken, or had given up.
     """
 
     def __init__(self, loop: VirtualLoop, rng: Random, conditions: NetworkConditions | None = None) -> None:
@@ -105,11 +106,11 @@ class SimulatedNetwork:
         self._cuts: set[tuple[str, str, str]] = set()
 
     def cut(self, source: str, target: str, method: str = EVERYTHING) -> None:
-        """Nothing passes in this direction any more.
+        """Cuts a link in one direction: nothing passes there any more.
 
         Args:
-            source, target: of the link.
-            method: only calls of this method hang, such as "Quorum", as when one of several connections does.
+            source, target: The ends of the link.
+            method: The method, such as "Quorum", whose calls alone hang, as when one of several connections does.
         """
         self._cuts.add((source, target, method))
 
@@ -124,7 +125,7 @@ class SimulatedNetwork:
         return bool(cuts) and ((source, target, EVERYTHING) in cuts or (source, target, method) in cuts)
 
     def delay_s(self) -> float:
-        """Of one message."""
+        """Draws the delay of one message, in seconds."""
         conditions, rng = self.conditions, self.rng
         straggles = conditions.straggler and rng.random() < conditions.straggler
         longest_ms = conditions.straggler_max_ms if straggles else conditions.delay_max_ms
@@ -138,8 +139,8 @@ class Pipe:
     """One direction of one call, and the queue at its end.
 
     Args:
-        source, target: of the link.
-        call: breaks when the pipe does.
+        source, target: The ends of the link.
+        call: The call, which breaks when the pipe does.
     """
 
     RETRANSMIT_S = 0.1
@@ -167,7 +168,7 @@ class Pipe:
         """Returns when there is room on the way.
 
         Raises:
-            ReplogError: the call has ended; what ended it.
+            ReplogError: The call has ended; this is what ended it.
         """
         while self._open_bytes >= WINDOW_BYTES and self._sender_error is None:
             self._writable.clear()
@@ -180,12 +181,12 @@ class Pipe:
         self._put(Message(data))
 
     def end(self, error: ReplogError | None) -> None:
-        """The last frame; what was sent before arrives before."""
+        """Sends the last frame; what was sent before arrives before."""
         if self._sender_error is None:
             self._put(End(error))
 
     async def receive(self) -> Frame:
-        """The next frame; raises what broke the call."""
+        """Waits for the next frame and returns it; raises what broke the call."""
         while not self._arrived:
             if self._error is not None:
                 raise self._error
@@ -210,12 +211,12 @@ class Pipe:
         self.fail_sender(error)
 
     def fail_sender(self, error: ReplogError) -> None:
-        """Nothing more can be sent; what is on the way is not lost by that."""
+        """Lets nothing more be sent; what is on the way is not lost by that."""
         self._sender_error = self._sender_error or error
         self._writable.set()
 
     def mute(self) -> None:
-        """What is sent from now on goes nowhere, and the sender does not notice."""
+        """Drops what is sent from now on; the sender does not notice."""
         self._is_mute = True
         self._writable.set()
 
@@ -225,7 +226,7 @@ class Pipe:
         return not self._on_the_way
 
     def hold(self, until: float) -> None:
-        """What is on the way arrives then, all of it."""
+        """Lets all that is on the way arrive at the time `until`."""
         self._is_held = True
         self._call.at(until, self._deliver_held)
 
@@ -292,15 +293,15 @@ class Call:
     """One call between two processes; it is open once its first message has arrived.
 
     Args:
-        method: what is called.
-        on_open: called when it is open, by the network.
-        is_unary: a lost message is only lost; a stream breaks.
+        method: The method that is called.
+        on_open: The function that the network calls when the call is open.
+        is_unary: Whether a lost message is only lost; a stream breaks.
 
     Attributes:
-        up: from the caller.
-        down: to the caller.
-        is_over: nothing can happen any more.
-        on_cancel: called when the caller gives up, or the call breaks: the handler is to be stopped.
+        up: The pipe from the caller.
+        down: The pipe to the caller.
+        is_over: Whether nothing can happen any more.
+        on_cancel: A function called when the caller gives up, or the call breaks: the handler is to be stopped.
     """
 
     def __init__(
@@ -331,7 +332,7 @@ class Call:
         self._network.loop.call_at(when, callback, context=NOBODY)
 
     def cancel(self) -> None:
-        """The caller wants no answer any more; the server hears of it, if the link lets it."""
+        """Gives up for the caller, who wants no answer any more; the server hears of it, if the link lets it."""
         if self.is_over:
             return
         is_late = self.will_be_late(self.up)
@@ -351,7 +352,7 @@ class Call:
         return network.loop.time() + network.rng.uniform(0, network.conditions.late_max_s)
 
     def arrived(self, pipe: Pipe, frame: Frame) -> None:
-        """Something has come through."""
+        """Takes note of a frame that has come through: the call may be open now, or over."""
         if pipe is self.down:
             self.is_over = self.is_over or self.is_unary or isinstance(frame, End)
         elif isinstance(frame, End) and self._is_late:
@@ -363,12 +364,12 @@ class Call:
             self._on_open(self)
 
     def break_soon(self, reason: str, *, refused: bool = False, after_s: float | None = None) -> None:
-        """`break_off`, one message's time from now unless said otherwise."""
+        """Breaks the call off, one message's time from now unless `after_s` says otherwise."""
         delay_s = self._network.delay_s() if after_s is None else after_s
         self.at(self._network.loop.time() + delay_s, lambda: self.break_off(reason, refused=refused))
 
     def break_off(self, reason: str, *, refused: bool = False) -> None:
-        """Both sides see the end; what was on the way is lost."""
+        """Breaks the call off: both sides see the end; what was on the way is lost."""
         if self.is_over:
             return
         self.is_over = True
@@ -382,7 +383,7 @@ class Call:
         self.on_cancel()
 
     def _end_late(self, error: ReplogError, *, drop: bool) -> None:
-        """The caller sees the end; the other side first gets what was on the way."""
+        """Ends the call for the caller now; the other side first gets what was on the way."""
         self.up.fail_sender(error)
         self.down.mute()
         self.down.fail(error, drop=drop)

@@ -31,19 +31,19 @@ class ClusterObserver:
     """Told what nodes learn, when they learn it.  Override what a test wants to know."""
 
     def committed(self, node: ObservedNode, batch: CommittedRecords) -> None:
-        """A node has taken a committed batch."""
+        """Hears that a node has taken a committed batch."""
 
     def snapshot_loaded(self, node: ObservedNode, end_offset: int) -> None:
-        """A node goes on from a snapshot of everything below `end_offset`: at its start, or because it was far behind."""
+        """Hears that a node goes on from a snapshot of all below `end_offset`: it starts, or was far behind."""
 
     def leader_changed(self, node: ObservedNode, leader_id: int | None, epoch: int) -> None:
-        """A node has heard of a leader, or of none."""
+        """Hears that a node has learned of a leader, or of none."""
 
     def became_leader(self, node: ObservedNode, epoch: int) -> None:
-        """A node's controller is active."""
+        """Hears that a node's controller is active."""
 
     def failed(self, node: SimulatedNode, error: BaseException) -> None:
-        """A node did not start, or stopped by itself."""
+        """Hears that a node did not start, or stopped by itself."""
 
 
 class ObservedNode(Node):
@@ -100,11 +100,11 @@ class SimulatedNode:
     """One machine of a cluster: what stays over restarts, and the process that runs on it now.
 
     Attributes:
-        fs: its disk; faults may be set at any time.
-        clock: of the process that runs, or ran last.
-        process: the one that runs, or ran last.
-        node: None while none runs, or it has not begun to listen.
-        lives: processes so far.
+        fs: The disk; faults may be set at any time.
+        clock: The clock of the process that runs, or ran last.
+        process: The process that runs, or ran last.
+        node: The node in that process; None while none runs, or it has not begun to listen.
+        lives: The number of processes so far.
     """
 
     def __init__(self, cluster: SimulatedCluster, node_id: int, config: ServerConfig) -> None:
@@ -128,7 +128,7 @@ class SimulatedNode:
         return str(self.config.listeners[0])
 
     def start(self) -> None:
-        """A new process on what the disk holds."""
+        """Starts a new process on what the disk holds."""
         if self.is_running:
             raise RuntimeError(f"node {self.node_id} runs already")
         self.lives += 1
@@ -152,7 +152,7 @@ class SimulatedNode:
         """Ends the process between two steps.
 
         Args:
-            power_cut: the machine too: what was not flushed may be lost, and nobody answers at its address.
+            power_cut: Whether the machine ends too: what was not flushed may be lost, nobody answers at its address.
         """
         if self.process is None or self.process.is_dead:
             return
@@ -168,7 +168,7 @@ class SimulatedNode:
             self.fs.faults.clear()
 
     async def stop(self) -> None:
-        """An orderly stop, as SIGTERM does.  If it fails, on a full disk for one, observers are told of a failed node."""
+        """Stops the node in order, as SIGTERM does.  If that fails, as on a full disk, observers hear of a failure."""
         node, process = self.node, self.process
         if node is not None and process is not None and not process.is_dead:
             stopping = process.create_task(node.stop())
@@ -182,7 +182,7 @@ class SimulatedNode:
         self._let_go(process)
 
     def _let_go(self, process: SimulatedProcess | None) -> None:
-        """The process has ended by itself, or is about to."""
+        """Lets go of a process that has ended by itself, or is about to."""
         if process is not None and process is self.process and not process.is_dead:
             process.kill()
             self.node = None
@@ -192,7 +192,7 @@ class SimulatedNode:
         return self.clock.wall_ms()
 
     def _power_was_cut(self) -> None:
-        """An operation met the cut: the process does not take another step."""
+        """Ends the process, of which an operation met the cut: it does not take another step."""
         self.crash()
         self.fs.faults.cut_power_after(0)  # the step that met it is still under way
         loop = self._cluster.loop

@@ -20,9 +20,9 @@ class SimulatedProcess:
     """What lives and dies together: the tasks, callbacks and threads that began in its context.
 
     Attributes:
-        name: for people, and for the trace.
-        is_dead: nothing of it runs any more, ever.
-        on_kill: called when it dies; for what it holds outside, such as connections.
+        name: The name for people, and for the trace.
+        is_dead: Whether nothing of it runs any more, ever.
+        on_kill: Functions called when it dies, for what it holds outside, such as connections.
     """
 
     def __init__(self, loop: VirtualLoop, name: str) -> None:
@@ -37,7 +37,7 @@ class SimulatedProcess:
         self._context.run(PROCESS.set, self)
 
     def create_task(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """A task of this process; what it begins belongs to the process too."""
+        """Creates a task of this process; what it begins belongs to the process too."""
         return self._loop.create_task(coroutine, name=name, context=self._context.copy())
 
     def call_soon(self, callback: Callable[[], object]) -> None:
@@ -54,7 +54,7 @@ class SimulatedProcess:
             self._held = deque()
 
     def resume(self) -> None:
-        """What became due meanwhile runs now, in order."""
+        """Lets what became due meanwhile run now, in order."""
         held, self._held = self._held, None
         if held and not self.is_dead:
             self._loop.hand_back(held)
@@ -80,7 +80,7 @@ class SimulatedProcess:
         return True
 
     def adopt(self, task: VirtualTask[Any]) -> None:
-        """Called for each task that begins in its context."""
+        """Takes in a task; called for each one that begins in the context of the process."""
         if self.is_dead:  # what a handler of the error that killed it still begins
             self._loop.call_soon(self._loop.bury, (task,), context=Context())
             return

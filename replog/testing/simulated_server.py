@@ -79,7 +79,7 @@ class SimulatedServer:
     # ---- one call ----------------------------------------------------------------------------------------------------
 
     async def _serve(self, call: Call, method: str) -> None:
-        """Errors of ours are answers; whatever else leaves a handler is a bug, and told as one."""
+        """Serves a call: errors of ours are answers; whatever else leaves a handler is a bug, and told as one."""
         if self._handlers is None:
             raise InvariantViolationError("a call was taken before the start")
         try:
@@ -167,6 +167,6 @@ async def _first(call: Call) -> bytes:
 
 
 def _as_received(error: ReplogError) -> ReplogError:
-    """What the other side makes of the code and the text that travel."""
+    """Returns what the other side makes of the code and the text that travel."""
     received: ReplogError = error_from_code(error_code_of(error), str(error))
     return received

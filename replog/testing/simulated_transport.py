@@ -21,11 +21,11 @@ class SimulatedHost:
     """One machine: a `Transport` for what runs on it, and the addresses that it listens on.
 
     Args:
-        internet: all hosts of the simulation.
-        name: at the ends of its links.
+        internet: The hosts of the simulation, all of them.
+        name: The name at the ends of its links.
 
     Attributes:
-        is_off: it has lost power: it answers nothing, not even with a refusal.
+        is_off: Whether it has lost power: it answers nothing, not even with a refusal.
     """
 
     def __init__(self, internet: SimulatedInternet, name: str) -> None:
@@ -40,21 +40,21 @@ class SimulatedHost:
         return SimulatedConnection(self, address)
 
     def new_rng(self) -> Random:
-        """What one client here draws from: the same for the n-th client of a host in every run of a seed."""
+        """Returns what one client here draws from: the same for the n-th client of a host in every run of a seed."""
         self._clients += 1
         return Random(f"{self._internet.client_seed} {self.name} {self._clients}")  # noqa: S311 -- repeatable
 
     def wall_ms(self) -> int:
-        """The time of day here, which is right: only nodes have clocks that jump."""
+        """Returns the time of day here, which is right: only nodes have clocks that jump."""
         return WALL_START_MS + self._internet.network.loop.now_us // 1000
 
     def bind(self, host: str, port: int) -> SimulatedServer:
-        """See `replog.rpc.grpc_transport.bind`."""
+        """Binds an address of this machine, as `replog.rpc.grpc_transport.bind` does."""
         self.server = self._internet.bind(self, host, port)
         return self.server
 
     def lose_process(self) -> None:
-        """What ran here is dead: its calls break, at once where the machine can still say so."""
+        """Breaks the calls of what ran here and is dead, at once where the machine can still say so."""
         self.server = None
         network = self._internet.network
         for call in self._open_calls():
@@ -62,7 +62,7 @@ class SimulatedHost:
         self._calls.clear()
 
     def open_call(self, address: str, method: str, *, is_unary: bool) -> Call:
-        """A call to whoever listens at `address` when its first message arrives."""
+        """Opens a call to whoever listens at `address` when its first message arrives."""
         server = self._internet.host_at(address)
 
         def on_open(call: Call) -> None:
@@ -83,7 +83,7 @@ class SimulatedHost:
         return call
 
     def accept(self, call: Call, method: str) -> None:
-        """A call has reached this machine."""
+        """Takes a call that has reached this machine, or breaks it where nobody listens."""
         if self.is_off:
             call.break_soon("no route", after_s=self._internet.network.conditions.connect_timeout_s)
         elif self.server is None or not self.server.accept(call, method):
@@ -113,7 +113,7 @@ class SimulatedInternet:
         self._next_port = self.FIRST_PORT
 
     def host(self, name: str) -> SimulatedHost:
-        """The host of that name, new or not."""
+        """Returns the host of that name, new or not."""
         return self.hosts.setdefault(name, SimulatedHost(self, name))
 
     def host_at(self, address: str) -> SimulatedHost | None:

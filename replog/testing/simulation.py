@@ -46,18 +46,18 @@ def simulate(
     itself that is not the same: random numbers, the time of day, real files or sockets.
 
     Args:
-        scenario: an async function of the cluster; it makes its clients with `cluster.transport`.
-        seed: decides delays, faults of disks, ids and what clients draw.
-        controllers: ids of the voters.
-        brokers: ids of the brokers; a node in both has both roles.
-        settings: of every node, Kafka's dotted names.
-        conditions: how bad the network is; None: a few milliseconds, nothing is lost.
-        observer: told what the nodes learn.
-        steps_max: more steps of the loop than this are a failure.
+        scenario: An async function of the cluster; it makes its clients with `cluster.transport`.
+        seed: The seed of delays, faults of disks, ids and what clients draw.
+        controllers: The ids of the voters.
+        brokers: The ids of the brokers; a node in both has both roles.
+        settings: The settings of every node, by Kafka's dotted names.
+        conditions: The faults of the network; None: delays of a few milliseconds, and nothing is lost.
+        observer: The observer that is told what the nodes learn.
+        steps_max: The most steps of the loop; more are a failure.
 
     Raises:
-        SimulationError: the scenario waits for what never comes, never rests, or an exception of some task reached nobody.
-        Exception: whatever the scenario raises, with a note that names the seed.
+        SimulationError: The scenario waits for what never comes, never rests, or an exception of a task reached nobody.
+        Exception: The scenario raised it; it has a note that names the seed.
     """
     rng = Random(seed)  # noqa: S311 -- repeatable
     loop = VirtualLoop(Random(rng.getrandbits(64)), steps_max=steps_max)  # noqa: S311 -- repeatable

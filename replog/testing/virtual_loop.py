@@ -93,7 +93,7 @@ class VirtualTask(asyncio.Task[T]):
             self.context.copy().run(self._throw)
 
     def _throw(self) -> None:
-        """Cancelled rather than closed: that is an end that every handler of errors knows."""
+        """Cancels the coroutine before it closes it: that is an end that every handler of errors knows."""
         try:
             self.coroutine.throw(asyncio.CancelledError())
         finally:
@@ -104,12 +104,13 @@ class VirtualLoop(base_events.BaseEventLoop):
     """See the module.
 
     Attributes:
-        rng: of the loop; how long threads take is drawn from it.
-        thread_delay_s: how long a thread takes to begin, and again to be heard of; may be replaced at any time.
-        steps: so far.
-        trace: a checksum of every step's time and of everything `note` was told: equal for equal runs.
-        problems: exceptions that nobody took, in words.
-        numbers: of tasks and futures, in the order in which they are made.
+        rng: The generator of the loop; how long threads take is drawn from it.
+        thread_delay_s: A function that says how long a thread takes to begin, and again to be heard of; may be replaced
+            at any time.
+        steps: The number of steps so far.
+        trace: A checksum of every step's time and of everything `note` was told: equal for equal runs.
+        problems: Exceptions that nobody took, in words.
+        numbers: The numbers of tasks and futures, in the order in which they are made.
     """
 
     # what asyncio's own loop calls them
@@ -119,11 +120,11 @@ class VirtualLoop(base_events.BaseEventLoop):
     _timer_cancelled_count: int
 
     def __init__(self, rng: Random, *, steps_max: int = STEPS_MAX) -> None:
-        """A loop at time 0.
+        """Creates a loop at time 0.
 
         Args:
-            rng: seeded; the loop is its only user.
-            steps_max: more steps than this are a failure.
+            rng: A seeded generator; the loop is its only user.
+            steps_max: The most steps; more are a failure.
         """
         super().__init__()
         self.rng = rng
@@ -147,7 +148,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         """Runs `main` to its end, then ends everything that is left and closes the loop.
 
         Raises:
-            DeadlockError, TooManyStepsError: see there.
+            DeadlockError: Nothing is ready and no timer runs, but `main` has not ended.
+            TooManyStepsError: The loop has taken more than `steps_max` steps.
         """
         was_enabled = gc.isenabled()
         gc.disable()
@@ -227,7 +229,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)  # there is one thread
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # the stub types a coroutine
-        """As a thread would: `func` runs a while later, and a while after that the future is done.
+        """Runs `func` a while later, as a thread would; a while after that the future is done.
 
         The executor is not used, only its bound of threads, if it is one of the simulation's own.
         """
@@ -241,7 +243,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             self.call_soon(self.create_task, agen.aclose())
 
     def _run_once(self) -> None:
-        """One turn: the clock jumps if nothing is ready, then everything that is ready takes a step."""
+        """Takes one turn: the clock jumps if nothing is ready, then everything that is ready takes a step."""
         self._drop_cancelled_timers()
         ready, timers = self._ready, self._scheduled
         if not ready and not self._stopping:

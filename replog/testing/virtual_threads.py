@@ -32,8 +32,8 @@ class VirtualThreads(concurrent.futures.Executor):
     What is submitted from within a thread runs at once: a thread may wait for others, and here they are done already.
 
     Args:
-        loop: runs everything.
-        threads_max: jobs at a time; None: any number.
+        loop: The loop that runs everything.
+        threads_max: The most jobs at a time; None: any number.
     """
 
     def __init__(self, loop: VirtualLoop, threads_max: int | None) -> None:
@@ -57,7 +57,7 @@ class VirtualThreads(concurrent.futures.Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """With `wait`, what has not begun runs now: whoever calls this stands still until it has."""
+        """Takes no more work.  With `wait`, what has not begun runs now: the caller stands still until it has."""
         self._is_shut_down = True
         if cancel_futures:
             for job in self._waiting:
@@ -78,7 +78,7 @@ class VirtualThreads(concurrent.futures.Executor):
             job.timer = self._loop.call_later(self._loop.thread_delay_s(), self._begin, job, context=job.context)
 
     def _begin(self, job: _Job) -> None:
-        """The work is done here; that it is done is known later."""
+        """Runs the work here; that it is done is known later."""
         self._beginning.remove(job)
         self._loop.call_later(self._loop.thread_delay_s(), self._end, self._run(job))
 
@@ -88,7 +88,7 @@ class VirtualThreads(concurrent.futures.Executor):
         self._start_waiting()
 
     def _run(self, job: _Job) -> Callable[[], None]:
-        """Does the work; returns what tells its outcome."""
+        """Runs the work; returns what tells its outcome."""
         future = job.future
         if not future.set_running_or_notify_cancel():
             return lambda: None

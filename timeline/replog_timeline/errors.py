@@ -20,8 +20,8 @@ class UnknownEpochError(TimelineError, LookupError):
     """A read, revert or deletion at an epoch that has no snapshot; nothing was changed.
 
     Attributes:
-        epoch: the epoch asked for.
-        known_epochs: the epochs that have a snapshot, ascending.
+        epoch: The epoch asked for.
+        known_epochs: The epochs that have a snapshot, ascending.
     """
 
     def __init__(self, epoch: int, known_epochs: Sequence[int]) -> None:
@@ -35,8 +35,8 @@ class EpochOrderError(TimelineError, ValueError):
     """A snapshot was to be made at an epoch that is not above the latest one; nothing was changed.
 
     Attributes:
-        epoch: the epoch asked for.
-        latest_epoch: the epoch of the latest snapshot.
+        epoch: The epoch asked for.
+        latest_epoch: The epoch of the latest snapshot.
     """
 
     def __init__(self, epoch: int, latest_epoch: int) -> None:

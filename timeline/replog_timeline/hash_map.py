@@ -31,11 +31,11 @@ class TimelineHashMap(VersionedTable[K, V], MutableMapping[K, V]):
     __slots__ = ()
 
     def __init__(self, registry: SnapshotRegistry, entries: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
-        """A map whose changes `registry` can take back.
+        """Creates a map whose changes `registry` can take back.
 
         Args:
-            registry: of the group of objects this one belongs to.
-            entries: put in like any later change: at older snapshots, and after `reset`, the map is empty.
+            registry: The registry of the group of objects that this one belongs to.
+            entries: Entries put in like any later change: at older snapshots, and after `reset`, the map is empty.
         """
         super().__init__(registry)
         self.update(entries)
@@ -63,7 +63,7 @@ class TimelineHashMap(VersionedTable[K, V], MutableMapping[K, V]):
         """Removes and returns the last entry.
 
         Raises:
-            KeyError: the map is empty.
+            KeyError: The map is empty.
         """
         key = next(reversed(self._current), ABSENT)
         if key is ABSENT:
@@ -81,7 +81,7 @@ class TimelineHashMap(VersionedTable[K, V], MutableMapping[K, V]):
     @overload
     def get(self, key: K, default: T, /, *, epoch: int | None = None) -> V | T: ...
     def get(self, key: K, default: V | T | None = None, /, *, epoch: int | None = None) -> V | T | None:
-        """The value of `key`, or `default`."""
+        """Returns the value of `key`, or `default`."""
         if epoch is None:
             return self._current.get(key, default)
         value = self.value_at(self._registry.snapshot_or_raise(epoch), key)
@@ -94,21 +94,21 @@ class TimelineHashMap(VersionedTable[K, V], MutableMapping[K, V]):
         return self.value_at(self._registry.snapshot_or_raise(epoch), cast("K", key)) is not ABSENT
 
     def size(self, *, epoch: int | None = None) -> int:
-        """Number of entries."""
+        """Returns the number of entries."""
         return len(self._current) if epoch is None else self.size_at(self._registry.snapshot_or_raise(epoch))
 
     def at(self, epoch: int) -> PastMapping[K, V]:
-        """A read-only mapping of the state at a snapshot.  Copies nothing."""
+        """Returns a read-only mapping of the state at a snapshot.  Copies nothing."""
         return PastMapping(self, self._registry.snapshot_or_raise(epoch))
 
     def keys(self, *, epoch: int | None = None) -> KeysView[K]:
-        """A set-like view of the keys."""
+        """Returns a set-like view of the keys."""
         return self._current.keys() if epoch is None else self.at(epoch).keys()
 
     def values(self, *, epoch: int | None = None) -> ValuesView[V]:
-        """A view of the values."""
+        """Returns a view of the values."""
         return self._current.values() if epoch is None else self.at(epoch).values()
 
     def items(self, *, epoch: int | None = None) -> ItemsView[K, V]:
-        """A set-like view of the (key, value) pairs."""
+        """Returns a set-like view of the (key, value) pairs."""
         return self._current.items() if epoch is None else self.at(epoch).items()

@@ -23,11 +23,11 @@ class TimelineHashSet(VersionedTable[T, None], MutableSet[T]):
     __slots__ = ()
 
     def __init__(self, registry: SnapshotRegistry, values: Iterable[T] = ()) -> None:
-        """A set whose changes `registry` can take back.
+        """Creates a set whose changes `registry` can take back.
 
         Args:
-            registry: of the group of objects this one belongs to.
-            values: added like any later change: at older snapshots, and after `reset`, the set is empty.
+            registry: The registry of the group of objects that this one belongs to.
+            values: Values added like any later change: at older snapshots, and after `reset`, the set is empty.
         """
         super().__init__(registry)
         for value in values:
@@ -59,7 +59,7 @@ class TimelineHashSet(VersionedTable[T, None], MutableSet[T]):
         """Removes a value.
 
         Raises:
-            KeyError: it is not there.
+            KeyError: The value is not there.
         """
         self.remove_key(value)
 
@@ -74,11 +74,11 @@ class TimelineHashSet(VersionedTable[T, None], MutableSet[T]):
         return self.value_at(self._registry.snapshot_or_raise(epoch), cast("T", value)) is not ABSENT
 
     def size(self, *, epoch: int | None = None) -> int:
-        """Number of values."""
+        """Returns the number of values."""
         return len(self._current) if epoch is None else self.size_at(self._registry.snapshot_or_raise(epoch))
 
     def at(self, epoch: int) -> AbstractSet[T]:
-        """A read-only set of the state at a snapshot; copies nothing (see `PastMapping` for its life)."""
+        """Returns a read-only set of the state at a snapshot; copies nothing (see `PastMapping` for its life)."""
         return PastMapping(self, self._registry.snapshot_or_raise(epoch)).keys()
 
     @classmethod

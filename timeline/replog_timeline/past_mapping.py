@@ -28,7 +28,7 @@ class PastMapping(Mapping[K, V_co]):
 
     @property
     def epoch(self) -> int:
-        """When this was."""
+        """The epoch of the snapshot."""
         return self._snapshot.epoch
 
     def __getitem__(self, key: K) -> V_co:
@@ -50,15 +50,15 @@ class PastMapping(Mapping[K, V_co]):
         return f"{type(self).__name__}(epoch={self.epoch}, {dict(self.entries())!r})"
 
     def items(self) -> ItemsView[K, V_co]:
-        """A set-like view of the (key, value) pairs."""
+        """Returns a set-like view of the (key, value) pairs."""
         return _PastItems(self)
 
     def values(self) -> ValuesView[V_co]:
-        """A view of the values."""
+        """Returns a view of the values."""
         return _PastValues(self)
 
     def entries(self) -> list[tuple[K, V_co]]:
-        """All (key, value) pairs in a list of its own, each key once."""
+        """Returns all (key, value) pairs in a new list, each key once."""
         return self._table.entries_at(self._alive())
 
     def _alive(self) -> Snapshot:

@@ -25,21 +25,21 @@ class TimelineObject(Versioned[_ValueDelta[T]], Generic[T]):
     __slots__ = ("_initial", "_value")
 
     def __init__(self, registry: SnapshotRegistry, initial: T) -> None:
-        """A value whose changes `registry` can take back.
+        """Creates a value whose changes `registry` can take back.
 
         Args:
-            registry: of the group of objects this one belongs to.
-            initial: what `reset` goes back to, and what snapshots that are older than this object read.
+            registry: The registry of the group of objects that this one belongs to.
+            initial: The value that `reset` goes back to, and that snapshots older than this object read.
         """
         super().__init__(registry)
         self._initial = initial
         self._value = initial
 
     def get(self, *, epoch: int | None = None) -> T:
-        """The value now, or at the snapshot of exactly this epoch.
+        """Returns the value now, or at the snapshot of exactly this epoch.
 
         Raises:
-            UnknownEpochError: there is no such snapshot.
+            UnknownEpochError: There is no such snapshot.
         """
         if epoch is None:
             return self._value
@@ -63,7 +63,7 @@ class TimelineObject(Versioned[_ValueDelta[T]], Generic[T]):
         self._value = delta.old
 
     def _merge(self, earlier: _ValueDelta[T], later: _ValueDelta[T]) -> None:
-        """The earlier value is the one that counts at the earlier snapshot."""
+        """Leaves `earlier` as it is: its value is the one that counts at the earlier snapshot."""
 
     def _restore_initial(self) -> None:
         self._value = self._initial
@@ -83,7 +83,7 @@ class _TimelineWholeNumber(TimelineObject[int]):
         """Replaces the value.
 
         Raises:
-            OverflowError: out of range; nothing was changed.
+            OverflowError: The value is out of range; nothing was changed.
         """
         self._check(value)
         super().set(value)

@@ -34,7 +34,7 @@ class Delta:
     """What one object looked like at one snapshot, as far as it differs from what came next.
 
     Attributes:
-        epoch: of the snapshot it belongs to; changes when that snapshot is deleted.
+        epoch: The epoch of the snapshot it belongs to; changes when that snapshot is deleted.
     """
 
     __slots__ = ("epoch",)
@@ -47,9 +47,9 @@ class Snapshot:
     """A moment that can be read and returned to.
 
     Attributes:
-        epoch: when it was.
-        changed: objects that have a delta here, each once.
-        deleted: set when it goes away, so that views of the past notice.
+        epoch: The number under which it is known to its registry.
+        changed: Objects that have a delta here, each once.
+        deleted: Whether it has gone away, so that views of the past notice.
     """
 
     __slots__ = ("changed", "deleted", "epoch")
@@ -103,12 +103,12 @@ class Versioned(ABC, Generic[D]):
         return False
 
     def reset_to_initial(self) -> None:
-        """Back to the state of a new object, without deltas."""
+        """Makes the current state that of a new object, and forgets all deltas."""
         self._deltas.clear()
         self._restore_initial()
 
     def _delta_to_fill(self, snapshot: Snapshot) -> D:
-        """The delta of the latest snapshot, made if this is the first change since."""
+        """Returns the delta of `snapshot`, the latest one; makes it if this is the first change since."""
         deltas = self._deltas
         if deltas and deltas[-1].epoch == snapshot.epoch:
             return deltas[-1]
@@ -118,12 +118,12 @@ class Versioned(ABC, Generic[D]):
         return delta
 
     def _first_delta_from(self, epoch: int) -> int:
-        """Position of the first delta at or after `epoch`; the number of deltas if there is none."""
+        """Returns the position of the first delta at or after `epoch`; the number of deltas if there is none."""
         return bisect_left(self._deltas, epoch, key=_epoch_of)
 
     @abstractmethod
     def _make_delta(self, epoch: int) -> D:
-        """An empty delta of the state as it is now."""
+        """Returns an empty delta of the state as it is now."""
 
     @abstractmethod
     def _restore(self, delta: D) -> None:
@@ -145,7 +145,7 @@ class SnapshotRegistry:
     An object made after a snapshot reads at that snapshot as it was when it was new.
 
     Attributes:
-        latest_snapshot: the one that changes are recorded for; None while there are no snapshots.
+        latest_snapshot: The snapshot that changes are recorded for; None while there are no snapshots.
     """
 
     __slots__ = ("_epochs", "_object_count", "_objects", "_snapshots", "latest_snapshot")
@@ -163,7 +163,7 @@ class SnapshotRegistry:
         return self._epochs[-1] if self._epochs else None
 
     def epochs(self) -> tuple[int, ...]:
-        """Epochs of all snapshots, ascending."""
+        """Returns the epochs of all snapshots, ascending."""
         return tuple(self._epochs)
 
     def has_snapshot(self, epoch: int) -> bool:
@@ -183,7 +183,7 @@ class SnapshotRegistry:
         self._epochs.append(epoch)
 
     def get_or_create_snapshot(self, epoch: int) -> bool:
-        """Like `create_snapshot`, but if the latest snapshot has this epoch it stays as it is, later changes or not.
+        """Makes a snapshot like `create_snapshot`; if the latest one has this epoch it stays, later changes or not.
 
         Returns:
             Whether a snapshot was made.
@@ -197,10 +197,10 @@ class SnapshotRegistry:
         return True
 
     def snapshot_or_raise(self, epoch: int) -> Snapshot:
-        """The snapshot at exactly this epoch, for objects that read the past.
+        """Returns the snapshot at exactly this epoch, for objects that read the past.
 
         Raises:
-            UnknownEpochError: there is none.
+            UnknownEpochError: There is no such snapshot.
         """
         snapshot = self._snapshots.get(epoch)
         if snapshot is None:
@@ -211,7 +211,7 @@ class SnapshotRegistry:
         """Forgets one snapshot; what other epochs read does not change.  Costs the size of its deltas.
 
         Raises:
-            UnknownEpochError: there is none at this epoch.
+            UnknownEpochError: There is no snapshot at this epoch.
         """
         snapshot = self.snapshot_or_raise(epoch)
         position = bisect_left(self._epochs, epoch)
@@ -236,7 +236,7 @@ class SnapshotRegistry:
         Costs the number of values that changed since, however large the objects are.
 
         Raises:
-            UnknownEpochError: there is none at this epoch; nothing was changed.
+            UnknownEpochError: There is no snapshot at this epoch; nothing was changed.
         """
         target = self.snapshot_or_raise(epoch)
         while (latest := self._epochs[-1]) != epoch:
@@ -256,7 +256,7 @@ class SnapshotRegistry:
             versioned.reset_to_initial()
 
     def register(self, versioned: Versioned[Any]) -> None:
-        """Called by each object when it is made."""
+        """Adds an object to the group; each calls this when it is made."""
         self._objects[self._object_count] = versioned
         self._object_count += 1
 

@@ -34,8 +34,8 @@ class TableDelta(Delta, Generic[K, V]):
     """Old values of the keys first changed after a snapshot.
 
     Attributes:
-        size: number of entries at the snapshot.
-        old: key -> value at the snapshot, or `ABSENT`.
+        size: Number of entries at the snapshot.
+        old: Key -> value at the snapshot, or `ABSENT`.
     """
 
     __slots__ = ("old", "size")
@@ -66,7 +66,7 @@ class VersionedTable(Versioned[TableDelta[K, V]], Generic[K, V]):
         return self._current
 
     def put(self, key: K, value: V) -> None:
-        """Adds or replaces."""
+        """Adds or replaces the value of a key."""
         snapshot = self._registry.latest_snapshot
         if snapshot is not None:
             deltas = self._deltas
@@ -79,10 +79,10 @@ class VersionedTable(Versioned[TableDelta[K, V]], Generic[K, V]):
         self._current[key] = value
 
     def remove_key(self, key: K) -> None:
-        """Removes.
+        """Removes a key and its value.
 
         Raises:
-            KeyError: there is no such key.
+            KeyError: There is no such key.
         """
         value = self._current[key]
         snapshot = self._registry.latest_snapshot
@@ -100,7 +100,7 @@ class VersionedTable(Versioned[TableDelta[K, V]], Generic[K, V]):
         self._current.clear()
 
     def value_at(self, snapshot: Snapshot, key: K) -> V | Absent:
-        """The value at a snapshot, or `ABSENT`."""
+        """Returns the value at a snapshot, or `ABSENT`."""
         for position in range(self._first_delta_from(snapshot.epoch), len(self._deltas)):
             old = self._deltas[position].old
             if key in old:
@@ -108,12 +108,12 @@ class VersionedTable(Versioned[TableDelta[K, V]], Generic[K, V]):
         return self._current.get(key, ABSENT)
 
     def size_at(self, snapshot: Snapshot) -> int:
-        """Number of entries at a snapshot."""
+        """Returns the number of entries at a snapshot."""
         position = self._first_delta_from(snapshot.epoch)
         return self._deltas[position].size if position < len(self._deltas) else len(self._current)
 
     def entries_at(self, snapshot: Snapshot) -> list[tuple[K, V]]:
-        """All entries at a snapshot, each key once, in a list of its own."""
+        """Returns all entries at a snapshot, each key once, in a new list."""
         old: dict[K, V | Absent] = {}
         for position in range(len(self._deltas) - 1, self._first_delta_from(snapshot.epoch) - 1, -1):
             old.update(self._deltas[position].old)  # newest first, so that the oldest decides
