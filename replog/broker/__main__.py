@@ -28,7 +28,7 @@ _log = logging.getLogger("replog")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs a node until it is told to stop."""
+    """Runs a node until it is told to stop, and returns the exit status of the process."""
     parser = argparse.ArgumentParser(prog="python -m replog.broker", description="Run one replog node.")
     parser.add_argument("--config", required=True, type=Path, help="TOML file with Kafka's dotted keys")
     parser.add_argument("--parent-pid", type=int, help="end when this process ends")
@@ -50,10 +50,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def refuse_missing_data(config: ServerConfig, file: Path) -> None:
-    """Formats nothing unasked: see `replog.log.directories.expected_data`.
+    """Refuses to go on where a log directory should hold data and holds none: nothing is formatted unasked.
+
+    Why, and how it is known: `replog.log.directories.expected_data`.
 
     Raises:
-        ConfigError: a log directory is empty or not there.
+        ConfigError: A log directory is empty or not there.
     """
     missing = missing_data(OsFileSystem(), config.log_dirs, config.node_id)
     if missing:
@@ -72,7 +74,11 @@ def _is_or_are(things: list[str]) -> str:
 
 
 async def run_node(config: ServerConfig) -> int:
-    """Starts the node, prints one line when it is ready, waits for a signal or a failure."""
+    """Starts the node, prints one line when it is ready, and waits for a signal or a failure.
+
+    Returns:
+        The exit status of the process: 0 after an orderly stop, 1 after a failure.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -8,11 +8,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Monotonic milliseconds; never goes back, means nothing outside this process."""
+        """Returns monotonic milliseconds, which never go back and mean nothing outside this process."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, for record timestamps and file ages."""
+        """Returns milliseconds since 1970, for record timestamps and file ages."""
         ...
 
 

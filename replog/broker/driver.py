@@ -26,12 +26,12 @@ class Driver:
     """Runs submitted work in order, and `tick` when a deadline is due.
 
     Args:
-        name: for the task and for messages.
-        clock: deadlines are monotonic ms of this clock.
-        tick: called when `next_deadline_ms` is reached.
-        next_deadline_ms: the next time something is due; None for never.
-        after_drain: called after each run of waiting work.
-        on_failure: told about a bug; the node stops.
+        name: The name of the task.
+        clock: The clock whose monotonic milliseconds the deadlines are.
+        tick: The function that is called when `next_deadline_ms` is reached.
+        next_deadline_ms: The function that says when something is due next; None for never.
+        after_drain: The function that is called after each run of waiting work.
+        on_failure: The function that is told about a bug; the node stops then.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Driver:
         A `StorageError` goes to the caller and ends the driver as well: whoever asked, the disk has failed.
 
         Raises:
-            BrokerClosedError: the node is stopping, or stopped before it came to this.
+            BrokerClosedError: The node is stopping, or stopped before `function` was run.
         """
         if self._closed:
             raise BrokerClosedError("the node is stopping")
@@ -91,7 +91,7 @@ class Driver:
             del future  # what it raises has passed here: it must not be found from there
 
     def halt(self) -> None:
-        """From now on nothing is run, not even what waits; who waits for a `call` is told."""
+        """Runs nothing from now on, not even what waits; whoever waits for a `call` gets an error."""
         self._closed = True
         self._inbox.clear()
         self._wakeup.set()
@@ -117,7 +117,7 @@ class Driver:
             self._on_failure(error)
 
     def _run_waiting(self) -> None:
-        """What waits, then what is due, then what follows a run; nothing more once halted."""
+        """Runs what waits, then `tick` where it is due, then `after_drain`; nothing more once the driver is halted."""
         self._drain()
         deadline = self._next_deadline_ms()
         if deadline is not None and deadline <= self._clock.now_ms() and not self._closed:

@@ -19,7 +19,7 @@ class LoopLag:
     """Measures the lag of the loop that it runs on.
 
     Args:
-        clock: of the node.
+        clock: The clock of the node.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -35,7 +35,7 @@ class LoopLag:
         await end_tasks(self._task)
 
     def worst_ms(self) -> int:
-        """The largest lag of the last two seconds; a check that is overdue now counts already."""
+        """Returns the largest lag of the last two seconds; a check that is overdue counts already."""
         overdue_ms = 0
         if self._asleep_since_ms is not None:
             overdue_ms = self._clock.now_ms() - self._asleep_since_ms - CHECK_INTERVAL_MS

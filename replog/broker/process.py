@@ -23,7 +23,7 @@ DESCRIPTORS_MAX = 65_536
 
 
 def tune_broker_process() -> None:
-    """Settings that were measured to matter (docs/OPERATIONS.md).
+    """Sets what was measured to matter for a broker's process (docs/OPERATIONS.md).
 
     The switch interval: disk threads beside a busy loop get the interpreter within half a millisecond.
     """
@@ -45,7 +45,10 @@ def tune_garbage_collector() -> None:
 
 
 def raise_descriptor_limit() -> None:
-    """As many descriptors as the system allows this process, up to a bound: each partition in use needs one."""
+    """Raises the limit of open descriptors as far as the system allows, up to `DESCRIPTORS_MAX`.
+
+    Each partition in use needs one.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -53,13 +56,16 @@ def raise_descriptor_limit() -> None:
 
 
 def descriptor_limit() -> int:
-    """How many descriptors this process may have open."""
+    """Returns how many descriptors this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else min(soft, DESCRIPTORS_MAX)
 
 
 def open_descriptors() -> int:
-    """How many it has open, sockets too: all that it may where no more can be opened; 0 where the system does not tell."""
+    """Returns how many descriptors this process has open, those of sockets too; 0 where the system does not tell.
+
+    Where no more can be opened, it returns all that may be open.
+    """
     try:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 -- names only, thousands of them
     except OSError as error:
@@ -67,10 +73,10 @@ def open_descriptors() -> int:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Has the kernel end this process when its parent ends, whatever ended it (Linux).
+    """Makes the kernel end this process when its parent ends, whatever ended that (Linux).
 
     Args:
-        parent_pid: who started us; if it is gone already, this process ends at once.
+        parent_pid: The process that started this one; if it is gone already, this process ends at once.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -79,7 +85,7 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process; 0 where the system does not tell."""
+    """Returns the resident memory of this process in bytes; 0 where the system does not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError, ValueError):

@@ -10,12 +10,12 @@ from typing import Any
 def watched_task(
     coroutine: Coroutine[Any, Any, None], *, name: str, on_failure: Callable[[BaseException], None]
 ) -> asyncio.Task[None]:
-    """Runs `coroutine` as a task; an exception that leaves it is a bug, and `on_failure` is told.
+    """Runs `coroutine` as a task; an exception that leaves it is a bug, which `on_failure` is told.
 
     Args:
-        coroutine: handles every error that can happen in normal life itself.
-        name: for the task.
-        on_failure: called on the loop; the node stops.
+        coroutine: What runs; it handles every error itself that can happen in normal life.
+        name: The name of the task.
+        on_failure: The function that is called on the loop with the exception; the node stops then.
     """
 
     def ended(task: asyncio.Task[None]) -> None:

@@ -18,7 +18,7 @@ def check_together(config: ServerConfig) -> None:
     """Checks every rule below.
 
     Raises:
-        ConfigError: names the key to change first.
+        ConfigError: A rule is broken; the error names the key to change first.
     """
     _check_listeners(config)
     _check_advertised(config)

@@ -47,7 +47,7 @@ KEYS_TITLE = "## All keys"
 
 
 def render() -> str:
-    """The whole page."""
+    """Returns the whole page."""
     meanings = field_meanings()
     parts = [INTRODUCTION, "\n".join([DIFFERENCES, *_difference_rows()]), KEYS_TITLE]
     parts += [_entry(key, meanings[key.field_name]) for key in config.KEYS.values()]
@@ -55,7 +55,7 @@ def render() -> str:
 
 
 def field_meanings() -> dict[str, str]:
-    """Field name -> the string under it, as one line."""
+    """Reads the string under each field from the source; returns it as one line, by field name."""
     body = ast.parse(textwrap.dedent(inspect.getsource(config.ServerConfig))).body[0]
     if not isinstance(body, ast.ClassDef):
         raise TypeError("ServerConfig is not a class")

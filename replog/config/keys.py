@@ -37,10 +37,10 @@ class Key:
 
     Attributes:
         name: Kafka's dotted name.
-        field_name: the field of the dataclass: dots are underscores.
-        kind: type, unit and range.
-        default: the typed default; `dataclasses.MISSING` for a required key.
-        differs: set where the default is not Kafka's.
+        field_name: The name of the dataclass' field: dots are underscores.
+        kind: The type, unit and range.
+        default: The typed default; `dataclasses.MISSING` for a required key.
+        differs: The difference from Kafka's default; None where there is none.
     """
 
     name: str
@@ -55,25 +55,25 @@ class Key:
 
     @property
     def is_optional(self) -> bool:
-        """True where None is allowed and means "not set"."""
+        """Whether None is allowed and means "not set"."""
         return self.default is None
 
     def show_default(self) -> str:
-        """The default in words."""
+        """Returns the default in words."""
         if self.is_required:
             return "required"
         return "not set" if self.default in {None, ()} else self.kind.show(self.default)
 
     def describe(self) -> str:
-        """Unit, range and default: the end of every message about this key."""
+        """Returns unit, range and default: the end of every message about this key."""
         default = self.show_default() if self.is_required else f"default {self.show_default()}"
         return ", ".join(part for part in (self.kind.unit, self.kind.describe_range(), default) if part)
 
     def parse(self, raw: object) -> object:
-        """The typed value.
+        """Returns the typed value.
 
         Raises:
-            ConfigError: wrong type or out of range.
+            ConfigError: The value is of the wrong type or out of range.
         """
         if raw is None and self.is_optional:
             return None
@@ -84,7 +84,7 @@ class Key:
 
 
 def keys_of(config_class: type[Any]) -> dict[str, Key]:
-    """The keys of a configuration dataclass by dotted name, in the order in which they are written."""
+    """Makes the table of a configuration dataclass: keys by dotted name, in the order in which they are written."""
     hints = get_type_hints(config_class, include_extras=True)
     table = {}
     for field in fields(config_class):
@@ -95,7 +95,7 @@ def keys_of(config_class: type[Any]) -> dict[str, Key]:
 
 
 def unknown_key(name: str, value: object, keys: Mapping[str, Key]) -> ConfigError:
-    """The error for a name that is not in the table, with the nearest that is."""
+    """Makes the error for a name that is not in the table, with the nearest that is."""
     nearest = nearest_name(name, keys)
     if nearest is None:
         hint = "No key is like it; `python -m replog.config.docs` lists them all"
@@ -105,17 +105,17 @@ def unknown_key(name: str, value: object, keys: Mapping[str, Key]) -> ConfigErro
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """The most similar name, None where nothing is similar.  Underscores, dashes and capitals do not count."""
+    """Finds the most similar name; None where nothing is similar.  Underscores, dashes and capitals do not count."""
     plain = name.lower().replace("_", ".").replace("-", ".")
     matches = difflib.get_close_matches(plain, list(names), n=1, cutoff=NEAR_ENOUGH)
     return matches[0] if matches else None
 
 
 def flatten(tables: Mapping[str, object]) -> dict[str, object]:
-    """Dotted names for a parsed TOML file, whether it has quoted names, tables, or both.
+    """Returns dotted names for a parsed TOML file, whether it has quoted names, tables, or both.
 
     Raises:
-        ConfigError: one key is given in two ways.
+        ConfigError: One key is given in two ways.
     """
     flat: dict[str, object] = {}
     for name, value in _leaves(tables, ""):
@@ -126,13 +126,13 @@ def flatten(tables: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_absolute_paths(values: Mapping[str, object], folder: Path) -> dict[str, object]:
-    """The values of a file with relative folder names counted from the folder that the file is in.
+    """Returns the values of a file with relative folder names counted from the folder that the file is in.
 
     Why: a node that finds other folders when it is started from elsewhere would be another node.
 
     Args:
-        values: dotted name -> value, unchecked.
-        folder: of the file.
+        values: The values by dotted name, unchecked.
+        folder: The folder of the file.
     """
     base = folder.absolute()
     found = dict(values)
@@ -152,7 +152,7 @@ def _leaves(tables: Mapping[str, object], prefix: str) -> Iterable[tuple[str, ob
 
 
 def _show_raw(raw: object) -> str:
-    """A value as a person wrote it, short."""
+    """Returns a value as a person wrote it, short."""
     match raw:
         case bool():
             text = str(raw).lower()

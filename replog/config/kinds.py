@@ -35,7 +35,7 @@ class Endpoint:
 
     @property
     def is_loopback(self) -> bool:
-        """True where nothing outside this machine can connect.  Names other than localhost are not looked up: False."""
+        """Whether nothing outside this machine can connect.  Names other than localhost are not looked up: False."""
         if self.host.lower() == "localhost":
             return True
         try:
@@ -45,7 +45,7 @@ class Endpoint:
 
     @property
     def is_wildcard(self) -> bool:
-        """True for 0.0.0.0 and ::, which can be bound and not connected to."""
+        """Whether it is 0.0.0.0 or ::, which can be bound and not connected to."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
@@ -64,7 +64,7 @@ class Voter:
 
 
 def quoted(text: str) -> str:
-    """`text` as a TOML string: JSON's quoting, and the one control character that TOML refuses and JSON does not."""
+    """Quotes `text` for TOML: as JSON does, and the one control character that TOML refuses and JSON does not."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -72,7 +72,7 @@ def parse_endpoint(text: str) -> Endpoint:
     """Reads `host:port` or `[ipv6]:port`.
 
     Raises:
-        ValueError: not of that form; the text says what to write instead.
+        ValueError: The text is not of that form; the message says what to write instead.
     """
     if "://" in text:
         raise ValueError("has a protocol in front; write host:port")
@@ -96,26 +96,26 @@ class Kind(ABC):
 
     @abstractmethod
     def parse(self, raw: object) -> object:
-        """The typed value.
+        """Returns the typed value.
 
         Raises:
-            ValueError: wrong type or out of range.
+            ValueError: The value is of the wrong type or out of range.
         """
 
     @abstractmethod
     def describe_range(self) -> str:
-        """What is allowed, in words."""
+        """Says in words what is allowed."""
 
     def from_text(self, text: str) -> object:
-        """What to hand to `parse` for a value typed on a command line."""
+        """Returns what to hand to `parse` for a value typed on a command line."""
         return text
 
     def show(self, value: object) -> str:
-        """The value as documents and messages show it."""
+        """Returns the value as documents and messages show it."""
         return self.to_toml(value)
 
     def to_toml(self, value: object) -> str:
-        """The value as it stands in a TOML file."""
+        """Returns the value as it stands in a TOML file."""
         return quoted(str(value))
 
 
@@ -151,12 +151,12 @@ class Number(Kind):
 
 
 def milliseconds(low: int, high: int, *special: tuple[int, str]) -> Number:
-    """A duration or an interval."""
+    """Makes the kind of a duration or an interval."""
     return Number(low, high, "milliseconds", special)
 
 
 def size_bytes(low: int, high: int, *special: tuple[int, str]) -> Number:
-    """A size."""
+    """Makes the kind of a size."""
     return Number(low, high, "bytes", special)
 
 
@@ -257,7 +257,7 @@ class ListOf(Kind):
 
     @abstractmethod
     def parse_item(self, raw: object) -> object:
-        """One item; `ValueError` as in `parse`."""
+        """Returns one typed item; raises `ValueError` as `parse` does."""
 
     def parse(self, raw: object) -> tuple[object, ...]:
         if isinstance(raw, str):
@@ -281,7 +281,7 @@ class ListOf(Kind):
         return "[" + ", ".join(self.item_to_toml(item) for item in items) + "]"
 
     def item_to_toml(self, item: object) -> str:
-        """One item as it stands in a TOML array."""
+        """Returns one item as it stands in a TOML array."""
         return quoted(str(item))
 
 
@@ -351,5 +351,5 @@ class Paths(ListOf):
 
 
 def _is_utf8(text: str) -> bool:
-    """False for a name that the system gave us as undecodable bytes: no file of ours could hold it."""
+    """Whether UTF-8 can hold a name: no file of ours could hold one that the system gave as undecodable bytes."""
     return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -24,20 +24,20 @@ class LoggingFormat(Enum):
 
 
 def print_logs() -> None:
-    """From now on what is logged goes to standard error, as text until the configuration is read."""
+    """Sends what is logged from now on to standard error, as text until the configuration is read."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=TEXT)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
 def set_format(logging_format: LoggingFormat, node_id: int) -> None:
-    """Lines from now on.
+    """Sets what lines look like from now on.
 
     Args:
-        logging_format: of them.
-        node_id: in each JSON object, for collectors of several nodes.
+        logging_format: The format of the lines.
+        node_id: The number of this node, which stands in each JSON object, for collectors of several nodes.
 
     Raises:
-        ConfigError: the library is missing.
+        ConfigError: The library for JSON lines is missing.
     """
     formatter = logging.Formatter(TEXT) if logging_format is LoggingFormat.TEXT else _json_formatter(node_id)
     for handler in logging.getLogger().handlers:

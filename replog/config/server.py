@@ -12,7 +12,7 @@ A file is TOML; quoted names and tables mean the same::
     "replica.lag.time.max.ms" = 10000              [replica.lag]
                                                    time.max.ms = 10000
 
-Nothing here opens a socket or a data directory.
+Nothing here opens a socket or a log directory.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ServerConfig:
         - values that contradict each other do not exist together (`checks`).
 
     Raises:
-        ConfigError: names the key, what is wrong with it, its unit, range and default.
+        ConfigError: A value is refused; the error names the key, what is wrong with it, its unit, range and default.
     """
 
     # ---- who and where ----------------------------------------------------------------------------------------------
@@ -462,15 +462,15 @@ class ServerConfig:
     def from_mapping(
         cls, values: Mapping[str, object], *, overrides: Mapping[str, object] | None = None
     ) -> ServerConfig:
-        """A configuration from dotted names, or tables of tables, to values as TOML has them.
+        """Makes a configuration from dotted names, or tables of tables, to values as TOML has them.
 
         Args:
-            values: as parsed from a file.
-            overrides: dotted name -> value, stronger than `values`.  Texts are read as on a command line: "10" is a
+            values: The values as parsed from a file.
+            overrides: Values by dotted name, stronger than `values`.  Texts are read as on a command line: "10" is a
                 number for a key that is one.
 
         Raises:
-            ConfigError: unknown or repeated key, wrong type, out of range, missing, or contradicting another.
+            ConfigError: A key is unknown, repeated, missing or of a wrong type, out of range, or contradicts another.
         """
         given = flatten(values)
         if "log.dir" in given and "log.dirs" not in given:
@@ -489,12 +489,12 @@ class ServerConfig:
 
     @classmethod
     def from_toml(cls, path: str | Path, *, overrides: Mapping[str, object] | None = None) -> ServerConfig:
-        """A configuration from a TOML file; see `from_mapping`.
+        """Makes a configuration from a TOML file; see `from_mapping`.
 
         Folders that the file names by a relative path are looked for beside it, wherever the process was started.
 
         Raises:
-            ConfigError: as `from_mapping`, with the file's name in front; or the file cannot be read or is not TOML.
+            ConfigError: What `from_mapping` refuses, with the file in front; or it cannot be read or is not TOML.
         """
         try:
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -508,7 +508,7 @@ class ServerConfig:
             raise ConfigError(error.field, error.value, f"{path}: {error.reason}") from None
 
     def to_toml(self) -> str:
-        """A file that gives this configuration again; keys at their default are left out."""
+        """Returns a file that gives this configuration again; keys at their default are left out."""
         given = ((key, getattr(self, key.field_name)) for key in KEYS.values())
         return "".join(f'"{key.name}" = {key.kind.to_toml(value)}\n' for key, value in given if value != key.default)
 

@@ -38,7 +38,7 @@ class AlterConfigsControl:
         self._brokers = brokers
 
     def alter(self, request: AlterConfigs) -> Result:
-        """One result per resource, in order; all that succeed are one atomic change."""
+        """Alters configurations: one result per resource, in order; all that succeed are one atomic change."""
         times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
         records: list[ConfigRecord] = []
         results: list[AlterConfigsResult] = []

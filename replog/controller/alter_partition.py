@@ -28,10 +28,10 @@ class IsrControl:
         self._replication = replication
 
     def alter_partitions(self, request: AlterPartition) -> Result:
-        """One result per proposal, in order.
+        """Accepts or refuses proposals: one result for each, in order.
 
         Raises:
-            BrokerIdNotRegisteredError, StaleBrokerEpochError: the sender is not a registered incarnation.
+            BrokerIdNotRegisteredError, StaleBrokerEpochError: The sender is not a registered incarnation.
         """
         self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
         records: list[PartitionChangeRecord] = []
@@ -55,7 +55,7 @@ class IsrControl:
         return Result(tuple(records), AlterPartitionResponse(tuple(results)))
 
     def _accept(self, change: PartitionIsrChange) -> tuple[PartitionChangeRecord | None, PartitionRegistration]:
-        """The record, None when it is so already, and the partition as it will be."""
+        """Returns the record, None when it is so already, and the partition as it will be."""
         key = (change.topic_id, change.partition_id)
         partition = self._state.partitions[key]
         record = partition_change(
@@ -85,7 +85,10 @@ class IsrControl:
         return ErrorCode.NONE
 
     def _is_eligible(self, member: IsrMember, key: PartitionKey, partition: PartitionRegistration) -> bool:
-        """A new member must be the incarnation whose fetches proved that it has caught up (KIP-903)."""
+        """Whether a member may be in the ISR.
+
+        A new one must be the incarnation whose fetches proved that it has caught up (KIP-903).
+        """
         registration = self._brokers.get(member.broker_id)
         if registration is None or not registration.is_active or self._replication.is_offline(member.broker_id, key):
             return False

@@ -21,9 +21,9 @@ class BrokerRegistry:
     """Registrations by broker id, changed by `replay_*` only.
 
     Attributes:
-        registrations: the newest incarnation of each broker.
-        drained: brokers that shall be emptied, registered or not.
-        changes_count: grows with everything that is replayed about brokers.
+        registrations: The newest incarnation of each broker.
+        drained: The brokers that shall be emptied, registered or not.
+        changes_count: A number that grows with everything that is replayed about brokers.
     """
 
     def __init__(self, registry: SnapshotRegistry) -> None:
@@ -33,14 +33,14 @@ class BrokerRegistry:
         self._usable: TimelineObject[tuple[UsableBroker, ...]] = TimelineObject(registry, ())
 
     def get(self, broker_id: int) -> BrokerRegistration | None:
-        """The registration, None when the broker is unknown."""
+        """Returns the registration of a broker; None when the broker is unknown."""
         return self.registrations.get(broker_id)
 
     def known_or_raise(self, broker_id: int) -> BrokerRegistration:
-        """The registration.
+        """Returns the registration of a broker.
 
         Raises:
-            BrokerIdNotRegisteredError: the broker is unknown.
+            BrokerIdNotRegisteredError: The broker is unknown.
         """
         registration = self.registrations.get(broker_id)
         if registration is None:
@@ -48,11 +48,11 @@ class BrokerRegistry:
         return registration
 
     def incarnation_or_raise(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
-        """The registration of exactly this incarnation.
+        """Returns the registration of exactly this incarnation.
 
         Raises:
-            BrokerIdNotRegisteredError: the broker is unknown.
-            StaleBrokerEpochError: another incarnation is registered.
+            BrokerIdNotRegisteredError: The broker is unknown.
+            StaleBrokerEpochError: Another incarnation is registered.
         """
         registration = self.known_or_raise(broker_id)
         if registration.broker_epoch != broker_epoch:
@@ -68,7 +68,7 @@ class BrokerRegistry:
         return registration is not None and registration.is_active
 
     def active(self) -> frozenset[int]:
-        """The brokers that may lead and be in an ISR, for those who ask about many partitions."""
+        """Returns the brokers that may lead and be in an ISR, for those who ask about many partitions."""
         return frozenset(broker_id for broker_id, broker in self.registrations.items() if broker.is_active)
 
     def is_drained(self, broker_id: int) -> bool:
@@ -76,17 +76,20 @@ class BrokerRegistry:
         return broker_id in self.drained
 
     def usable(self) -> tuple[UsableBroker, ...]:
-        """Brokers that new replicas may be placed on, by id; the same object until something about brokers changes."""
+        """Returns the brokers that new replicas may be placed on, by id.
+
+        It is the same object until something about brokers changes.
+        """
         return self._usable.get()
 
     def all(self) -> list[BrokerRegistration]:
-        """Every registration, by broker id."""
+        """Returns every registration, by broker id."""
         return sorted(self.registrations.values(), key=lambda registration: registration.broker_id)
 
     # ---- replay -----------------------------------------------------------------------------------------------------
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """See `record_handlers`."""
+        """Returns who replays which record (see `replog.controller.record_handlers`)."""
         return dict(
             (
                 on_record(RegisterBrokerRecord, self.replay_register),
@@ -97,15 +100,15 @@ class BrokerRegistry:
         )
 
     def replay_register(self, record: RegisterBrokerRecord) -> None:
-        """A broker, or a new incarnation of it, is known."""
+        """Registers a broker, or a new incarnation of it."""
         self.registrations[record.broker_id] = BrokerRegistration.from_record(record)
         self._find_usable()
 
     def replay_unregister(self, record: UnregisterBrokerRecord) -> None:
-        """The broker is forgotten.
+        """Forgets the broker.
 
         Raises:
-            InvariantViolationError: this incarnation is not registered.
+            InvariantViolationError: This incarnation is not registered.
         """
         if self._registered(record.broker_id).broker_epoch != record.broker_epoch:
             raise InvariantViolationError(f"broker {record.broker_id} has no epoch {record.broker_epoch} to unregister")
@@ -113,16 +116,16 @@ class BrokerRegistry:
         self._find_usable()
 
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
-        """The broker is fenced, unfenced or shutting down.
+        """Marks the broker as fenced, unfenced or shutting down.
 
         Raises:
-            InvariantViolationError: this incarnation is not registered.
+            InvariantViolationError: This incarnation is not registered.
         """
         self.registrations[record.broker_id] = self._registered(record.broker_id).merge(record)
         self._find_usable()
 
     def replay_drain(self, record: DrainBrokerRecord) -> None:
-        """The broker shall be emptied, or may be used again."""
+        """Marks the broker as one that shall be emptied, or as one that may be used again."""
         if record.drained:
             self.drained.add(record.broker_id)
         else:

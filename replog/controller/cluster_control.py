@@ -72,10 +72,10 @@ class ClusterControl:
     # ---- heartbeats -------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: Heartbeat, now_ms: int) -> Result:
-        """Note that the broker is alive, and give it the state it may have now.
+        """Notes that the broker is alive, and gives it the state it may have now.
 
         Raises:
-            BrokerIdNotRegisteredError, StaleBrokerEpochError: the sender is not a registered incarnation.
+            BrokerIdNotRegisteredError, StaleBrokerEpochError: The sender is not a registered incarnation.
         """
         registration = self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
         changes = tuple(
@@ -104,7 +104,10 @@ class ClusterControl:
         return Result(records, response)
 
     def note_contact(self, request: Heartbeat, now_ms: int) -> None:
-        """A heartbeat has arrived.  It counts before anything else is done, so that nobody is fenced while it waits."""
+        """Notes that a heartbeat has arrived.
+
+        It counts before anything else is done, so that nobody is fenced while it waits.
+        """
         registration = self._brokers.get(request.broker_id)
         if registration is not None and registration.broker_epoch == request.broker_epoch:
             self._heartbeats.note_contact(request.broker_id, request.broker_epoch, now_ms)
@@ -161,7 +164,7 @@ class ClusterControl:
     # ---- silence ----------------------------------------------------------------------------------------------------
 
     def fence_stale_broker(self, now_ms: int) -> tuple[MetadataRecord, ...]:
-        """Fence the broker that has been silent the longest, if its session has expired.
+        """Fences the broker that has been silent the longest, if its session has expired.
 
         One per pass: when the controller itself was held up, the heartbeats that wait to be handled save the others.
         """
@@ -169,18 +172,18 @@ class ClusterControl:
         return () if broker_id is None else self._fence(self._brokers.registrations[broker_id])
 
     def next_expiry_ms(self) -> int | None:
-        """When the next session of an unfenced broker expires, None when there are none."""
+        """Returns when the next session of an unfenced broker expires; None when there are none."""
         return self._heartbeats.next_expiry_ms(self._unfenced())
 
     def start_term(self, now_ms: int) -> None:
-        """Every registered broker gets a fresh session."""
+        """Gives every registered broker a fresh session."""
         self._heartbeats.clear()
         self._fenced_gone_ms = None
         for broker in self._brokers.all():
             self._heartbeats.start(broker.broker_id, broker.broker_epoch, self._offsets.committed_end_offset, now_ms)
 
     def watched(self) -> tuple[WatchedBroker, ...]:
-        """The brokers whose death should be noticed at once: all that are not fenced."""
+        """Returns the brokers whose death should be noticed at once: all that are not fenced."""
         return tuple(
             WatchedBroker(broker.broker_id, broker.broker_epoch, broker.incarnation_id, broker.host, broker.port)
             for broker in self._brokers.all()
@@ -188,7 +191,7 @@ class ClusterControl:
         )
 
     def changes_after_gone(self, gone: BrokerGone, now_ms: int) -> tuple[MetadataRecord, ...]:
-        """Fence a broker that does not run any more, if it is still the same incarnation; one at a time.
+        """Fences a broker that does not run any more, if it is still the same incarnation; one at a time.
 
         Only where somebody who is there holds what it held: after a power cut of all brokers those that start first must
         not inherit the ISR from the others.  They register with what they have, and all are waited for.
@@ -219,10 +222,10 @@ class ClusterControl:
     # ---- reports ----------------------------------------------------------------------------------------------------
 
     def report(self, request: ReportReplicas) -> Result:
-        """A broker tells how far its replicas reach; elections that waited for it happen.
+        """Takes in how far a broker's replicas reach; elections that waited for it happen.
 
         Raises:
-            BrokerIdNotRegisteredError, StaleBrokerEpochError: the sender is not a registered incarnation.
+            BrokerIdNotRegisteredError, StaleBrokerEpochError: The sender is not a registered incarnation.
         """
         self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
         changes = self._replication.changes_after_reports(request.broker_id, request.broker_epoch, request.replicas)

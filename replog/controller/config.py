@@ -15,7 +15,7 @@ class ControllerConfig:
     """The same values on every controller of a cluster.
 
     Raises:
-        ConfigError: a value is out of range, or one broker's restart could be more than one change may be.
+        ConfigError: A value is out of range, or one broker's restart could be more than one change may be.
     """
 
     broker_session_timeout_ms: int = 9_000

@@ -31,9 +31,9 @@ class ElectionSettings:
     """What elections in one topic go by.
 
     Attributes:
-        min_isr: min.insync.replicas, which may be more than the topic has replicas.
-        unclean_allowed: availability goes before acknowledged records.
-        always_flushes: every acknowledged record was on the disk of every in-sync replica first.
+        min_isr: The value of min.insync.replicas, which may be more than the topic has replicas.
+        unclean_allowed: Whether availability goes before acknowledged records.
+        always_flushes: Whether every acknowledged record was on the disk of every in-sync replica first.
     """
 
     min_isr: int
@@ -56,10 +56,10 @@ class ConfigurationControl:
     # ---- changes ----------------------------------------------------------------------------------------------------
 
     def initial(self, topic_name: str, entries: Sequence[ConfigEntry]) -> tuple[ConfigRecord, ...]:
-        """The records of a new topic's configuration.
+        """Makes the records of a new topic's configuration.
 
         Raises:
-            ConfigError: as `change`, or a value is missing.
+            ConfigError: An entry is refused as by `change`, or its value is missing.
         """
         if not entries:
             return ()
@@ -72,11 +72,11 @@ class ConfigurationControl:
     def change(
         self, resource_type: ResourceType, resource_name: str, configs: Sequence[AlterableConfig]
     ) -> tuple[ConfigRecord, ...]:
-        """The records that set or remove `configs`; nothing for what has the value already.
+        """Makes the records that set or remove `configs`; none for what has the value already.
 
         Raises:
-            ConfigError: a name is unknown there or given twice, a value is missing, not of its type or out of range, or the
-                name of the resource is none of a broker.
+            ConfigError: A name is unknown there or given twice, a value is missing, not of its type or out of range, or
+                the name of the resource is none of a broker.
         """
         if resource_type is ResourceType.BROKER and resource_name and not _is_broker_id(resource_name):
             problem = f'"{shortened(resource_name)}" is no broker id; "" is the cluster-wide default'
@@ -93,7 +93,7 @@ class ConfigurationControl:
     # ---- what is in force -------------------------------------------------------------------------------------------
 
     def election_settings(self, topic_name: str, pending: Sequence[ConfigRecord] = ()) -> ElectionSettings:
-        """What elections in a topic go by; remembered until a configuration changes."""
+        """Returns what elections in a topic go by; it is remembered until a configuration changes."""
         if pending:
             return self._election_settings(topic_name, pending)
         version = self._version.get()
@@ -112,18 +112,18 @@ class ConfigurationControl:
         )
 
     def cluster_value(self, key: ConfigKey, otherwise: ConfigValue) -> ConfigValue:
-        """The cluster-wide value of a key, `otherwise` where none is set."""
+        """Returns the cluster-wide value of a key, `otherwise` where none is set."""
         text = self.values.get(CLUSTER_DEFAULTS, _NO_VALUES).get(key.cluster_name)
         return otherwise if text is None else key.parse(text)
 
     # ---- replay -----------------------------------------------------------------------------------------------------
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """See `record_handlers`."""
+        """Returns who replays which record (see `replog.controller.record_handlers`)."""
         return dict([on_record(ConfigRecord, self.replay)])
 
     def replay(self, record: ConfigRecord) -> None:
-        """The value is in force."""
+        """Puts a value in force, or removes it."""
         self._version.set(object())
         resource = (record.resource_type, record.resource_name)
         values = dict(self.values.get(resource, _NO_VALUES))
@@ -137,7 +137,7 @@ class ConfigurationControl:
             self.values.pop(resource, None)
 
     def replay_remove_topic(self, topic_name: str) -> None:
-        """The topic's configuration goes with it."""
+        """Removes the configuration of a topic that is deleted."""
         if self.values.pop((ResourceType.TOPIC, topic_name), None) is not None:
             self._version.set(object())
 

@@ -86,13 +86,13 @@ class Controller:
     """
 
     def __init__(self, *, node_id: int, cluster_id: str, config: ControllerConfig, rng: random.Random) -> None:
-        """A controller that has seen nothing of the log.
+        """Makes a controller that has seen nothing of the log.
 
         Args:
-            node_id: of this node, for messages to people.
-            cluster_id: nodes of another cluster are refused.
-            config: the same on every controller.
-            rng: topic ids and replica placement come from it.
+            node_id: The id of this node, for messages to people.
+            cluster_id: The id of the cluster; nodes of another one are refused.
+            config: The settings, the same on every controller.
+            rng: The random generator that topic ids and replica placement come from.
         """
         self._node_id = node_id
         self._config = config
@@ -115,17 +115,17 @@ class Controller:
     # ---- the core's face --------------------------------------------------------------------------------------------
 
     def step(self, message: Message, now_ms: int) -> tuple[Effect, ...]:
-        """Handle one message.
+        """Takes in one message, and returns what follows from it.
 
         Args:
-            message: what happened.
-            now_ms: monotonic milliseconds, never less than before.
+            message: The message, which says what happened.
+            now_ms: The time in monotonic milliseconds, never less than before.
 
         Returns:
             What the driver has to do, in order.
 
         Raises:
-            InvariantViolationError: the log or the driver broke a rule; the node must stop.
+            InvariantViolationError: The log or the driver broke a rule; the node must stop.
         """
         self._effects = []
         match message:
@@ -157,14 +157,14 @@ class Controller:
         return tuple(self._effects)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next `Tick` is due; it may lie in the past.  None: nothing happens by itself."""
+        """Returns when the next `Tick` is due, which may lie in the past; None where nothing happens by itself."""
         queued_ms, parked_ms = self._queue.next_deadline_ms(), self._deferred.next_deadline_ms()
         if queued_ms is None or parked_ms is None:
             return queued_ms if parked_ms is None else parked_ms
         return min(queued_ms, parked_ms)
 
     def status(self) -> ControllerStatus:
-        """A picture for people and metrics."""
+        """Returns a picture for people and metrics."""
         replication, offsets = self._state.replication, self._offsets
         brokers = self._state.brokers.all()
         return ControllerStatus(
@@ -188,7 +188,7 @@ class Controller:
         )
 
     def committed_state_hash(self) -> str:
-        """Equal on every node that has the same committed end offset; costs a walk over the state."""
+        """Returns a hash, equal on every node with the same committed end offset; costs a walk over the state."""
         return self._state.state_hash(self._offsets.stable_end_offset)
 
     @property
@@ -208,7 +208,7 @@ class Controller:
         self._maybe_activate()
 
     def _maybe_activate(self) -> None:
-        """Begin the term once the records of earlier terms have all been replayed."""
+        """Begins the term once the records of earlier terms have all been replayed."""
         if self._claim is None or self._is_active or self._offsets.committed_end_offset < self._claim.next_offset:
             return
         self._queue.prepend(self._activate)
@@ -226,7 +226,7 @@ class Controller:
             self._defer(task, now_ms + self._periodic.first_delay_ms(task))
 
     def _bootstrap_records(self) -> tuple[MetadataRecord, ...]:
-        """What a new log begins with: one batch, so it needs no transaction.
+        """Returns what a new log begins with: one batch, so it needs no transaction.
 
         The minimum ISR is a record, not only a setting of this node: leaders decide by it when a record is committed, the
         controller when a replica stays eligible, and both must mean the same number.  So it is with the others that
@@ -298,7 +298,7 @@ class Controller:
         self._offsets.end_load(message.end_offset, message.epoch)
 
     def _append(self, records: tuple[MetadataRecord, ...], now_ms: int) -> None:
-        """Replay `records`, then have them appended."""
+        """Replays `records`, then has them appended."""
         if not records:
             return
         if self._claim is None:
@@ -314,7 +314,10 @@ class Controller:
             self._effects.append(AppendRecords(self._claim.epoch, base_offset, batch))
 
     def _handle_refused(self, message: AppendRefused, now_ms: int) -> None:
-        """The log is as it was: so is the state.  Of a transaction of which the log has a part, nothing counts."""
+        """Takes the state back to before the refused records, since the log is as it was.
+
+        Of a transaction of which the log has a part, nothing counts.
+        """
         self._offsets.take_back(message.base_offset)
         self._brokers_seen = -1
         self._effects += self._deferred.fail_beyond(message.base_offset, message.error)
@@ -376,7 +379,7 @@ class Controller:
         self._effects.append(ReplyError(message.request_id, error))
 
     def _answer(self, answer: Reply | ReplyError, deadline_ms: int) -> None:
-        """At once when all it was made of has committed, else when the highest pending offset commits."""
+        """Sends an answer at once when all it was made of has committed; else when the highest pending offset does."""
         if self._offsets.has_pending:
             self._deferred.park(self._offsets.next_write_offset_or_raise(), deadline_ms, answer)
         else:
@@ -413,7 +416,7 @@ class Controller:
             self._attempt("gone", lambda: self._managers.cluster.changes_after_gone(message, now_ms), now_ms)
 
     def _attempt(self, name: str, make: Callable[[], Iterable[MetadataRecord]], now_ms: int) -> None:
-        """Append what `make` makes; if it fails, nothing has changed, and the term goes on."""
+        """Appends what `make` makes; if it fails, nothing has changed, and the term goes on."""
         try:
             records = tuple(make())
         except InvariantViolationError:

@@ -17,13 +17,13 @@ class ControllerRegistry:
         self.registrations: TimelineHashMap[int, ControllerRegistration] = TimelineHashMap(registry)
 
     def all(self) -> list[ControllerRegistration]:
-        """Every registration, by controller id."""
+        """Returns every registration, by controller id."""
         return sorted(self.registrations.values(), key=lambda registration: registration.controller_id)
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """See `record_handlers`."""
+        """Returns who replays which record (see `replog.controller.record_handlers`)."""
         return dict([on_record(RegisterControllerRecord, self.replay)])
 
     def replay(self, record: RegisterControllerRecord) -> None:
-        """A controller, or a new incarnation of it, is known."""
+        """Registers a controller, or a new incarnation of it."""
         self.registrations[record.controller_id] = ControllerRegistration.from_record(record)

@@ -28,10 +28,10 @@ class DeferredReplies:
         return len(self._parked)
 
     def park(self, end_offset: int, deadline_ms: int, answer: Reply | ReplyError) -> None:
-        """Keep `answer` until everything below `end_offset` has committed.
+        """Keeps `answer` until everything below `end_offset` has committed.
 
         Raises:
-            InvariantViolationError: the request id waits already.
+            InvariantViolationError: The request id waits already.
         """
         if answer.request_id in self._parked:
             raise InvariantViolationError(f"request {answer.request_id} waits already")
@@ -39,7 +39,7 @@ class DeferredReplies:
         self._deadlines.add(answer.request_id, deadline_ms)
 
     def complete_up_to(self, end_offset: int) -> tuple[Reply | ReplyError, ...]:
-        """The answers whose offset has committed, oldest first."""
+        """Takes out and returns the answers whose offset has committed, oldest first."""
         done: list[Reply | ReplyError] = []
         for parked_end_offset, answer in self._parked.values():
             if parked_end_offset > end_offset:
@@ -51,7 +51,7 @@ class DeferredReplies:
         return tuple(done)
 
     def expire(self, now_ms: int) -> tuple[ReplyError, ...]:
-        """Timeouts for the requests whose deadline has come; what they changed may still commit."""
+        """Takes out the requests whose deadline has come; returns their time-outs: the changes may still commit."""
         expired = self._deadlines.pop_expired(now_ms)
         for request_id in expired:
             del self._parked[request_id]
@@ -61,7 +61,7 @@ class DeferredReplies:
         )
 
     def fail_all(self) -> tuple[ReplyError, ...]:
-        """Leadership is lost: every request fails, whether what it changed survives or not."""
+        """Fails every request, whether what it changed survives or not: leadership is lost."""
         failed = tuple(
             ReplyError(
                 request_id, NotControllerError("leadership was lost before the change committed; it may survive")
@@ -73,7 +73,7 @@ class DeferredReplies:
         return failed
 
     def fail_beyond(self, end_offset: int, error: ReplogError) -> tuple[ReplyError, ...]:
-        """What was replayed beyond `end_offset` is taken back: the answers that were made of it fail."""
+        """Fails the answers that were made of what was replayed beyond `end_offset` and is taken back."""
         failed = [request_id for request_id, (parked, _) in self._parked.items() if parked > end_offset]
         for request_id in failed:
             del self._parked[request_id]
@@ -81,5 +81,5 @@ class DeferredReplies:
         return tuple(ReplyError(request_id, error) for request_id in failed)
 
     def next_deadline_ms(self) -> int | None:
-        """Deadline of the request that times out first, None when nothing waits."""
+        """Returns the deadline of the request that times out first; None when nothing waits."""
         return self._deadlines.next_deadline_ms()

@@ -46,11 +46,11 @@ class DrainControl:
         self._features = features
 
     def drain(self, request: DrainBroker) -> Result:
-        """Note the wish; what follows from it comes in rounds.
+        """Notes the wish; what follows from it comes in rounds.
 
         Raises:
-            BrokerIdNotRegisteredError: there is no such broker to be emptied.
-            UnsupportedVersionError: the cluster is not at the feature level that knows the wish.
+            BrokerIdNotRegisteredError: There is no such broker to be emptied.
+            UnsupportedVersionError: The cluster is not at the feature level that knows the wish.
         """
         self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "drained brokers")
         if request.drained:
@@ -61,13 +61,13 @@ class DrainControl:
         return Result(records, response, wakes=("drain",))
 
     def remaining(self) -> dict[int, int]:
-        """How many replicas each drained broker still has."""
+        """Returns how many replicas each drained broker still has."""
         return {broker_id: self._state.hosted_count(broker_id) for broker_id in sorted(self._brokers.drained)}
 
     # ---- rounds -----------------------------------------------------------------------------------------------------
 
     def next_changes(self) -> tuple[PartitionChangeRecord, ...]:
-        """The next few steps; none when nothing is to be done, or nothing can be done now."""
+        """Makes the next few steps; none when nothing is to be done, or nothing can be done now."""
         if not self._brokers.drained:
             return ()
         leaders = tuple(islice(self._leader_changes(), self._config.max_elections_per_round))
@@ -99,7 +99,7 @@ class DrainControl:
             yield key, self._state.partitions[key]
 
     def _target(self, partition: PartitionRegistration, planned: Counter[int]) -> tuple[int, ...] | None:
-        """The replicas with drained brokers replaced, as far as possible; None when none can be, or none stays."""
+        """Returns the replicas, drained brokers replaced where that is possible; None if nowhere, or if none stays."""
         staying = [replica for replica in partition.replicas if replica not in partition.removing_replicas]
         target = list(staying)
         for index, replica in enumerate(staying):
@@ -110,7 +110,10 @@ class DrainControl:
     def _replacement(
         self, drained: int, partition: PartitionRegistration, target: list[int], planned: Counter[int]
     ) -> int:
-        """A live broker without this partition: from a rack without it if there is one, with few replicas; or `drained`."""
+        """Chooses a live broker without this partition; returns `drained` where there is none.
+
+        One from a rack without the partition goes first, then one with few replicas.
+        """
         others = [other for other in target if other != drained]
         racks = {broker.rack for broker in map(self._brokers.get, others) if broker is not None}
 

@@ -41,12 +41,13 @@ class ElectionControl:
     # ---- asked for by an operator -----------------------------------------------------------------------------------
 
     def elect(self, request: ElectLeaders) -> Result:
-        """One result per partition named; without names, one for each that got another leader or failed to.
+        """Elects the leaders asked for: one result per partition named.
 
-        Without names at most `max_records_per_request` leaders are elected; who asks again gets the next.
+        Without names there is a result for each partition that got another leader or failed to, and at most
+        `max_records_per_request` leaders are elected; who asks again gets the next.
 
         Raises:
-            InvalidRequestError: the type is none that can be asked for.
+            InvalidRequestError: The type is none that can be asked for.
         """
         if request.election_type not in {ElectionType.PREFERRED, ElectionType.UNCLEAN}:
             raise InvalidRequestError(f"{request.election_type.name} elections cannot be asked for")
@@ -68,7 +69,7 @@ class ElectionControl:
         return Result(tuple(records), ElectLeadersResponse(tuple(results)))
 
     def _all(self, election_type: ElectionType) -> Iterable[TopicPartition]:
-        """The partitions for which an election may be needed."""
+        """Yields the partitions for which an election may be needed."""
         state = self._state
         needy: Iterable[PartitionKey] = state.leaderless
         if election_type is ElectionType.PREFERRED:
@@ -104,11 +105,11 @@ class ElectionControl:
     # ---- by time ----------------------------------------------------------------------------------------------------
 
     def rebalance(self, count_max: int) -> tuple[PartitionChangeRecord, ...]:
-        """Leaderships that go back to the first of the replicas, at most so many."""
+        """Makes the changes that give leaderships back to the first of the replicas, at most so many."""
         return _first(self._preferred_changes(), count_max)
 
     def elect_leaderless(self, count_max: int) -> tuple[PartitionChangeRecord, ...]:
-        """Leaders where there is none and one may be, unclean ones where the topic allows that; at most so many.
+        """Elects leaders where there is none and one may be, unclean ones where the topic allows that; at most so many.
 
         What brings a broker back elects at once; this finds what was missed, and what an older version left behind.
         """

@@ -42,7 +42,7 @@ class EventQueue:
         - at most one deferred event per tag.
 
     Attributes:
-        is_held: queued events stay where they are; what is due by time does not.
+        is_held: Whether queued events stay where they are; what is due by time does not.
     """
 
     def __init__(self) -> None:
@@ -54,27 +54,27 @@ class EventQueue:
         self._sequence = count()
 
     def __len__(self) -> int:
-        """Events that are queued; deferred ones do not count."""
+        """Counts the events that are queued; deferred ones do not count."""
         return self._queued_count
 
     # ---- in ---------------------------------------------------------------------------------------------------------
 
     def append(self, run: Run, deadline_ms: int | None = None, on_timeout: Run | None = None) -> Event:
-        """Run it after everything that is queued.
+        """Queues an event behind everything that is queued.
 
         Args:
-            run: the event.
-            deadline_ms: from then on it is not run any more.
-            on_timeout: run instead.
+            run: The event.
+            deadline_ms: The time from which on it is not run any more.
+            on_timeout: The event that is run instead then.
         """
         return self._put(self._queued.append, Event(run, deadline_ms, on_timeout))
 
     def prepend(self, run: Run) -> Event:
-        """Run it before everything that is queued: for the activation, which all requests have to wait for."""
+        """Queues an event in front of all that is queued: the activation, which all requests have to wait for."""
         return self._put(self._queued.appendleft, Event(run, None, None))
 
     def defer(self, tag: str, deadline_ms: int, run: Run) -> Event:
-        """Run it once `deadline_ms` has come; an event that was deferred under this tag before is forgotten."""
+        """Lets an event run once `deadline_ms` has come; one that was deferred under this tag before is forgotten."""
         self.cancel_deferred(tag)
         event = self._deferred[tag] = Event(run, deadline_ms, None)
         self._time(deadline_ms, event)
@@ -83,7 +83,7 @@ class EventQueue:
     # ---- back -------------------------------------------------------------------------------------------------------
 
     def cancel(self, event: Event) -> bool:
-        """Take a queued event back; whether it was still there."""
+        """Takes a queued event back; returns whether it was still there."""
         if not event.is_live:
             return False
         event.is_live = False
@@ -91,7 +91,7 @@ class EventQueue:
         return True
 
     def cancel_deferred(self, tag: str) -> bool:
-        """Take back what is deferred under a tag; whether there was something."""
+        """Takes back what is deferred under a tag; returns whether there was something."""
         event = self._deferred.pop(tag, None)
         if event is None:
             return False
@@ -99,7 +99,7 @@ class EventQueue:
         return True
 
     def clear(self) -> list[Event]:
-        """Forget everything.
+        """Forgets everything.
 
         Returns:
             The events that were queued, in order, for their owner to tell whoever waits for them.
@@ -116,7 +116,7 @@ class EventQueue:
     # ---- out --------------------------------------------------------------------------------------------------------
 
     def take_due(self, now_ms: int) -> Run | None:
-        """The next thing to run, which leaves the queue; None when nothing is due."""
+        """Takes the next thing to run out of the queue; None when nothing is due."""
         while self._timed:
             deadline_ms, _, event = self._timed[0]
             if event.is_live and deadline_ms > now_ms:
@@ -127,7 +127,7 @@ class EventQueue:
         return None if self.is_held else self._take_queued()
 
     def next_deadline_ms(self) -> int | None:
-        """When something is due by time; it may lie in the past.  None: nothing is."""
+        """Returns when something is due by time, which may lie in the past; None where nothing is."""
         while self._timed and not self._timed[0][2].is_live:
             heapq.heappop(self._timed)
         return self._timed[0][0] if self._timed else None
@@ -165,4 +165,4 @@ class EventQueue:
 
 
 def _nothing(_now_ms: int) -> None:
-    """An event without `on_timeout` just goes."""
+    """Lets an event without `on_timeout` just go."""

@@ -29,14 +29,14 @@ class FeatureControl:
         return METADATA_VERSION not in self.levels
 
     def bootstrap_records(self) -> tuple[FeatureLevelRecord, ...]:
-        """A new cluster starts with the highest levels of everything."""
+        """Returns the levels that a new cluster starts with: the highest of everything."""
         return tuple(FeatureLevelRecord(feature.name, feature.max_level) for feature in SUPPORTED_FEATURES)
 
     def check_node(self, node: str, features: tuple[SupportedFeature, ...]) -> None:
-        """A node may only register if it can work with every finalized level.
+        """Checks that a node can work with every finalized level; else it may not register.
 
         Raises:
-            UnsupportedVersionError: it cannot; the message says which.
+            UnsupportedVersionError: The node cannot; the message says with which level.
         """
         for name, level in sorted(self.levels.items()):
             supported = supported_levels(features, name)
@@ -47,7 +47,11 @@ class FeatureControl:
                 )
 
     def require_metadata_version(self, level: int, what: str) -> None:
-        """Raises UnsupportedVersionError when the cluster is not at `level` yet; `what` needs it."""
+        """Checks that the cluster is at `level` of the metadata version already, which `what` needs.
+
+        Raises:
+            UnsupportedVersionError: The cluster is at a lower level.
+        """
         current = self.levels.get(METADATA_VERSION, 0)
         if current < level:
             raise UnsupportedVersionError(
@@ -55,11 +59,11 @@ class FeatureControl:
             )
 
     def update(self, request: UpdateFeatures) -> Result:
-        """All updates are one atomic batch.
+        """Sets feature levels; all updates are one atomic batch.
 
         Raises:
-            InvalidRequestError: no update, or one feature twice.
-            FeatureUpdateFailedError: a node does not support a level, or it may not be lowered.
+            InvalidRequestError: There is no update, or one feature is named twice.
+            FeatureUpdateFailedError: A node does not support a level, or it may not be lowered.
         """
         names = [update.name for update in request.updates]
         if not names or len(set(names)) < len(names):
@@ -70,7 +74,11 @@ class FeatureControl:
         return Result(() if request.validate_only else tuple(records), UpdateFeaturesResponse())
 
     def _is_change(self, update: FeatureUpdate) -> bool:
-        """Raises FeatureUpdateFailedError."""
+        """Whether an update changes the level that is in force.
+
+        Raises:
+            FeatureUpdateFailedError: The level is negative, may not be lowered to, or is not supported by a node.
+        """
         current = self.levels.get(update.name, 0)
         if update.level < 0:
             raise FeatureUpdateFailedError(f"{update.name}: levels start at 0, {update.level} is none")
@@ -100,11 +108,11 @@ class FeatureControl:
                 )
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """See `record_handlers`."""
+        """Returns who replays which record (see `replog.controller.record_handlers`)."""
         return dict([on_record(FeatureLevelRecord, self.replay)])
 
     def replay(self, record: FeatureLevelRecord) -> None:
-        """The level is in force; 0 removes the feature."""
+        """Puts a level in force; 0 removes the feature."""
         if record.level:
             self.levels[record.name] = record.level
         else:

@@ -87,9 +87,9 @@ class Managers:
     """All managers over one state.
 
     Attributes:
-        heartbeats: the sessions of this term.
-        replication: what the fates of brokers change.
-        cluster, elections, drains: what happens by time, too.
+        heartbeats: The sessions of this term.
+        replication: The manager of what the fates of brokers change.
+        cluster, elections, drains: The managers of what happens by time, too.
     """
 
     def __init__(self, cluster_id: str, config: ControllerConfig, state: ControllerState, rng: random.Random) -> None:
@@ -144,10 +144,10 @@ class Managers:
         )
 
     def handle(self, request: ControllerRequest, now_ms: int) -> Result:
-        """What `request` leads to, made of the newest state.
+        """Returns what `request` leads to, made of the newest state.
 
         Raises:
-            ReplogError: the request is refused; nothing changes.
+            ReplogError: The request is refused; nothing changes.
         """
         _check_count(request, _WISHES, self._config.max_records_per_request)
         _check_count(request, _REPORTED, REPLICAS_PER_REQUEST_MAX)

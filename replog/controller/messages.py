@@ -208,8 +208,8 @@ class BrokerGone:
     Proofs are a refused connection and the answer of another incarnation.  Silence proves nothing.
 
     Attributes:
-        reason: for people.
-        present: brokers whose registered incarnation is known to run.
+        reason: The proof, in words for people.
+        present: The brokers whose registered incarnation is known to run.
     """
 
     broker_id: int
@@ -223,8 +223,8 @@ class AppendRefused:
     """The log does not take the records of an `AppendRecords`, nor anything that was to go behind them.
 
     Attributes:
-        base_offset: where they were to go.
-        error: what the requests that need them are answered with.
+        base_offset: The offset at which they were to go.
+        error: The error with which the requests that need them are answered.
     """
 
     base_offset: int

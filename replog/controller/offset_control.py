@@ -40,9 +40,9 @@ class OffsetControl:
         - inactive: nothing beyond `committed_end_offset` has been replayed.
 
     Attributes:
-        committed_end_offset: end of what a majority has.
-        committed_epoch: leader epoch of the last batch that committed.
-        stable_end_offset: end of what counts.
+        committed_end_offset: The end of what a majority has.
+        committed_epoch: The leader epoch of the last batch that committed.
+        stable_end_offset: The end of what counts.
     """
 
     def __init__(self, registry: SnapshotRegistry, max_records_per_batch: int, max_bytes_per_batch: int) -> None:
@@ -77,14 +77,15 @@ class OffsetControl:
     # ---- terms ------------------------------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Appends follow what is committed."""
+        """Begins to append behind what is committed."""
         self._next_write_offset = self.committed_end_offset
 
     def deactivate(self) -> Iterator[tuple[int, MetadataRecord]]:
-        """Forget everything that is not committed.
+        """Forgets everything that is not committed.
 
         Returns:
-            Records that have committed and were forgotten with the rest, with their offsets: to be replayed at once.
+            The records that have committed and were forgotten with the rest, with their offsets: to be replayed at
+                once.
         """
         self._next_write_offset = None
         self._own_ends.clear()
@@ -101,13 +102,17 @@ class OffsetControl:
     # ---- appends ----------------------------------------------------------------------------------------------------
 
     def next_write_offset_or_raise(self) -> int:
-        """Raises InvariantViolationError when not active."""
+        """Returns the offset of the next record that this controller appends.
+
+        Raises:
+            InvariantViolationError: The controller is not active.
+        """
         if self._next_write_offset is None:
             raise InvariantViolationError("append on an inactive controller")
         return self._next_write_offset
 
     def end_after(self, records: Sequence[MetadataRecord] = ()) -> int:
-        """Where the log of this controller ends once a change of these records has been appended."""
+        """Returns where the log of this controller ends once a change of these records has been appended."""
         marks = 0 if self.is_one_batch(records) else 2
         return self.next_write_offset_or_raise() + len(records) + marks
 
@@ -120,14 +125,14 @@ class OffsetControl:
         return self._measured[1] <= self._max_bytes_per_batch
 
     def batches(self, records: tuple[MetadataRecord, ...]) -> list[tuple[MetadataRecord, ...]]:
-        """One change as the batches to append: one, or a transaction of several."""
+        """Splits one change into the batches to append: one, or a transaction of several."""
         if self.is_one_batch(records):
             return [records] if records else []
         marked = (BeginTransactionRecord(f"{len(records)} records"), *records, EndTransactionRecord())
         return list(self._split(marked))
 
     def _split(self, records: tuple[MetadataRecord, ...]) -> Iterator[tuple[MetadataRecord, ...]]:
-        """In order, as many in each as may be; a record that is too large for any batch stands alone."""
+        """Yields the records in order, as many in each part as may be; one too large for any batch stands alone."""
         start = size_bytes = 0
         for index, record in enumerate(records):
             record_bytes = encoded_bytes_max(record)
@@ -139,10 +144,10 @@ class OffsetControl:
         yield records[start:]
 
     def skip_to(self, next_offset: int) -> None:
-        """The log of this controller ends at `next_offset` now.  From then on it is where one can stand.
+        """Moves the end of this controller's log to `next_offset`; from then on the state can go back to it.
 
         Raises:
-            InvariantViolationError: not active, or the log would shrink.
+            InvariantViolationError: The controller is not active, or the log would shrink.
         """
         if next_offset < self.next_write_offset_or_raise():
             raise InvariantViolationError(f"the log goes back from {self._next_write_offset} to {next_offset}")
@@ -151,10 +156,10 @@ class OffsetControl:
         self._registry.get_or_create_snapshot(next_offset)
 
     def take_back(self, base_offset: int) -> None:
-        """Nothing from `base_offset` on was appended: the state is again that of everything below.
+        """Takes the state back to that of everything below `base_offset`: nothing from there on was appended.
 
         Args:
-            base_offset: where a batch of this controller begins that has not committed.
+            base_offset: The offset at which a batch of this controller begins that has not committed.
         """
         self._next_write_offset = base_offset
         while self._own_ends and self._own_ends[-1] > base_offset:
@@ -168,10 +173,10 @@ class OffsetControl:
     # ---- commits ----------------------------------------------------------------------------------------------------
 
     def commit(self, batch: CommittedRecords) -> None:
-        """A batch has committed; on a standby its records have just been replayed.
+        """Takes in that a batch has committed; on a standby its records have just been replayed.
 
         Raises:
-            InvariantViolationError: it does not follow the last one, or it ends where no own batch ended.
+            InvariantViolationError: The batch does not follow the last one, or it ends where no own batch ended.
         """
         self.check_follows(batch.base_offset, batch.end_offset)
         end_offset = batch.end_offset
@@ -191,7 +196,11 @@ class OffsetControl:
             self._registry.delete_snapshots_up_to(stable_end_offset)
 
     def check_follows(self, base_offset: int, end_offset: int) -> None:
-        """Raises InvariantViolationError unless [base_offset, end_offset) follows what is committed."""
+        """Checks that [base_offset, end_offset) follows what is committed.
+
+        Raises:
+            InvariantViolationError: It does not.
+        """
         if base_offset != self.committed_end_offset or end_offset < base_offset:
             raise InvariantViolationError(
                 f"committed batch [{base_offset}, {end_offset}) does not follow {self.committed_end_offset}"
@@ -216,10 +225,10 @@ class OffsetControl:
     # ---- transactions, as they are replayed -------------------------------------------------------------------------
 
     def replay_begin(self, offset: int) -> None:
-        """From `offset` on nothing counts.
+        """Begins a transaction: from `offset` on nothing counts.
 
         Raises:
-            InvariantViolationError: inside another transaction.
+            InvariantViolationError: It begins inside another transaction.
         """
         if self.in_transaction:
             raise InvariantViolationError(f"a transaction begins at {offset} inside another one")
@@ -227,18 +236,18 @@ class OffsetControl:
         self._transactions.append(_Transaction(offset))
 
     def replay_end(self, offset: int) -> None:
-        """Everything up to `offset` counts once that commits.
+        """Ends the transaction: everything up to `offset` counts once that commits.
 
         Raises:
-            InvariantViolationError: no transaction is open.
+            InvariantViolationError: No transaction is open.
         """
         self._open_or_raise(offset).end_offset = offset + 1
 
     def replay_abort(self, offset: int) -> None:
-        """Nothing since the Begin ever counts: the state goes back.
+        """Takes the state back to the Begin: nothing since then ever counts.
 
         Raises:
-            InvariantViolationError: no transaction is open.
+            InvariantViolationError: No transaction is open.
         """
         transaction = self._open_or_raise(offset)
         self._registry.revert_to_snapshot(transaction.start_offset)
@@ -252,16 +261,16 @@ class OffsetControl:
     # ---- snapshots of the log ---------------------------------------------------------------------------------------
 
     def begin_load(self) -> None:
-        """Forget everything: the records of a snapshot are replayed next."""
+        """Forgets everything: the records of a snapshot are replayed next."""
         self._registry.reset()
         self._transactions.clear()
         self._unstable.clear()
 
     def end_load(self, end_offset: int, epoch: int) -> None:
-        """The state is that of everything below `end_offset`.
+        """Ends the replay of a snapshot: the state is that of everything below `end_offset`.
 
         Raises:
-            InvariantViolationError: the snapshot holds half a transaction.
+            InvariantViolationError: The snapshot holds half a transaction.
         """
         if self._transactions:
             raise InvariantViolationError(f"the snapshot at {end_offset} holds marks of a transaction")

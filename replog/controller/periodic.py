@@ -86,11 +86,11 @@ class PeriodicTasks:
         )
 
     def start_term(self, now_ms: int) -> None:
-        """Nothing of an earlier term counts."""
+        """Begins a term: nothing of an earlier one counts."""
         self._fence_due_ms = now_ms
 
     def first_delay_ms(self, task: PeriodicTask) -> int:
-        """How long after the term begins the first round is due; balancing waits for brokers to settle."""
+        """Returns how long after the term begins the first round is due; balancing waits for brokers to settle."""
         if task.name == "balance":
             return self._balance_interval_ms()
         if task.name == "leaderless":

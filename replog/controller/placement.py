@@ -86,10 +86,10 @@ class ReplicaPlacer:
         self._rng = rng
 
     def place(self, num_partitions: int, replication_factor: int) -> tuple[tuple[int, ...], ...]:
-        """Replicas of each partition, the leader first.
+        """Chooses the replicas of each partition, the leader first.
 
         Raises:
-            InvalidReplicationFactorError: fewer usable brokers than replicas, or no live one to lead.
+            InvalidReplicationFactorError: There are fewer usable brokers than replicas, or no live one to lead.
         """
         if replication_factor > self._brokers_count:
             raise InvalidReplicationFactorError(
@@ -105,7 +105,7 @@ class ReplicaPlacer:
         return tuple(assignments)
 
     def _stripe(self, partitions_count: int, replication_factor: int) -> list[tuple[int, ...]]:
-        """As many partitions as there are live brokers; then the rings are entered anew."""
+        """Places partitions, at most as many as there are live brokers; after them the rings are entered anew."""
         if len(self._racks) == 1 and replication_factor <= self._live_count:
             return self._stripe_of_one_rack(partitions_count, replication_factor)
         racks = [_Rack(brokers, self._rng) for brokers in self._racks]
@@ -120,7 +120,10 @@ class ReplicaPlacer:
         return stripe
 
     def _stripe_of_one_rack(self, partitions_count: int, replication_factor: int) -> list[tuple[int, ...]]:
-        """The same, where most clusters are: no racks, enough live brokers.  The circle is walked along a doubled row."""
+        """Places a stripe where most clusters are: no racks, enough live brokers.
+
+        The circle is walked along a doubled row.
+        """
         row = self._racks[0].live * 2
         start = _below(self._live_count, self._rng)
         starts = range(start, start + partitions_count)

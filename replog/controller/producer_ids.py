@@ -22,10 +22,10 @@ class ProducerIdControl:
         self.next_producer_id = TimelineLong(registry)
 
     def allocate(self, request: AllocateProducerIds) -> Result:
-        """The next block goes to this broker.
+        """Gives the next block to this broker.
 
         Raises:
-            BrokerIdNotRegisteredError, StaleBrokerEpochError: the sender is not a registered incarnation.
+            BrokerIdNotRegisteredError, StaleBrokerEpochError: The sender is not a registered incarnation.
         """
         self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
         first = self.next_producer_id.get()
@@ -33,14 +33,14 @@ class ProducerIdControl:
         return Result((record,), AllocateProducerIdsResponse(first, self._block_size))
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """See `record_handlers`."""
+        """Returns who replays which record (see `replog.controller.record_handlers`)."""
         return dict([on_record(ProducerIdsRecord, self.replay)])
 
     def replay(self, record: ProducerIdsRecord) -> None:
-        """The block is gone.
+        """Takes the block out of what may be handed out.
 
         Raises:
-            InvariantViolationError: ids would be handed out again.
+            InvariantViolationError: Ids would be handed out again.
         """
         if record.next_producer_id < self.next_producer_id.get():
             raise InvariantViolationError(

@@ -57,10 +57,10 @@ class ReassignmentControl:
         self._features = features
 
     def alter(self, request: AlterPartitionReassignments) -> Result:
-        """One result per item, in order; all that succeed are one atomic change.
+        """Begins, alters or cancels reassignments: one result per item, in order; what succeeds is one atomic change.
 
         Raises:
-            UnsupportedVersionError: the cluster is not at the feature level that knows reassignments.
+            UnsupportedVersionError: The cluster is not at the feature level that knows reassignments.
         """
         self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "reassignments")
         times = Counter((item.topic, item.partition_id) for item in request.items)
@@ -103,7 +103,7 @@ class ReassignmentControl:
     def move(
         self, key: PartitionKey, partition: PartitionRegistration, target: tuple[int, ...]
     ) -> PartitionChangeRecord | None:
-        """The record that makes a partition move to `target`; None if it is on its way there already.
+        """Makes the record that moves a partition to `target`; None if it is on its way there already.
 
         What an earlier reassignment was adding, and is in the new target, goes on being added; what is not in it is added
         and removed at once, so that it goes whether this one completes or is cancelled.
@@ -135,7 +135,7 @@ class ReassignmentControl:
 
 
 def _needed(partition: PartitionRegistration, replicas: tuple[int, ...]) -> tuple[int, ...]:
-    """Those besides `replicas` that may alone hold something acknowledged; empty: there are none.
+    """Returns those besides `replicas` that may alone hold something acknowledged; empty where there are none.
 
     One of the ISR has everything, and so has one of the ELR if nobody is in sync.  Where both are empty, those that have
     restarted uncleanly hold everything together, and any of them may hold the most.

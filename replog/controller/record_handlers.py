@@ -18,5 +18,5 @@ R = TypeVar("R", bound=MetadataRecord)
 
 
 def on_record(cls: type[R], handle: Callable[[R], object]) -> tuple[type, RecordHandler]:
-    """One row of the table; the type checker sees to it that handler and record belong together."""
+    """Makes one row of the table; the type checker sees to it that handler and record belong together."""
     return cls, handle

@@ -61,15 +61,16 @@ class RegistrationControl:
     # ---- brokers ----------------------------------------------------------------------------------------------------
 
     def register(self, request: RegisterBroker, now_ms: int) -> Result:
-        """Register an incarnation; a new one is fenced and loses its leaderships in the same change.
+        """Registers an incarnation; a new one is fenced and loses its leaderships in the same change.
 
         The offset of that change becomes its broker epoch; its session starts now.
 
         Raises:
-            InconsistentClusterIdError: it belongs to another cluster.
-            InvalidRequestError: its id is negative; it can listen nowhere such; its log directories are missing, repeated, or another broker's.
-            UnsupportedVersionError: it cannot work with a feature level of the cluster.
-            DuplicateBrokerRegistrationError: another process with other log directories uses the id and is alive.
+            InconsistentClusterIdError: The broker belongs to another cluster.
+            InvalidRequestError: Its id is negative; it can listen nowhere such; its log directories are missing,
+                repeated, or those of another broker.
+            UnsupportedVersionError: It cannot work with a feature level of the cluster.
+            DuplicateBrokerRegistrationError: Another process with other log directories uses the id and is alive.
         """
         node = f"broker {request.broker_id}"
         self._check_cluster(node, request.cluster_id)
@@ -98,7 +99,7 @@ class RegistrationControl:
         return Result(tuple(records), RegisterBrokerResponse(broker_epoch))
 
     def _register_again(self, request: RegisterBroker, stored: BrokerRegistration, now_ms: int) -> Result:
-        """The answer was lost and the same process asks again: nothing about it changes but what it says anew."""
+        """Registers a process again whose answer was lost: nothing about it changes but what it says anew."""
         record = _register_record(
             request,
             stored,
@@ -133,11 +134,11 @@ class RegistrationControl:
             )
 
     def unregister(self, request: UnregisterBroker) -> Result:
-        """Forget a broker, and the wish to drain it.
+        """Forgets a broker, and the wish to drain it.
 
         Raises:
-            BrokerIdNotRegisteredError: there is no such broker.
-            InvalidRequestError: it is alive, or partitions have replicas on it.
+            BrokerIdNotRegisteredError: There is no such broker.
+            InvalidRequestError: The broker is alive, or partitions have replicas on it.
         """
         registration = self._brokers.known_or_raise(request.broker_id)
         if not registration.fenced:
@@ -154,13 +155,13 @@ class RegistrationControl:
     # ---- controllers ------------------------------------------------------------------------------------------------
 
     def register_controller(self, request: RegisterController) -> Result:
-        """Note what a controller can work with.
+        """Notes what a controller can work with.
 
         Raises:
-            InconsistentClusterIdError: it belongs to another cluster.
-            InvalidRequestError: its id is negative, or it can listen nowhere such.
-            UnsupportedVersionError: it cannot work with a feature level of the cluster, or the cluster is not at the level
-                that knows controllers.
+            InconsistentClusterIdError: The controller belongs to another cluster.
+            InvalidRequestError: Its id is negative, or it can listen nowhere such.
+            UnsupportedVersionError: It cannot work with a feature level of the cluster, or the cluster is not at the
+                level that knows controllers.
         """
         node = f"controller {request.controller_id}"
         self._check_cluster(node, request.cluster_id)
@@ -179,7 +180,7 @@ class RegistrationControl:
 
 
 def _check_endpoint(node: str, host: str, port: int) -> None:
-    """Every node and client connects to what a node says of itself."""
+    """Refuses an address that cannot be one: every node and client connects to what a node says of itself."""
     if not 0 < len(host) <= _HOST_LENGTH_MAX or not host.isprintable() or " " in host:
         raise InvalidRequestError(f"{node}: its host must be 1 to {_HOST_LENGTH_MAX} characters without spaces")
     if not 0 < port < 2**16:
@@ -187,7 +188,7 @@ def _check_endpoint(node: str, host: str, port: int) -> None:
 
 
 def _known_log_dirs(request: RegisterBroker, stored: BrokerRegistration | None) -> tuple[UUID, ...]:
-    """Those that the broker has, and those it had and cannot open now: when they are back, nothing is lost.
+    """Returns a broker's log directories, with those it had and cannot open now: when they are back, nothing is lost.
 
     Where one is missing and another is new, the new one may be on the disk that replaced it.
     """

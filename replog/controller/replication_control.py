@@ -56,13 +56,14 @@ class ReplicationControl:
         *,
         unclean_allowed: bool | None = None,
     ) -> ElectionRules:
-        """The rules for a partition.
+        """Returns the rules for a partition.
 
         Args:
-            key: of the partition.
-            is_acceptable: whether a broker may lead, where that is about to change.
-            pending: configuration records of the same batch.
-            unclean_allowed: what somebody decided for this one election; None: what is configured.
+            key: The key of the partition.
+            is_acceptable: The function that says whether a broker may lead, where that is about to change.
+            pending: The configuration records of the same batch.
+            unclean_allowed: Whether somebody allowed an unclean leader for this one election; None for what is
+                configured.
         """
         settings = self._configs.election_settings(self._state.topics[key[0]], pending)
         is_active = is_acceptable or self._brokers.is_active
@@ -106,14 +107,15 @@ class ReplicationControl:
         restarted_uncleanly: bool = False,
         keeps_log_dirs: bool = True,
     ) -> Iterator[PartitionChangeRecord]:
-        """The broker is fenced, shutting down, or a new incarnation of it registers: it leaves ISRs and leaderships.
+        """Yields the changes when a broker is fenced, shuts down or registers anew: it leaves ISRs and leaderships.
 
         Args:
-            broker_id: who leaves.
-            leaves_in_order: it stops, or starts again after a stop, with all that it has acknowledged.
-            restarted_uncleanly: it cannot prove what it holds, so it leaves the ELRs too, except where its acknowledgements
-                were on its disk (`flush.policy=always`).
-            keeps_log_dirs: it still has every disk that made those acknowledgements; if not, nobody waits for it either.
+            broker_id: The broker that leaves.
+            leaves_in_order: Whether it stops, or starts again after a stop, with all that it has acknowledged.
+            restarted_uncleanly: Whether it cannot prove what it holds, so that it leaves the ELRs too, except where its
+                acknowledgements were on its disk (`flush.policy=always`).
+            keeps_log_dirs: Whether it still has every disk that made those acknowledgements; if not, nobody waits for
+                it either.
         """
         is_acceptable = (self._brokers.active() - {broker_id}).__contains__
         for key in in_order(self._state.hosted(broker_id)):
@@ -138,16 +140,16 @@ class ReplicationControl:
     def changes_for_offline(
         self, broker_id: int, offline: Sequence[OfflineReplica], *, more_follow: bool = False
     ) -> Iterator[PartitionChangeRecord]:
-        """The broker tells which of its replicas it cannot use, all of them: they leave the ISR, and lead nothing.
+        """Yields the changes when a broker tells all replicas that it cannot use: they leave the ISR, and lead nothing.
 
         What such a replica held counts as lost until it proves otherwise, and it leaves the ELR too: damaged bytes are lost, a
         failed disk may have dropped what was not flushed.  Where acknowledgements wait for the disk (`flush.policy=always`) a
         failed disk has what it acknowledged.  Where a replica is usable again and nobody leads, it may be elected.
 
         Args:
-            broker_id: who tells.
-            offline: the replicas, or some of them.
-            more_follow: whether the next call names more of them; until the last one everything told before holds, too.
+            broker_id: The broker that tells.
+            offline: The replicas, or some of them.
+            more_follow: Whether the next call names more of them; until the last one everything told before holds, too.
         """
         keys = self._arriving.pop(broker_id, frozenset()) | {(one.topic_id, one.partition_id) for one in offline}
         known = self._offline.get(broker_id, frozenset())
@@ -181,13 +183,13 @@ class ReplicationControl:
                 yield change
 
     def changes_with(self, broker_id: int) -> Iterator[PartitionChangeRecord]:
-        """The broker becomes active: partitions without a leader that may have one now get it."""
+        """Yields the changes when a broker becomes active: partitions without a leader that may have one now get it."""
         state = self._state
         keys = [key for key in state.leaderless if broker_id in state.partitions[key].replicas]
         return self._elections(keys, (self._brokers.active() | {broker_id}).__contains__)
 
     def changes_under(self, records: Sequence[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
-        """The configuration changes by `records`.
+        """Yields the changes when `records` change the configuration.
 
         Allowing unclean elections elects where nobody leads.  A lower min.insync.replicas changes nothing here: a leader that
         wants to commit without the members of the ELR says so.  A higher one ends the waiting for those who restarted uncleanly
@@ -218,7 +220,7 @@ class ReplicationControl:
     def changes_after_reports(
         self, broker_id: int, broker_epoch: int, ends: Sequence[ReplicaEnd]
     ) -> Iterator[PartitionChangeRecord]:
-        """Keep what the broker tells about partitions that wait for it; elect where it was the last to be waited for."""
+        """Keeps what a broker tells about partitions that wait for it; elects where it was the last one waited for."""
         keys: set[PartitionKey] = set()
         for end in ends:
             key = (end.topic_id, end.partition_id)
@@ -231,7 +233,7 @@ class ReplicationControl:
         return self._elections(keys, self._brokers.is_active)
 
     def forget_reports(self) -> None:
-        """Leadership is lost: the next active controller asks again."""
+        """Forgets what brokers have told: leadership is lost, and the next active controller asks again."""
         self._reports.clear()
         self._offline.clear()
         self._arriving.clear()

@@ -23,7 +23,7 @@ PartitionKey: TypeAlias = tuple[UUID, int]
 
 
 def in_order(keys: Iterable[PartitionKey]) -> list[PartitionKey]:
-    """Sorted, so that every controller goes through them in the same order."""
+    """Sorts keys, so that every controller goes through them in the same order."""
     return sorted(keys, key=_order)
 
 
@@ -41,8 +41,9 @@ class ReplicationState:
           replicas, `reassigning` those that are being moved.
 
     Attributes:
-        topics: their names, by id; partitions of a topic are numbered from 0 without gaps.
-        elections: leader elections that this node has replayed, by how the leader was chosen; not part of the state.
+        topics: The names of the topics, by id; partitions of a topic are numbered from 0 without gaps.
+        elections: The leader elections that this node has replayed, by how the leader was chosen; not part of the
+            state.
     """
 
     def __init__(self, registry: SnapshotRegistry) -> None:
@@ -61,11 +62,11 @@ class ReplicationState:
     # ---- questions --------------------------------------------------------------------------------------------------
 
     def hosted(self, broker_id: int) -> Iterable[PartitionKey]:
-        """The partitions that have a replica on a broker, in no order."""
+        """Returns the partitions that have a replica on a broker, in no order."""
         return self._hosted.get(broker_id, ())
 
     def hosted_count(self, broker_id: int) -> int:
-        """How many replicas a broker has."""
+        """Returns how many replicas a broker has."""
         hosted = self._hosted.get(broker_id)
         return 0 if hosted is None else len(hosted)
 
@@ -74,28 +75,31 @@ class ReplicationState:
         return any(self.partitions[key].leader == broker_id for key in self.hosted(broker_id))
 
     def partitions_of(self, topic_id: UUID) -> Iterator[PartitionKey]:
-        """The partitions of a topic, in order."""
+        """Yields the partitions of a topic, in order."""
         key = (topic_id, 0)
         while key in self.partitions:
             yield key
             key = (topic_id, key[1] + 1)
 
     def partitions_count(self, topic_id: UUID) -> int:
-        """How many partitions a topic has; costs as many look-ups."""
+        """Counts the partitions of a topic; costs as many look-ups."""
         return sum(1 for _ in self.partitions_of(topic_id))
 
     def colliding_name(self, name: str) -> str | None:
-        """An existing topic whose name is the same once "." and "_" are one, as they are in the names of metrics."""
+        """Finds a topic whose name is the same once "." and "_" are one, as they are in the names of metrics."""
         return self._metric_names.get(name.replace(".", "_"))
 
     def notify(self, on_change: Callable[[PartitionKey, PartitionRegistration | None], None]) -> None:
-        """Call it with every partition that changes; None: it is gone."""
+        """Lets `on_change` be called with every partition that changes; None: it is gone."""
         self._on_change.append(on_change)
 
     # ---- replay -----------------------------------------------------------------------------------------------------
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """See `record_handlers`; the removal of a topic concerns its configuration too and is `ControllerState`'s."""
+        """Returns who replays which record (see `replog.controller.record_handlers`).
+
+        The removal of a topic concerns its configuration too and is `ControllerState`'s.
+        """
         return dict(
             (
                 on_record(TopicRecord, self.replay_topic),
@@ -105,10 +109,10 @@ class ReplicationState:
         )
 
     def replay_topic(self, record: TopicRecord) -> None:
-        """A topic without partitions yet.
+        """Adds a topic without partitions yet.
 
         Raises:
-            InvariantViolationError: the name or the id exists.
+            InvariantViolationError: The name or the id exists.
         """
         name, topic_id = record.name, record.topic_id
         if name in self.topic_ids or topic_id in self.topics:
@@ -119,10 +123,10 @@ class ReplicationState:
             self._metric_names[name.replace(".", "_")] = name
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """The topic and its partitions are gone; returns its name.
+        """Removes a topic and its partitions; returns its name.
 
         Raises:
-            InvariantViolationError: no such topic.
+            InvariantViolationError: There is no such topic.
         """
         name = self._name_or_raise(record.topic_id)
         for key in list(self.partitions_of(record.topic_id)):
@@ -133,10 +137,10 @@ class ReplicationState:
         return name
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        """The next partition of a topic.
+        """Adds the next partition of a topic.
 
         Raises:
-            InvariantViolationError: no such topic, or not its next partition.
+            InvariantViolationError: There is no such topic, or it is not its next partition.
         """
         topic_id, partition_id = record.topic_id, record.partition_id
         key = (topic_id, partition_id)
@@ -153,10 +157,10 @@ class ReplicationState:
             self._mark_all(key, None, partition)
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
-        """A partition changes.
+        """Merges a change into its partition.
 
         Raises:
-            InvariantViolationError: no such partition.
+            InvariantViolationError: There is no such partition.
         """
         key = (record.topic_id, record.partition_id)
         old = self.partitions.get(key)

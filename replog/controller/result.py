@@ -13,9 +13,9 @@ class Result:
     """What one request leads to.
 
     Attributes:
-        records: one change, all of it or nothing, in order; empty when nothing changes.
-        response: the answer.
-        wakes: periodic tasks that should look soon at what has changed.
+        records: The records of one change, all of it or nothing, in order; empty when nothing changes.
+        response: The answer.
+        wakes: The names of periodic tasks that should look soon at what has changed.
     """
 
     records: tuple[MetadataRecord, ...]

@@ -54,10 +54,10 @@ class ControllerState:
         self._handlers = dict(chain.from_iterable(manager.items() for manager in managers))
 
     def replay(self, record: MetadataRecord, offset: int) -> None:
-        """Take in the record that stands at `offset` of the metadata log.
+        """Takes in the record that stands at `offset` of the metadata log.
 
         Raises:
-            InvariantViolationError: it contradicts the state; the log is not what it must be.
+            InvariantViolationError: The record contradicts the state; the log is not what it must be.
         """
         handler = self._handlers.get(type(record))
         try:
@@ -87,12 +87,14 @@ class ControllerState:
         self.configs.replay_remove_topic(self.replication.replay_remove_topic(record))
 
     def state_hash(self, end_offset: int | None) -> str:
-        """SHA-256 of the state after everything below `end_offset`, where a batch must end; None: of the newest state.
+        """Returns the SHA-256 of the state after everything below `end_offset`, where a batch must end.
+
+        With None it is that of the newest state.
 
         Costs a walk over the whole state: for checks, not for every step.
 
         Raises:
-            replog_timeline.TimelineError: there is no timeline snapshot at `end_offset`.
+            replog_timeline.TimelineError: There is no timeline snapshot at `end_offset`.
         """
         replication = self.replication
         configs = {key: sorted(values.items()) for key, values in self.configs.values.items(epoch=end_offset)}

@@ -13,15 +13,16 @@ class ControllerStatus:
     """What an operator wants to know; counts are of the newest state, uncommitted changes included.
 
     Attributes:
-        epoch: leader epoch of the current term, -1 when not active.
-        committed_end_offset: what a majority has.
-        stable_end_offset: what counts: less than committed only while a transaction of the metadata log is open.
-        next_write_offset: -1 when not active.
-        queued_requests: requests that wait for this controller to become active.
-        parked_requests: answers that wait for a commit.
-        elections: leader elections that this node has replayed, by how the leader was chosen.
-        drained_brokers: brokers that shall be emptied, and how many replicas each still has.
-        failed_rounds: rounds of periodic tasks that failed and are tried again, by task.
+        epoch: The leader epoch of the current term; -1 when not active.
+        committed_end_offset: The end of what a majority has.
+        stable_end_offset: The end of what counts: less than committed only while a transaction of the metadata log is
+            open.
+        next_write_offset: The offset of the next record that this controller appends; -1 when not active.
+        queued_requests: The number of requests that wait for this controller to become active.
+        parked_requests: The number of answers that wait for a commit.
+        elections: The leader elections that this node has replayed, by how the leader was chosen.
+        drained_brokers: The brokers that shall be emptied, and how many replicas each still has.
+        failed_rounds: The rounds of periodic tasks that failed and are tried again, by task.
     """
 
     is_active: bool

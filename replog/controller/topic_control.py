@@ -80,7 +80,7 @@ class TopicControl:
     # ---- create -----------------------------------------------------------------------------------------------------
 
     def create(self, request: CreateTopics) -> Result:
-        """One result per topic, in order; all topics that succeed are one atomic change."""
+        """Creates topics: one result for each, in order; all topics that succeed are one atomic change."""
         repeated = _repeated([topic.name for topic in request.topics])
         batch = _Batch()
         results: list[TopicResult] = []
@@ -227,7 +227,7 @@ class TopicControl:
     # ---- grow -------------------------------------------------------------------------------------------------------
 
     def create_partitions(self, request: CreatePartitions) -> Result:
-        """One result per topic, in order; all that succeed are one atomic change."""
+        """Adds partitions to topics: one result per topic, in order; all that succeed are one atomic change."""
         repeated = _repeated([topic.topic for topic in request.topics])
         batch = _Batch()
         results: list[TopicResult] = []
@@ -268,7 +268,7 @@ class TopicControl:
     # ---- delete -----------------------------------------------------------------------------------------------------
 
     def delete(self, request: DeleteTopics) -> Result:
-        """One result per name, in order; all deletions are one atomic change.
+        """Deletes topics: one result per name, in order; all deletions are one atomic change.
 
         A topic is deleted by one record, of any size; together with others only as long as their partitions are few.
         """

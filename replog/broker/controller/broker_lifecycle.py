@@ -63,15 +63,18 @@ class BrokerLifecycle:
     """Registration and heartbeats of one broker.
 
     Args:
-        metadata_offset: end (exclusive) of the metadata that this broker's replicas have applied.
-        log_dirs: ids of the log directories that work.
-        unopened_log_dirs: how many more there are that may come back.
-        awaited_ends: replicas whose ends the controller waits for.
-        offline_replicas: replicas that cannot be used.
-        on_reported: told what the controller has heard of them, and the end of the metadata with what it made of that.
-        previous_broker_epoch: from the clean-shutdown marker, -1 without one.
-        on_lease_changed: told after the heartbeat by which the lease began or was found to have ended.
-        on_failure: told when this process may not be part of the cluster.
+        metadata_offset: The function that returns the end (exclusive) of the metadata that this broker's replicas have
+            applied.
+        log_dirs: The ids of the log directories that work.
+        unopened_log_dirs: The number of further log directories that may come back.
+        awaited_ends: The function that returns the replicas whose log ends the controller waits for.
+        offline_replicas: The function that returns the replicas that cannot be used.
+        on_reported: The function that is told which offline replicas the controller has heard of, and the end of the
+            metadata with what it made of that.
+        previous_broker_epoch: The broker epoch in the clean-shutdown marker; -1 without a marker.
+        on_lease_changed: The function that is called after the heartbeat by which the lease began or was found to have
+            ended.
+        on_failure: The function that is told when this process may not be part of the cluster.
     """
 
     def __init__(
@@ -129,7 +132,10 @@ class BrokerLifecycle:
         self._task = asyncio.create_task(self._run(), name="broker-lifecycle")
 
     def refuses_because(self) -> str | None:
-        """Why this broker may not serve clients and followers now; None when it may.  Ask where replicas are stepped."""
+        """Returns why this broker may not serve clients and followers now; None when it may.
+
+        Whoever steps a replica for one of them asks right before.
+        """
         waiting = self._unapplied_answers
         while waiting and waiting[0][1] <= self._metadata_offset():
             self._answered_at_ms = max(waiting.popleft()[0], self._answered_at_ms or 0)
@@ -143,15 +149,15 @@ class BrokerLifecycle:
         return f"cut off from the controller for {silent_ms} ms"
 
     async def wait_until_running(self) -> None:
-        """Returns once the broker is unfenced."""
+        """Waits until the broker is unfenced."""
         await self._running.wait()
 
     def hurry(self) -> None:
-        """Heartbeats now instead of at the end of the interval: there is something to tell."""
+        """Sends the next heartbeat now instead of at the end of the interval: there is something to tell."""
         self._hurry.set()
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
-        """Asks the controller to move leadership away; whether it agreed in time."""
+        """Asks the controller to move leadership away, and returns whether it agreed in time."""
         if self.broker_epoch < 0:
             return False
         self.state = BrokerState.SHUTTING_DOWN
@@ -187,7 +193,12 @@ class BrokerLifecycle:
             self._on_failure(error)
 
     async def _register(self) -> None:
-        """Until the controller has accepted this incarnation."""
+        """Registers this incarnation; tries again while another process with the same id is alive.
+
+        Raises:
+            InconsistentClusterIdError: This broker belongs to another cluster.
+            RequestTimedOutError: No controller answered in time.
+        """
         problem = ""
         timeout_ms = self._config.initial_broker_registration_timeout_ms
         while True:
@@ -208,7 +219,10 @@ class BrokerLifecycle:
             return
 
     async def _register_again(self) -> int:
-        """As `_heartbeat`.  No controller in time: the next heartbeat finds out anew; this broker serves nothing meanwhile."""
+        """Registers anew and returns the pause until the next heartbeat, which is none.
+
+        Where no controller answers in time the next heartbeat finds out anew; this broker serves nothing meanwhile.
+        """
         try:
             await self._register()
         except RequestTimedOutError as error:
@@ -216,7 +230,7 @@ class BrokerLifecycle:
         return 0
 
     async def _heartbeat(self) -> int:
-        """One heartbeat; returns the pause until the next, in ms."""
+        """Sends one heartbeat and the awaited log ends; returns the pause until the next heartbeat in milliseconds."""
         is_stopping = self.state is BrokerState.SHUTTING_DOWN
         try:
             offline = in_parts(self._offline_replicas())
@@ -289,6 +303,6 @@ class BrokerLifecycle:
 
 
 def in_parts(replicas: tuple[T, ...]) -> list[tuple[T, ...]]:
-    """As many in each as one request may tell of; one part that is empty where there are none."""
+    """Splits replicas into parts of as many as one request may name; without replicas there is one empty part."""
     starts = range(0, len(replicas), REPLICAS_PER_REQUEST_MAX)
     return [replicas[start : start + REPLICAS_PER_REQUEST_MAX] for start in starts] or [()]

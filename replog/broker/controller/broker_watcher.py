@@ -31,11 +31,11 @@ class BrokerWatcher:
     """Watches a set of brokers.
 
     Args:
-        transport: to reach them.
-        hello: first message of every stream of this node.
-        loop_lag: of this node.
-        on_gone: told that a broker does not run any more; again and again while it is watched.
-        on_failure: told about a bug; the node stops.
+        transport: The way to the brokers.
+        hello: The function that makes the first message of every stream of this node.
+        loop_lag: The lag of this node's event loop.
+        on_gone: The function that is told that a broker does not run any more, again and again while it is watched.
+        on_failure: The function that is told about a bug; the node stops then.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class BrokerWatcher:
         self._ending: set[asyncio.Task[None]] = set()
 
     def watch(self, brokers: Sequence[WatchedBroker]) -> None:
-        """From now on watches exactly these; of its own node it knows."""
+        """Watches exactly these brokers from now on, but for the one on this node, which is known to run."""
         own = self._hello()
         wanted = dict.fromkeys(broker for broker in brokers if broker.broker_id != own.node_id)
         self._present.discard(own.node_id)
@@ -72,7 +72,7 @@ class BrokerWatcher:
                 )
 
     async def stop(self) -> None:
-        """Watches no more."""
+        """Ends all watches and waits for them."""
         self.watch(())
         await asyncio.gather(*self._ending, return_exceptions=True)
 
@@ -94,7 +94,7 @@ class BrokerWatcher:
             await asyncio.sleep(PROBE_PAUSE_S)
 
     async def _follow(self, broker: WatchedBroker) -> str:
-        """Stays connected for as long as that works; returns why the broker cannot run any more, empty for unknown."""
+        """Stays connected for as long as that works; returns why the broker cannot run any more, "" without a proof."""
         address = f"{broker.host}:{broker.port}"
         connection = self._transport.connect(address, purpose="presence")
         try:

@@ -26,9 +26,9 @@ class ControllerChannel:
     """Sends requests to the active controller.
 
     Args:
-        leader_id: the quorum's leader as this node knows it; None while unknown.
-        address_of: where a node of the quorum listens; None while unknown.
-        local: this node's controller, None where it has none.
+        leader_id: The function that returns the quorum's leader as this node knows it; None while unknown.
+        address_of: The function that returns where a node of the quorum listens; None while unknown.
+        local: The controller of this node; None where it has none.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class ControllerChannel:
         self._connections: dict[int, Connection] = {}
 
     async def send(self, request: ControllerRequest, answer: type[R], *, timeout_ms: int, forwarded: bool = False) -> R:
-        """The controller's answer.
+        """Sends a request to the active controller until it is answered, and returns the answer.
 
         Args:
-            request: what to ask.
-            answer: the class of its response.
-            timeout_ms: for all attempts together.
-            forwarded: passed on for a client.
+            request: The request, which may arrive more than once.
+            answer: The class of its response.
+            timeout_ms: The time for all attempts together, in milliseconds.
+            forwarded: Whether the request is passed on for a client.
 
         Raises:
-            RequestTimedOutError: no controller answered in time; names the last cause.
-            ReplogError: what the controller answered, if that is not worth a retry.
+            RequestTimedOutError: No controller answered in time; the message names the last cause.
+            ReplogError: The controller answered with this error, and it is not worth a retry.
         """
         deadline_ms = self._clock.now_ms() + timeout_ms
         cause: Exception = NotControllerError("the metadata quorum has no leader")
@@ -103,10 +103,10 @@ class ControllerChannel:
         )
 
     async def _connection(self, leader_id: int) -> Connection:
-        """The one connection to the controller, where it listens now.
+        """Returns the one connection to the controller, to where it listens now.
 
         Raises:
-            NotControllerError: nobody has said where.
+            NotControllerError: Nobody has said where it listens.
         """
         address = self._address_of(leader_id)
         if address is None:

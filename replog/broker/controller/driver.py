@@ -61,12 +61,12 @@ class ControllerDriver:
     """One node's controller, active or standby.
 
     Args:
-        core: the state machine; nobody else steps it.
-        clock: of the node.
-        transport: to look after brokers.
-        hello: first message of every stream of this node.
-        loop_lag: of this node.
-        on_failure: told about a bug; the node stops.
+        core: The state machine; nobody else steps it.
+        clock: The clock of the node.
+        transport: The way to the brokers that are looked after.
+        hello: The function that makes the first message of every stream of this node.
+        loop_lag: The lag of this node's event loop.
+        on_failure: The function that is told about a bug; the node stops then.
     """
 
     def __init__(
@@ -110,17 +110,17 @@ class ControllerDriver:
         return self._core.status()
 
     def committed_state_hash(self) -> str:
-        """See `Controller.committed_state_hash`."""
+        """Returns the hash of the committed state (see `Controller.committed_state_hash`)."""
         return self._core.committed_state_hash()
 
     async def submit(self, request: ControllerRequest, *, timeout_ms: int) -> ControllerResponse:
-        """Answers when the request's records are committed.
+        """Hands a request to the controller, and returns its answer once the request's records are committed.
 
         Raises:
-            NotControllerError: this node is not the active controller, or stopped being it before the commit; or it
+            NotControllerError: This node is not the active controller, or stopped being it before the commit; or it
                 may have been replaced without knowing, and the request is one whose answer needs no commit.
-            RequestTimedOutError: not committed in time; it may still take effect.
-            ThrottledError: too many open requests.
+            RequestTimedOutError: The records were not committed in time; they may still take effect.
+            ThrottledError: Too many requests are open.
         """
         if len(self._futures) >= MAX_OPEN_REQUESTS:
             raise ThrottledError(f"the controller has {MAX_OPEN_REQUESTS} open requests; try again later")
@@ -192,10 +192,10 @@ class ControllerDriver:
             self._step(refused)
 
     def _append(self, effect: AppendRecords) -> AppendRefused | None:
-        """Appends; returns what the controller is told if the log does not take the records.
+        """Appends records; returns what the controller is told if the log does not take them, else None.
 
         Raises:
-            InvariantViolationError: it does not even take the end of a transaction that has begun.
+            InvariantViolationError: The log does not even take the end of a transaction that has begun.
         """
         try:
             self._leading().append(effect.records, epoch=effect.epoch, base_offset=effect.base_offset)

@@ -22,9 +22,10 @@ class ControllerRegistrar:
     """Registers once per process, as soon as there is an active controller.
 
     Args:
-        registration: what is told.
-        channel: the way to the active controller.
-        on_failure: told when this node belongs to another cluster, or about a bug; the node stops.
+        registration: The request that tells of this controller.
+        channel: The way to the active controller.
+        on_failure: The function that is told when this node belongs to another cluster, or about a bug; the node stops
+            then.
     """
 
     def __init__(
@@ -39,11 +40,11 @@ class ControllerRegistrar:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to try."""
+        """Begins to try to register."""
         self._task = watched_task(self._run(), name="register-controller", on_failure=self._on_failure)
 
     async def stop(self) -> None:
-        """Tries no more."""
+        """Ends the attempts."""
         await end_tasks(self._task)
 
     async def _run(self) -> None:

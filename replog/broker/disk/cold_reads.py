@@ -33,7 +33,7 @@ class ColdReads:
         - after `stop` every job has been completed and no `done` is called.
 
     Args:
-        submit: queues work for the owner of the logs.
+        submit: The function that queues work for the owner of the logs.
     """
 
     def __init__(self, submit: Callable[[Callable[[], None]], None]) -> None:
@@ -46,7 +46,7 @@ class ColdReads:
 
     @property
     def is_full(self) -> bool:
-        """Nothing more is taken."""
+        """Whether no more jobs are taken."""
         return self._closed or len(self._queue) >= COLD_READS_WAITING_MAX
 
     def start(self, log: Log, job: ReadJob, done: Done) -> None:
@@ -56,7 +56,10 @@ class ColdReads:
         self._start_next()
 
     async def stop(self) -> None:
-        """Waits for what runs and lets go of all files.  The owner's task does nothing any more."""
+        """Waits for the jobs that run, and lets go of all files.
+
+        The owner's task must do nothing any more.
+        """
         self._closed = True
         self._queue.clear()
         if self._running:

@@ -31,12 +31,14 @@ class LogFlusher:
         - a log whose fsync failed is not flushed any more, and none of its callbacks is called.
 
     Args:
-        executor: threads for fsync.
-        on_failure: told once about a bug.
-        on_log_failure: told about a log whose fsync failed; what else is on its disk may be no better.
+        executor: The threads for fsync.
+        on_failure: The function that is told once about a bug.
+        on_log_failure: The function that is told about a log whose fsync failed; what else is on its disk may be no
+            better.
 
     Attributes:
-        on_flush_seconds: told how long each fsync took, in the thread that did it; None: nobody wants to know.
+        on_flush_seconds: The function that is told how long each fsync took, in the thread that did it; None where
+            nobody wants to know.
     """
 
     def __init__(
@@ -55,11 +57,12 @@ class LogFlusher:
         self.on_flush_seconds: Callable[[float], object] | None = None
 
     def request(self, log: Log, done: Callable[[int], None]) -> None:
-        """Asks for an fsync of everything `log` holds now.  After a failure or `stop` nothing happens.
+        """Asks for an fsync of everything `log` holds now; does nothing after a failure or `stop`.
 
         Args:
-            log: the log.
-            done: called on the loop with the flushed offset (exclusive), unless the fsync fails or the log is closed.
+            log: The log to be flushed.
+            done: The function that is called on the loop with the flushed offset (exclusive), unless the fsync fails or
+                the log is closed.
         """
         if self._closed or log.failed:
             return
@@ -73,10 +76,10 @@ class LogFlusher:
         return log in self._running
 
     async def flush(self, log: Log) -> int:
-        """Returns the flushed offset once everything `log` holds now is on disk.
+        """Waits until everything `log` holds now is on disk, and returns the flushed offset.
 
         Raises:
-            StorageError: it is not: an fsync failed, the log was closed, or the node is stopping.
+            StorageError: It is not on disk: an fsync failed, the log was closed, or the node is stopping.
         """
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -98,7 +101,7 @@ class LogFlusher:
         return await future
 
     async def stop(self) -> None:
-        """Waits for what runs; starts nothing new."""
+        """Waits for the fsyncs that run, and starts none any more."""
         self._closed = True
         self._waiting.clear()
         if self._running:
@@ -126,10 +129,10 @@ class LogFlusher:
             del self._running[log]
 
     async def _flush_now(self, log: Log) -> bool:
-        """Makes everything durable; where no file can be opened, tries again until one can.
+        """Makes everything durable; where no file can be opened, tries again until one can or the flusher is stopped.
 
         Returns:
-            False: it could not before `stop`.
+            Whether everything is durable.
         """
         is_told = False
         while True:

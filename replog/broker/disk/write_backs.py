@@ -26,8 +26,8 @@ class WriteBacks:
         - every job is completed once, on the driver, or in `stop` when the driver runs nothing any more.
 
     Args:
-        submit: queues work for the owner of the logs.
-        on_failure: told on the owner's task about a write-back that failed: the log has failed.
+        submit: The function that queues work for the owner of the logs.
+        on_failure: The function that is told on the owner's task about a write-back that failed: the log has failed.
     """
 
     def __init__(self, submit: Submit, on_failure: Callable[[Log, StorageError], None]) -> None:
@@ -38,8 +38,10 @@ class WriteBacks:
         self._closed = False
 
     def after_append(self, log: Log, done: Callable[[], None]) -> None:
-        """Starts a write-back when one is due; `done` is called on the owner's task when a part is written or
-        never will be."""
+        """Starts a write-back where one is due and none runs.
+
+        `done` is called on the owner's task when a part is written or never will be.
+        """
         if self._closed or log in self._running:
             return
         job = log.prepare_write_back()
@@ -50,7 +52,10 @@ class WriteBacks:
         future.add_done_callback(lambda _: self._submit(lambda: self._complete(log, job, done)))
 
     async def stop(self) -> None:
-        """Waits for what runs and lets go of its files.  The owner's task does nothing any more."""
+        """Waits for the write-backs that run, and lets go of their files.
+
+        The owner's task must do nothing any more.
+        """
         self._closed = True
         running, self._running = self._running, {}
         if running:
@@ -77,6 +82,6 @@ class WriteBacks:
 
 
 def _take_error(future: asyncio.Future[None]) -> None:
-    """`complete_write_back` raises what it means."""
+    """Takes the error out of an ended write-back, so that asyncio does not log it; `complete_write_back` raises it."""
     if not future.cancelled():
         future.exception()

@@ -19,14 +19,14 @@ class NodeCollector(Collector):
     """Asks for new readings at every scrape.
 
     Args:
-        read: readings; called in the thread that serves the scrape, and may wait.
+        read: The function that returns readings; it is called in the thread that serves the scrape, and may wait.
     """
 
     def __init__(self, read: Callable[[], Readings]) -> None:
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        """All families; raises what `read` raises."""
+        """Yields all families; raises what `read` raises."""
         readings = self._read()
         yield from _replication(readings)
         yield from _lags(readings.leaders)

@@ -22,11 +22,11 @@ class Instruments:
     """Histograms and counters of one node, in a registry of its own: two nodes of one process share nothing.
 
     Attributes:
-        registry: of everything that is exported.
-        request_seconds: by request and stage.
-        fsync_seconds: of one log's flush.
-        produced_bytes: record batches that were appended.
-        fetched_bytes: record batches that were sent, by reader.
+        registry: The registry of everything that is exported.
+        request_seconds: The time that requests take, by request and stage.
+        fsync_seconds: The time that the flush of one log takes.
+        produced_bytes: The bytes of record batches that were appended.
+        fetched_bytes: The bytes of record batches that were sent, by reader.
     """
 
     def __init__(self) -> None:

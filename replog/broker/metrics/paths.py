@@ -32,10 +32,10 @@ class Timed(Generic[Response]):
     """The answer of one request that notes when its stages end.
 
     Args:
-        answer: where the response goes.
-        times: of this kind of request.
-        count: told the response, for bytes.
-        now_s: the clock.
+        answer: The function that takes the response.
+        times: The histograms of this kind of request.
+        count: The function that is told the response, to count its bytes.
+        now_s: The clock.
     """
 
     __slots__ = ("_answer", "_begun_s", "_count", "_is_answered", "_local_s", "_now_s", "_submitted_s", "_times")
@@ -57,12 +57,12 @@ class Timed(Generic[Response]):
         self._is_answered = False
 
     def begin(self) -> None:
-        """The driver takes it up."""
+        """Marks that the driver takes the request up."""
         self._begun_s = self._now_s()
         self._times.queue.observe(self._begun_s - self._submitted_s)
 
     def end_local(self) -> None:
-        """What the driver can do at once is done."""
+        """Marks that all the driver can do at once is done."""
         now_s = self._local_s = self._now_s()
         self._times.local.observe(now_s - self._begun_s)
         if self._is_answered:
@@ -113,11 +113,11 @@ class MeteredFetchPath:
     """A fetch path that is measured.
 
     Args:
-        path: does the work.
-        on_driver: queues work behind what has been queued; a fetch is one piece of it, so that work before and after
-            it sees when it begins and ends.
-        instruments: of the node.
-        now_s: the clock.
+        path: The fetch path that does the work.
+        on_driver: The function that queues work behind what has been queued; a fetch is one piece of it, so that work
+            before and after it sees when it begins and ends.
+        instruments: The instruments of the node.
+        now_s: The clock.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class MeteredFetchPath:
         return self
 
     def open(self, answer: Callable[[FetchResponse], None], merged: Callable[[], None]) -> IncrementalFetch:
-        """See `IncrementalFetches.open`."""
+        """Opens an incremental fetch whose answers are measured (see `IncrementalFetches.open`)."""
 
         def timed(response: FetchResponse) -> None:
             asked_s = self._asked_s.pop(fetch, None)

@@ -50,9 +50,10 @@ class QuorumReading:
     """The metadata quorum as this node sees it.
 
     Attributes:
-        leader_id: -1: unknown.
-        commit_ms: quantile -> ms, of the last commits of this node as leader; None: there were none.
-        voter_lags: on the leader, voter -> records it lacks; a voter that was never heard is left out.
+        leader_id: The id of the leader; -1 where it is unknown.
+        commit_ms: The pairs (quantile, milliseconds) of the last commits of this node as leader; None for the
+            milliseconds where there were none.
+        voter_lags: The pairs (voter id, records it lacks) on the leader; a voter that was never heard is left out.
     """
 
     epoch: int
@@ -71,7 +72,8 @@ class Readings:
     """A node at one moment, nearly.
 
     Attributes:
-        elections: of partition leaders, since this node began, as its controller has replayed them; none on a broker alone.
+        elections: The elections of partition leaders since this node began, as its controller has replayed them; none
+            on a node that is a broker only.
     """
 
     is_running: bool
@@ -104,10 +106,10 @@ class ReadParts:
     loop_lag: LoopLag
 
     async def read(self) -> Readings:
-        """Everything, on the loop that drives it.
+        """Reads everything, on the loop that drives the node.
 
         Raises:
-            BrokerClosedError: the node is stopping.
+            BrokerClosedError: The node is stopping.
         """
         manager = self.manager
         leaders: list[LeaderReading] = []
@@ -137,7 +139,7 @@ class ReadParts:
 
 
 def read_leaders(manager: ReplicaManager, keys: Sequence[ReplicaKey]) -> list[LeaderReading]:
-    """Those of the replicas that lead; to be run on the replica driver."""
+    """Reads those of the replicas that lead; it must run on the replica driver."""
     now_ms = manager.clock.now_ms()
     found = (manager.replicas.get(key) for key in keys)
     return [
@@ -164,13 +166,13 @@ def _read_leader(replica: Replica, leader: Leader, now_ms: int) -> LeaderReading
 
 
 def _leaderless_count(manager: ReplicaManager, keys: Iterable[ReplicaKey]) -> int:
-    """Partitions of this broker that nobody leads; one that was just deleted is none."""
+    """Counts the partitions of this broker that nobody leads; one that was just deleted is left out."""
     known = (manager.image.partition(*key) for key in keys)
     return sum(partition is not None and partition.leader < 0 for partition in known)
 
 
 def read_quorum(driver: QuorumDriver) -> QuorumReading:
-    """The node's part in the metadata quorum."""
+    """Reads the node's part in the metadata quorum."""
     status, times = driver.status(), driver.times
     end_offset = driver.log.log_end_offset
     return QuorumReading(

@@ -33,18 +33,18 @@ class _Handler(WSGIRequestHandler):
     timeout = CLIENT_TIMEOUT_S
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- the base class' name
-        """Scrapes are not worth a line each."""
+        """Drops the line: scrapes are not worth one each."""
 
 
 class _Server(WSGIServer):
     def server_bind(self) -> None:
-        """Without the base class' look-up of the host's name, which may take seconds."""
+        """Binds without the base class' look-up of the host's name, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 -- the base class' shape
-        """A client that went away or said nothing: its own affair."""
+        """Notes for debugging that a client went away or said nothing; that is its own affair."""
         _log.debug("a scrape was not answered", exc_info=True)
 
 
@@ -56,10 +56,10 @@ class MetricsServer:
     """Listens from construction on, answers from `start` on.
 
     Args:
-        endpoint: where; port 0 takes a free one.
+        endpoint: The host and port to listen on; port 0 takes a free one.
 
     Raises:
-        ConfigError: the port is taken, or the host is not ours.
+        ConfigError: The port is taken, or the host is not ours.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -76,7 +76,7 @@ class MetricsServer:
         self._thread: threading.Thread | None = None
 
     def start(self, registry: CollectorRegistry) -> None:
-        """Answers scrapes with what `registry` collects."""
+        """Begins to answer scrapes with what `registry` collects."""
         self._server.set_app(_answering(make_wsgi_app(registry)))
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(POLL_S,), name="replog-metrics", daemon=True
@@ -93,7 +93,7 @@ class MetricsServer:
 
 
 def _answering(app: WSGIApplication) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
-    """A node that is stopping or too busy to tell is no error of ours: the scrape fails, and says why."""
+    """Wraps the application: a node that is stopping or too busy makes the scrape fail with the reason (503)."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:

@@ -26,10 +26,10 @@ class MetricsService:
     """The metrics of one node; made before its parts, so that a taken port is told before anything is opened.
 
     Args:
-        endpoint: where to serve.
+        endpoint: The host and port to serve on.
 
     Raises:
-        ConfigError: the port cannot be bound.
+        ConfigError: The port cannot be bound.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -42,19 +42,19 @@ class MetricsService:
         return self._server.address
 
     def watch_flusher(self, flusher: LogFlusher) -> None:
-        """Has every fsync timed."""
+        """Lets every fsync be timed."""
         flusher.on_flush_seconds = self._instruments.fsync_seconds.observe
 
     def metered_produce(self, path: ProducePath) -> MeteredProducePath:
-        """The path that requests take from now on."""
+        """Returns the produce path that requests must take from now on to be measured."""
         return MeteredProducePath(path, self._instruments)
 
     def metered_fetch(self, path: FetchPath, driver: Driver) -> MeteredFetchPath:
-        """The same for fetches, which `driver` runs."""
+        """Returns the fetch path that requests must take from now on to be measured; `driver` runs the fetches."""
         return MeteredFetchPath(path, driver.submit, self._instruments)
 
     def start(self, parts: ReadParts) -> None:
-        """Answers scrapes; call it on the loop that drives the node."""
+        """Begins to answer scrapes; it must be called on the loop that drives the node."""
         loop = asyncio.get_running_loop()
 
         def read() -> Readings:

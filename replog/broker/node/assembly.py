@@ -98,7 +98,7 @@ class NodeAssembly(ABC):
 
     @abstractmethod
     def _fail(self, error: BaseException) -> None:
-        """A bug or a failed disk: nothing is acknowledged any more."""
+        """Ends the node because of a bug or a failed disk: nothing is acknowledged any more."""
 
     # ---- making -------------------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class NodeAssembly(ABC):
         self._is_built = True
 
     def _build_quorum(self) -> None:
-        """Who decides on metadata, and the way to it."""
+        """Makes what decides on metadata, and the way to it."""
         self._controller = self._make_controller()
         self._quorum = self._make_quorum()
         self._snapshots = self._make_snapshots()
@@ -119,7 +119,7 @@ class NodeAssembly(ABC):
         self._registrar = self._make_registrar()
 
     def _build_replicas(self) -> None:
-        """What holds data, and keeps it as the metadata says."""
+        """Makes what holds data, and keeps it as the metadata says."""
         config = self.config
         self._isr_sender = self._make_isr_sender()
         self._manager = ReplicaManager(
@@ -151,7 +151,7 @@ class NodeAssembly(ABC):
         )
 
     def _build_paths(self) -> None:
-        """What requests come in by."""
+        """Makes the paths by which requests come in."""
         self._produce_path = ProducePath(self._manager, self._lifecycle.refuses_because)
         self._fetch_path = FetchPath(self._manager, self._lifecycle.refuses_because)
         self._producer_ids = ProducerIdAllocator(
@@ -160,7 +160,7 @@ class NodeAssembly(ABC):
         self._handlers = self._make_handlers(*self._measured_paths())
 
     def _measured_paths(self) -> tuple[Produces, Fetches]:
-        """Where requests go: with metrics off straight into the paths."""
+        """Returns where requests go: with metrics off straight into the paths."""
         metrics = self._metrics
         if metrics is None:
             return self._produce_path, self._fetch_path
@@ -207,7 +207,7 @@ class NodeAssembly(ABC):
         return QuorumDriver(identity, self._metadata_log, state_file, surroundings, self)
 
     def _open_metadata_log(self) -> MetadataLog:
-        """Blocks for as long as the disk needs."""
+        """Opens the metadata log; blocks for as long as the disk needs."""
         config = self.config
         log = self._logs.open_log(
             METADATA_TOPIC,
@@ -359,7 +359,7 @@ class NodeAssembly(ABC):
         )
 
     async def _stop_parts(self) -> None:
-        """One after the other, all of them whatever one of them raises."""
+        """Stops one part after the other, all of them whatever one of them raises."""
         if not self._is_built:
             return
         stops = [
@@ -416,7 +416,7 @@ class NodeAssembly(ABC):
     # ---- what parts ask of each other ----------------------------------------------------------------------------------
 
     def _tell_watchers(self) -> None:
-        """Whether this node knows of a controller has changed, which its clients are told."""
+        """Tells clients that whether this node knows of a controller may have changed."""
         self._publisher.notify()
 
     def _metadata_applied(self) -> None:
@@ -427,7 +427,7 @@ class NodeAssembly(ABC):
         return self._publisher.has_seen_removal(topic_id)
 
     def _make_room(self) -> bool:
-        """The metadata log met a full disk: whether there was a reserve to give back."""
+        """Gives the reserve back where the metadata log met a full disk; returns whether there was one."""
         home = self._logs.home_of(METADATA_TOPIC, 0)
         return home is not None and home.space.make_room()
 

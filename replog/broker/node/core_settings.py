@@ -17,7 +17,7 @@ METADATA_FETCH_WAIT_MS = 500
 
 
 def controller_config(config: ServerConfig) -> ControllerConfig:
-    """Of the controller."""
+    """Returns the settings of the controller."""
     return ControllerConfig(
         broker_session_timeout_ms=config.broker_session_timeout_ms,
         default_replication_factor=config.default_replication_factor,
@@ -32,7 +32,7 @@ def controller_config(config: ServerConfig) -> ControllerConfig:
 
 
 def quorum_config(config: ServerConfig) -> QuorumConfig:
-    """Timers of the quorum; a fetch is answered well before who asks gives it up."""
+    """Returns the timers of the quorum; a fetch is answered well before whoever asks gives it up."""
     return QuorumConfig(
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
@@ -49,12 +49,12 @@ def quorum_config(config: ServerConfig) -> QuorumConfig:
 
 
 def metadata_log_config(config: ServerConfig) -> LogConfig:
-    """Of the metadata log: only snapshots shorten it."""
+    """Returns the settings of the metadata log: only snapshots shorten it."""
     return LogConfig(segment_bytes=config.metadata_log_segment_bytes, retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
 
 
 def snapshot_limits(config: ServerConfig) -> SnapshotLimits:
-    """When the metadata is written as a snapshot, and how many are kept."""
+    """Returns when the metadata is written as a snapshot, and how many snapshots are kept."""
     return SnapshotLimits(
         bytes_between=config.metadata_log_max_record_bytes_between_snapshots,
         interval_ms=config.metadata_log_max_snapshot_interval_ms,
@@ -64,5 +64,5 @@ def snapshot_limits(config: ServerConfig) -> SnapshotLimits:
 
 
 def disk_limits(config: ServerConfig) -> DiskLimits:
-    """When a log directory is short of room."""
+    """Returns when a log directory is short of room."""
     return DiskLimits(config.log_dir_warn_free_bytes, config.log_dir_read_only_free_bytes, config.log_dir_reserve_bytes)

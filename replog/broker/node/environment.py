@@ -43,9 +43,9 @@ class NodeEnvironment:
     """Makes threads for blocking work: how many, and the prefix of their names."""
 
     def new_rng(self) -> Random:
-        """For one state machine."""
+        """Makes a random generator for one state machine."""
         return Random(self.rng.getrandbits(128))  # noqa: S311 -- for time-outs and placement, not for secrets
 
     def new_uuid(self) -> UUID:
-        """For an incarnation, or a directory."""
+        """Makes a random id for an incarnation, or a log directory."""
         return UUID(bytes=self.rng.randbytes(_UUID_BYTES), version=4)

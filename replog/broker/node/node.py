@@ -51,13 +51,13 @@ class Node(NodeAssembly):
         """Starts a node; returns when it listens.  `wait_until_ready` waits for its place in the cluster.
 
         Args:
-            config: of the node.
-            environment: its disks, clocks and network; None: the real ones.
-            on_recovery: told how far the opening of the logs has come, in other threads.
+            config: The configuration of the node.
+            environment: The disks, clocks and network of the node; None for the real ones.
+            on_recovery: The function that is told, in other threads, how far the opening of the logs has come.
 
         Raises:
-            ConfigError: the port is taken.
-            DirectoryLockedError, InconsistentClusterIdError, CorruptCheckpointError, CorruptRecordError: the data
+            ConfigError: The port is taken.
+            DirectoryLockedError, InconsistentClusterIdError, CorruptCheckpointError, CorruptRecordError: A log
                 directory cannot be used; nothing in it was changed.
         """
         environment = environment or NodeEnvironment()
@@ -87,7 +87,7 @@ class Node(NodeAssembly):
         return None if self._metrics is None else self._metrics.address
 
     async def wait_until_ready(self) -> None:
-        """Returns when this broker is registered, caught up and unfenced; raises what stopped the node.
+        """Waits until this broker is registered, caught up and unfenced; raises what stopped the node.
 
         A node that is a controller only is ready when it has started.
         """
@@ -102,14 +102,14 @@ class Node(NodeAssembly):
             ready.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when the node has stopped; raises what stopped it, if that was a failure."""
+        """Waits until the node has stopped; raises what stopped it, if that was a failure."""
         await asyncio.shield(self._closed)
 
     async def stop(self) -> None:
         """Stops in order and leaves the clean-shutdown marker; after a failure, waits for the end that is under way.
 
         Raises:
-            StorageError: a log could not be closed in order; there is no marker.
+            StorageError: A log could not be closed in order; there is no marker.
         """
         await self._end(orderly=True)
 
@@ -144,7 +144,7 @@ class Node(NodeAssembly):
             self._set_closed(None)
 
     def _fail(self, error: BaseException) -> None:
-        """A bug or a failed disk: nothing is acknowledged any more, and the node ends by itself."""
+        """Ends the node because of a bug or a failed disk; nothing is acknowledged any more."""
         if self._failure is not None:
             return
         _log.critical("the node stops: %s", error, exc_info=error)
@@ -171,7 +171,7 @@ class Node(NodeAssembly):
         await self._stop_parts()
 
     def _close_logs(self, *, orderly: bool) -> None:
-        """In a thread; blocks for as long as the disk needs."""
+        """Closes all logs; it runs in a thread, and blocks for as long as the disk needs."""
         now_ms = self._clock.wall_ms()
         if not orderly:
             with contextlib.suppress(StorageError):

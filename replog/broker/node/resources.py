@@ -22,9 +22,9 @@ _log = logging.getLogger(__name__)
 def open_logs(
     config: ServerConfig, environment: NodeEnvironment, on_recovery: Callable[[RecoveryProgress], None] | None
 ) -> LogManager:
-    """Opens every log directory and, after an unclean stop, recovers everything.
+    """Opens every log directory and, after an unclean stop, recovers every log.
 
-    A replica or a directory that cannot be opened is offline, unless the node cannot go on without it.
+    A replica or a log directory that cannot be opened is offline, unless the node cannot go on without it.
     """
     logs = LogManager.open(
         environment.fs,
@@ -54,7 +54,7 @@ def open_metrics(config: ServerConfig) -> MetricsService | None:
     """Takes the port of the metrics, where they are wanted.
 
     Raises:
-        ConfigError: the port cannot be bound, or the library is missing.
+        ConfigError: The port cannot be bound, or the library is missing.
     """
     if config.metrics_listener is None:
         return None

@@ -37,13 +37,13 @@ class CommitListener(Protocol):
     """Who follows the metadata log; called on the loop, must not block."""
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """Everything before is replaced by a snapshot."""
+        """Takes a snapshot, which replaces everything before it."""
         ...
 
     def on_committed(self, batch: CommittedRecords) -> None: ...
 
     def on_caught_up(self, high_watermark: int) -> None:
-        """All committed batches known so far have been handed over."""
+        """Learns that all committed batches known so far have been handed over."""
         ...
 
 
@@ -63,9 +63,9 @@ class CommittedLog:
         - every offset below `applied` has been handed over, in a snapshot or in a batch, and none twice.
 
     Attributes:
-        applied: end (exclusive) of what has been handed over.
-        applied_timestamp_ms: largest timestamp in it.
-        applied_bytes: of the records handed over, about, since this object was made.
+        applied: The end (exclusive) of what has been handed over.
+        applied_timestamp_ms: The largest timestamp in what has been handed over.
+        applied_bytes: The bytes of the records handed over, about, since this object was made.
     """
 
     def __init__(self, log: MetadataLog, listener: CommitListener) -> None:
@@ -94,7 +94,10 @@ class CommittedLog:
     def keep(
         self, base_offset: int, epoch: int, records: Sequence[MetadataRecord], *, size_bytes: int, timestamp_ms: int
     ) -> None:
-        """Records of this node's own that are being appended.  Too many: they will be read back from the log."""
+        """Keeps records of this node's own that are being appended, until they commit.
+
+        Where all that are kept would be too many, all are dropped and will be read back from the log.
+        """
         if self._kept_count + len(records) > KEPT_RECORDS_MAX:
             self.forget_kept()
             return
@@ -102,20 +105,20 @@ class CommittedLog:
         self._kept_count += len(records)
 
     def forget_kept(self) -> None:
-        """They may not commit, or not be the next ones: what commits is read from the log."""
+        """Drops all kept records, which may not commit, or not be the next ones: what commits is read from the log."""
         self._kept.clear()
         self._kept_count = 0
 
     def advance(self, high_watermark: int) -> None:
-        """More is committed."""
+        """Notes that everything below `high_watermark` is committed, and hands over the next piece."""
         self._high_watermark = high_watermark
         self.hand_over()
 
     def hand_over(self) -> None:
-        """The next piece, if there is one.
+        """Hands over the next piece, if there is one; tells the listener when nothing is left.
 
         Raises:
-            InvariantViolationError: committed records are missing from the log, or contradict what came before.
+            InvariantViolationError: Committed records are missing from the log, or contradict what came before.
         """
         if self.is_behind and not self._hand_over_kept():
             self._hand_over_read()
@@ -123,7 +126,7 @@ class CommittedLog:
             self._listener.on_caught_up(self._high_watermark)
 
     def _hand_over_kept(self) -> bool:
-        """Whether the next records were kept; then all that are committed and were kept are handed over."""
+        """Hands over all kept records that are committed, if they are the next ones; returns whether they were."""
         while self._kept and self._kept[0].base_offset < self.applied:
             self._take_kept()
         found = False

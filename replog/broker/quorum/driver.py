@@ -91,11 +91,11 @@ class QuorumListener(CommitListener, Protocol):
     """Who learns of commits and of leadership; called on the loop, must not block."""
 
     def on_became_leader(self, epoch: int, next_offset: int) -> None:
-        """This node leads, and everything older than its epoch has been handed over as committed."""
+        """Learns that this node leads, and that everything older than its epoch has been handed over as committed."""
         ...
 
     def on_control_records(self, next_offset: int) -> None:
-        """The quorum itself has appended; the next record of the active controller gets `next_offset`."""
+        """Learns that the quorum itself has appended; the next record of the active controller gets `next_offset`."""
         ...
 
     def on_lost_leadership(self, epoch: int) -> None: ...
@@ -108,11 +108,11 @@ class QuorumIdentity:
     """Who this node is in the quorum.
 
     Attributes:
-        node_id: its id.
-        directory_id: of the log directory that holds its metadata log.
-        endpoint: where it listens, for voter records.
-        voters: as configured: where a new quorum begins, and where a leader is looked for.
-        config: timers.
+        node_id: The id of this node.
+        directory_id: The id of the log directory that holds its metadata log.
+        endpoint: The address where it listens, for voter records.
+        voters: The voters as configured: where a new quorum begins, and where a leader is looked for.
+        config: The timers of the quorum.
     """
 
     node_id: int
@@ -127,15 +127,15 @@ class QuorumSurroundings:
     """What the driver works with.
 
     Attributes:
-        transport: ways to other nodes.
-        hello: first message of every stream of this node.
-        clock: of the node.
-        rng: for time-outs.
-        executor: threads for the disk.
-        flusher: of all logs of the node.
-        append_linger_ms: how long the controller's records are gathered before they are appended; 0: for one turn of
-            the loop.
-        on_failure: told about a bug or a failed disk; the node stops.
+        transport: The way to other nodes.
+        hello: The function that makes the first message of every stream of this node.
+        clock: The clock of the node.
+        rng: The random generator for time-outs.
+        executor: The threads for the disk.
+        flusher: The flusher of all logs of the node.
+        append_linger_ms: The time for which the controller's records are gathered before they are appended; 0 for one
+            turn of the loop.
+        on_failure: The function that is told about a bug or a failed disk; the node stops then.
     """
 
     transport: Transport
@@ -152,11 +152,11 @@ class QuorumDriver:
     """One node's part in the metadata quorum.
 
     Args:
-        identity: of this node.
-        log: the metadata log with its snapshots; this driver is its only owner.
-        state_file: where the election state is kept.
-        surroundings: clock, network, threads.
-        listener: of commits and leadership.
+        identity: Who this node is in the quorum.
+        log: The metadata log with its snapshots; this driver is its only owner.
+        state_file: The file where the election state is kept.
+        surroundings: The clock, network and threads to work with.
+        listener: The part of the node that learns of commits and leadership.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class QuorumDriver:
         self._log.snapshots.close()
 
     def status(self) -> QuorumStatus:
-        """What this node believes now."""
+        """Returns what this node believes now."""
         return self._core.status()
 
     def holds_lease(self) -> bool:
@@ -250,19 +250,19 @@ class QuorumDriver:
 
     @property
     def committed(self) -> CommittedLog:
-        """What has been handed over of it."""
+        """The committed part of the metadata log, as far as it has been handed over."""
         return self._committed
 
     def address_of(self, node_id: int) -> str | None:
-        """Where a node of the quorum listens, as far as this one knows."""
+        """Returns where a node of the quorum listens, as far as this one knows; None where nobody has said it."""
         return self._peers.address_of(node_id)
 
     def append(self, records: Sequence[MetadataRecord], *, epoch: int, base_offset: int) -> None:
         """Appends records as leader of `epoch`, all of them in one batch; their commit comes as `on_committed`.
 
         Raises:
-            InvariantViolationError: this node does not lead `epoch`, or the records would not land at `base_offset`.
-            ReplogQuorumError: they do not fit into a batch, or too much waits to be appended.
+            InvariantViolationError: This node does not lead `epoch`, or the records would not land at `base_offset`.
+            ReplogQuorumError: The records do not fit into a batch, or too much waits to be appended.
         """
         self._appends.add(records, epoch=epoch, base_offset=base_offset)
 
@@ -274,7 +274,7 @@ class QuorumDriver:
         """Adds or removes one voter; returns when the change is committed.
 
         Raises:
-            ReplogError: it was refused; the class says who must act, the message what is next.
+            ReplogError: The change was refused; the class says who must act, the message what is next.
         """
         if len(self._voter_changes) >= MAX_VOTER_CHANGES:
             raise ThrottledError(f"{MAX_VOTER_CHANGES} changes of voters wait already; try again later")
@@ -369,7 +369,7 @@ class QuorumDriver:
                 assert_never(unreachable)
 
     def _source(self) -> tuple[int, int]:
-        """The leader and epoch that snapshots come from now."""
+        """Returns the leader and epoch that snapshots come from now."""
         status = self._core.status()
         return (-1 if status.leader_id is None else status.leader_id, status.epoch)
 
@@ -404,7 +404,7 @@ class QuorumDriver:
         self._maybe_claim()
 
     def _maybe_claim(self) -> None:
-        """The controller takes over once it has seen everything older than its own epoch (docs/KAFKA.md 5.5)."""
+        """Lets the controller take over once it has seen everything older than its own epoch (docs/KAFKA.md 5.5)."""
         if self._claim is not None and self._committed.applied > self._claim[1]:
             epoch, _ = self._claim
             self._claim = None
@@ -436,7 +436,7 @@ class QuorumDriver:
                 assert_never(unreachable)
 
     def _tell_leader(self, leader_id: int | None, epoch: int) -> None:
-        """Of itself it was told by `BecameLeader`."""
+        """Writes to the log who leads, unless it is this node itself: that was told by `BecameLeader`."""
         if leader_id is None:
             _log.info("the metadata quorum has no leader (epoch %d)", epoch, extra=self._election_parts(-1, epoch))
         elif leader_id != self._identity.node_id:
@@ -445,7 +445,7 @@ class QuorumDriver:
 
     @staticmethod
     def _election_parts(leader_id: int, epoch: int) -> dict[str, object]:
-        """For log collectors (`log_output`)."""
+        """Returns the parts of a line about an election, for log collectors (`log_output`)."""
         return {"event": "quorum_leader", "leader": leader_id, "leader_epoch": epoch}
 
     def _answer_voter_change(self, effect: VoterChangeAnswered) -> None:
@@ -464,7 +464,7 @@ class QuorumDriver:
 
 
 def _voter_change_error(error: QuorumError, reason: str) -> ReplogError:
-    """What an operator is told: the class says who must act."""
+    """Makes the error that an operator is told: its class says who must act."""
     if error is QuorumError.NOT_LEADER_OR_FOLLOWER:
         return NotControllerError(reason)
     return error_from_code(ErrorCode(error), reason)

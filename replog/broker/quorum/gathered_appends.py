@@ -29,13 +29,13 @@ class GatheredAppends:
     """Appends of one leadership at a time.
 
     Args:
-        log: where they go.
-        committed: keeps the records for their commit.
-        times: told about each batch.
-        clock: of the node.
-        linger_ms: how long to gather; 0: for the rest of the loop's turn.
-        on_appended: called after batches were appended.
-        on_failure: told about a bug or a failed disk; the node stops.
+        log: The metadata log, to which the records go.
+        committed: What keeps the records for their commit.
+        times: What is told about each batch.
+        clock: The clock of the node.
+        linger_ms: The time for which to gather; 0 for the rest of the loop's turn.
+        on_appended: The function that is called after batches were appended.
+        on_failure: The function that is told about a bug or a failed disk; the node stops then.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class GatheredAppends:
         return self._accumulator.epoch is not None
 
     def open(self, epoch: int) -> None:
-        """The controller takes over, at the end of the log."""
+        """Begins to take the controller's records of `epoch`, at the end of the log."""
         self._accumulator.open(epoch, self._log.log_end_offset)
 
     def close(self) -> None:
-        """Leadership is lost: what was not appended never will be."""
+        """Drops what was not appended, which never will be: leadership is lost."""
         self._accumulator.close()
         self._committed.forget_kept()
         self._times.forget_appends()
@@ -82,8 +82,8 @@ class GatheredAppends:
         """Takes records that go into one batch.
 
         Raises:
-            InvariantViolationError: they would not land at `base_offset`.
-            ReplogQuorumError: another epoch is led, or they do not fit into a batch.
+            InvariantViolationError: The records would not land at `base_offset`.
+            ReplogQuorumError: Another epoch is led, or they do not fit into a batch.
         """
         values = [encode_metadata_record(record) for record in records]
         try:
@@ -98,7 +98,7 @@ class GatheredAppends:
         self._plan()
 
     def committed(self, high_watermark: int) -> None:
-        """Everything below is committed: what has been gathered meanwhile may go."""
+        """Notes that everything below `high_watermark` is committed: what has been gathered meanwhile may go."""
         while self._uncommitted and self._uncommitted[0] <= high_watermark:
             self._uncommitted.popleft()
         if not self._accumulator.is_empty:
@@ -109,7 +109,7 @@ class GatheredAppends:
         self._append(everything=True)
 
     def skip_to(self, next_offset: int) -> None:
-        """The log has got records of others; nothing may be waiting."""
+        """Goes on at `next_offset`, since the log has got records of others; nothing may be waiting."""
         self._accumulator.skip_to(next_offset)
 
     def _plan(self) -> None:

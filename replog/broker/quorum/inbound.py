@@ -39,7 +39,7 @@ class InboundRequests:
     """All streams on which other nodes ask this one.
 
     Args:
-        on_request: called with the asking node's id and its request.
+        on_request: The function that is called with the asking node's id and its request.
     """
 
     def __init__(self, on_request: Callable[[int, Request], None]) -> None:

@@ -32,23 +32,24 @@ class MetadataLog:
         - `voter_sets` are those of the newest snapshot and of the log behind it, ascending.
 
     Attributes:
-        log: the log itself.
-        snapshots: the files beside it.
-        voter_sets: (offset of the record, set); a snapshot's stands just below its end.
+        log: The log itself.
+        snapshots: The files beside it.
+        voter_sets: The pairs (offset of the record, voter set); a snapshot's set stands just below its end.
     """
 
     def __init__(self, fs: FileSystem, log: Log, clock: Clock, make_room: Callable[[], bool]) -> None:
         """Brings log and snapshots together after a start: blocks for as long as the disk needs.
 
         Args:
-            fs: the disk.
-            log: opened and recovered.
-            clock: of the node.
-            make_room: gives the reserve of a full disk back, for one more try; whether there was one.
+            fs: The disk.
+            log: The metadata log, opened and recovered.
+            clock: The clock of the node.
+            make_room: The function that gives the reserve of a full disk back, for one more try, and says whether there
+                was one.
 
         Raises:
-            CorruptRecordError: the log starts above 0 and no whole snapshot holds what came before.
-            StorageError: the disk failed.
+            CorruptRecordError: The log starts above 0 and no whole snapshot holds what came before.
+            StorageError: The disk failed.
         """
         self.log = log
         self._fs = fs
@@ -76,7 +77,7 @@ class MetadataLog:
 
     @property
     def last_epoch(self) -> int:
-        """Of the last record, which may be in the snapshot that the log follows; 0 for nothing at all."""
+        """The epoch of the last record, which may be in the snapshot that the log follows; 0 for nothing at all."""
         if self.log.last_epoch is not None:
             return self.log.last_epoch
         latest = self.snapshots.latest
@@ -96,8 +97,10 @@ class MetadataLog:
         return next((found for found in self.snapshots.ids if found.end_offset >= self.log.log_start_offset), None)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where `epoch` ends: KAFKA.md 5.4.  One below the log ends with the earliest snapshot, an unknown one with
-        the log."""
+        """Returns where `epoch` ends (docs/KAFKA.md 5.4).
+
+        An epoch below the log ends with the earliest snapshot, an unknown one with the log.
+        """
         end = self.log.end_offset_for_epoch(epoch)
         if end is None:
             return EpochEnd(self.last_epoch, self.log.log_end_offset)
@@ -110,15 +113,15 @@ class MetadataLog:
     # ---- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, *, max_bytes: int, end_offset: int) -> bytes:
-        """Whole batches from the one that holds `offset`, at least one if there is one below `end_offset`."""
+        """Reads whole batches from the one that holds `offset`, at least one if there is one below `end_offset`."""
         return self.log.read(offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True)
 
     def snapshot_values(self, snapshot_id: SnapshotId) -> Iterator[tuple[int, bytes]]:
-        """(offset within the file, value) of each record of a snapshot."""
+        """Yields (offset within the file, value) of each record of a snapshot."""
         return read_values(self._fs, self.snapshots.path(snapshot_id))
 
     def voters_at(self, end_offset: int) -> VoterSet | None:
-        """The set in force for records below `end_offset`; None where it is the configured one."""
+        """Returns the voter set in force for records below `end_offset`; None where it is the configured one."""
         return next((voters for offset, voters in reversed(self.voter_sets) if offset < end_offset), None)
 
     # ---- appending ----------------------------------------------------------------------------------------------------
@@ -126,7 +129,7 @@ class MetadataLog:
     def append_leader_change(
         self, epoch: int, leader_id: int, voters: Sequence[int], granting_voters: Sequence[int]
     ) -> None:
-        """The first batch of a new epoch."""
+        """Appends the first batch of a new epoch."""
         self._with_room(lambda: self.log.assign_epoch_start(epoch))
         batch = encode_leader_change(
             base_offset=self.log.log_end_offset,
@@ -139,7 +142,7 @@ class MetadataLog:
         self._append_as_leader(batch, epoch)
 
     def append_voters(self, epoch: int, voters: VoterSet, *, writes_version: bool) -> list[tuple[int, VoterSet]]:
-        """A new voter set, in force at once; returns what `voter_sets` has gained."""
+        """Appends a new voter set, in force at once; returns what `voter_sets` has gained."""
         batch = encode_voters_batch(
             to_records(voters),
             writes_version=writes_version,
@@ -153,17 +156,17 @@ class MetadataLog:
         return found
 
     def append_values(self, epoch: int, values: Sequence[bytes]) -> None:
-        """One batch of metadata records."""
+        """Appends one batch of metadata records."""
         now_ms = self._clock.wall_ms()
         self._append_as_leader(encode_batch([(now_ms, None, value, ()) for value in values]), epoch)
 
     def append_fetched(self, batches: bytes | memoryview, leader_epoch: int) -> list[tuple[int, VoterSet]]:
-        """What a leader sent; returns the voter sets in what was appended of it.
+        """Appends what a leader sent; returns the voter sets in what was appended of it.
 
         Damaged bytes, and batches of an epoch above `leader_epoch`, are left out with everything behind them.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: The disk failed.
         """
         start_offset = self.log.log_end_offset
         try:
@@ -185,7 +188,13 @@ class MetadataLog:
         self._with_room(lambda: self.log.append_as_leader(batch, leader_epoch=epoch, now_ms=self._clock.wall_ms()))
 
     def _with_room(self, write: Callable[[], object]) -> None:
-        """A quorum cannot leave a write out: on a full disk it takes the reserve, and without one the node stops."""
+        """Runs `write`; where the disk is full, gives the reserve back and tries once more.
+
+        A quorum cannot leave a write out: without room the node stops.
+
+        Raises:
+            StorageError: The disk is full, and there was no reserve or it was not enough.
+        """
         try:
             write()
         except DiskFullError as error:
@@ -213,7 +222,7 @@ class MetadataLog:
         """Starts anew from a snapshot that has been fetched and checked; returns its voters, None where they are configured.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: The disk failed.
         """
         try:
             self.snapshots.finish_download(snapshot_id)
@@ -227,7 +236,7 @@ class MetadataLog:
     # ---- after a start ------------------------------------------------------------------------------------------------
 
     def _drop_damaged(self) -> None:
-        """A damaged snapshot is useless; an older one and the log may still hold everything."""
+        """Sets damaged snapshots aside, which are useless; an older one and the log may still hold everything."""
         for snapshot_id in self.snapshots.ids:
             try:
                 verify_snapshot(self._fs, self.snapshots.path(snapshot_id))

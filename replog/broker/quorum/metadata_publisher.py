@@ -32,10 +32,10 @@ class MetadataPublisher:
     """This node's image of the cluster.
 
     Args:
-        broker_id: this node.
-        incarnation_id: of this process; the gate of publishing.
-        subscriber: gets each image with what changed for this broker, in order.
-        on_failure: told when the subscriber fails; the node stops.
+        broker_id: The id of this node.
+        incarnation_id: The incarnation of this process; nothing is published before the image holds its registration.
+        subscriber: The function that gets each image with what changed for this broker, in order.
+        on_failure: The function that is told when the subscriber fails; the node stops then.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class MetadataPublisher:
         return topic_id in self._removed_topics
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        """Everything before is replaced."""
+        """Replaces everything before by a snapshot."""
         end_offset, epoch = snapshot.snapshot_id
         self._loader.load_snapshot(snapshot.replay(), end_offset=end_offset, epoch=epoch)
 
@@ -99,7 +99,7 @@ class MetadataPublisher:
         self._changed = asyncio.Event()
 
     def image_at(self, offset: int) -> MetadataImage | None:
-        """The image that ends at `offset`; None where none that is kept does."""
+        """Returns the image that ends at `offset`; None where none is kept that ends there."""
         return next((image for image in reversed(self._past) if image.end_offset == offset), None)
 
     async def changes(self) -> AsyncIterator[None]:

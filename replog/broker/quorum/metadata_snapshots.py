@@ -38,10 +38,10 @@ class SnapshotLimits:
     """When snapshots are written and dropped; Kafka's `metadata.*` settings.
 
     Attributes:
-        bytes_between: of records applied since the last snapshot.
-        interval_ms: since the last snapshot, if anything was applied since.
-        retention_bytes: of log and snapshots; negative: no limit.
-        retention_ms: of the oldest snapshot; negative: no limit.
+        bytes_between: The bytes of records applied since the last snapshot after which another one is written.
+        interval_ms: The time since the last snapshot after which another one is written, if anything was applied since.
+        retention_bytes: The size of log and snapshots above which the oldest goes; negative for no limit.
+        retention_ms: The age at which the oldest snapshot goes; negative for no limit.
     """
 
     bytes_between: int
@@ -54,12 +54,12 @@ class MetadataSnapshots:
     """Writes and drops the snapshots of one node.
 
     Args:
-        limits: when.
-        quorum: owner of the log.
-        clock: of the node.
-        executor: threads for the disk.
-        prepare_log_starts: jobs that make the log start durable.
-        on_failure: told about a bug or a failed disk; the node stops.
+        limits: The limits that say when a snapshot is written or dropped.
+        quorum: The owner of the metadata log.
+        clock: The clock of the node.
+        executor: The threads for the disk.
+        prepare_log_starts: The function that returns the jobs that make the log start durable.
+        on_failure: The function that is told about a bug or a failed disk; the node stops then.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class MetadataSnapshots:
             await asyncio.gather(self._writing, return_exceptions=True)
 
     def image_published(self, image: MetadataImage) -> None:
-        """A new image holds everything applied; writes a snapshot of it if one is due and none is being written.
+        """Writes a snapshot of a new image if one is due and none is being written; the image holds everything applied.
 
-        Not of one that ends inside a transaction: half of it is no state.
+        An image that ends inside a transaction is left out: half of it is no state.
         """
         may_write = self._writing is None and not self._is_stopped
         if may_write and image.open_transaction is None and self._is_due():

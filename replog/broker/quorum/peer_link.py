@@ -29,10 +29,11 @@ class PeerLink:
     """Requests to one peer.
 
     Args:
-        addresses: where it may listen; after a failure the next one is tried.
-        on_response: called with every response of the peer.
-        on_failed: called with the correlation id of a request whose answer will not come, and whether nobody listens there.
-        on_failure: told about a bug; the node stops.
+        addresses: The addresses where the peer may listen; after a failure the next one is tried.
+        on_response: The function that is called with every response of the peer.
+        on_failed: The function that is called with the correlation id of a request whose answer will not come, and with
+            whether nobody listens there.
+        on_failure: The function that is told about a bug; the node stops then.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class PeerLink:
         self._task = watched_task(self._run(), name=f"quorum-link-{self._peer_id}", on_failure=self._on_failure)
 
     def set_addresses(self, addresses: tuple[str, ...]) -> None:
-        """The peer may listen elsewhere now; a stream that works goes on, unless its address is not named any more."""
+        """Sets where the peer may listen now; a stream that works goes on, unless its address is not named any more."""
         self._addresses = addresses
         if self._address not in addresses:
             self._address = addresses[0]
@@ -112,7 +113,7 @@ class PeerLink:
                 return
 
     def _try_next_address(self) -> bool:
-        """Whether there is another address than the one that has just failed."""
+        """Goes on to the next address; returns whether it is another than the one that has just failed."""
         following = self._addresses.index(self._address) + 1 if self._address in self._addresses else 0
         address = self._addresses[following % len(self._addresses)]
         moves = address != self._address
@@ -146,7 +147,11 @@ class PeerLink:
                 self._on_response(message)
 
     async def _watch(self) -> None:
-        """A peer that is connected but silent (a paused process) is treated as gone."""
+        """Waits until an answer is overdue: a peer that is connected but silent (a paused process) is treated as gone.
+
+        Raises:
+            ConnectionLostError: The peer did not answer in time.
+        """
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._request_timeout_s / 4)
@@ -170,7 +175,7 @@ class PeerLink:
             self._fail(correlation_id, refused=refused)
 
     def _note(self, error: ReplogError) -> None:
-        """Logs a problem once, not at every attempt."""
+        """Writes a problem to the log once, not at every attempt."""
         text = str(error)
         if text != self._last_problem:
             level = logging.ERROR if isinstance(error, InconsistentClusterIdError) else logging.INFO

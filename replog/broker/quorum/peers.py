@@ -20,9 +20,9 @@ class QuorumPeers:
     """Links by node id.
 
     Args:
-        node_id: this node; it has no link to itself.
-        configured: node id -> address, as the configuration names the voters.
-        make_link: of a peer and its addresses, the first one to be tried first.
+        node_id: The id of this node, which has no link to itself.
+        configured: The address of each voter by node id, as the configuration names them.
+        make_link: The function that makes a link to a peer and its addresses, the first one to be tried first.
     """
 
     def __init__(self, node_id: int, configured: Mapping[int, str], make_link: MakeLink) -> None:
@@ -39,7 +39,7 @@ class QuorumPeers:
         self._adjust()
 
     async def stop(self) -> None:
-        """Closes all of them."""
+        """Closes all links."""
         for link in self._links.values():
             await link.stop()
         self._links.clear()
@@ -49,23 +49,23 @@ class QuorumPeers:
         return len(self._links)
 
     def set_voters(self, voters: VoterSet) -> None:
-        """Another voter set is in force."""
+        """Takes in the voter set that is in force now, forgets what was learned before, and adjusts the links."""
         self._voters = {voter.voter_id: voter.endpoint for voter in voters.voters}
         self._learned.clear()
         self._adjust()
 
     def learn(self, node_id: int, address: str) -> None:
-        """Somebody who leads listens there."""
+        """Takes in where a node that leads listens, and adjusts the links."""
         self._learned[node_id] = address
         self._adjust()
 
     def address_of(self, node_id: int) -> str | None:
-        """Where a node most likely listens; None for one that nobody names."""
+        """Returns where a node most likely listens; None for one that nobody names."""
         addresses = self._addresses(node_id)
         return addresses[0] if addresses else None
 
     def send(self, node_id: int, request: Request) -> bool:
-        """Queues a request; False: there is no way to that node."""
+        """Queues a request; returns whether there is a way to that node."""
         link = self._links.get(node_id)
         if link is None:
             return False

@@ -27,11 +27,11 @@ class QuorumRequests:
     """Answers on one node.
 
     Args:
-        node_id: this node.
-        cluster_id: of the cluster.
-        quorum: this node's part in the quorum.
-        transport: the way to the leader.
-        clock: of the node.
+        node_id: The id of this node.
+        cluster_id: The id of the cluster.
+        quorum: The part of this node in the quorum.
+        transport: The way to the leader.
+        clock: The clock of the node.
     """
 
     def __init__(self, node_id: int, cluster_id: str, quorum: QuorumDriver, transport: Transport, clock: Clock) -> None:
@@ -42,12 +42,14 @@ class QuorumRequests:
         self._clock = clock
 
     async def handle(self, request: QuorumRequest, *, timeout_ms: int, forwarded: bool) -> ClientResponse:
-        """The leader's answer; `forwarded`: another node passes the request on, it is not passed on again.
+        """Returns the leader's answer; where another node leads, the request is passed on to it.
+
+        With `forwarded` another node has passed the request on, and it is not passed on again.
 
         Raises:
-            NotControllerError: no leader is known, or it has just changed; the same may be asked again.
-            ConnectionLostError: the leader cannot be reached.
-            ReplogError: the change was refused; the message says what is next.
+            NotControllerError: No leader is known, or it has just changed; the same may be asked again.
+            ConnectionLostError: The leader cannot be reached.
+            ReplogError: The change was refused; the message says what is next.
         """
         leader_id = self._quorum.status().leader_id
         if leader_id == self._node_id:
@@ -92,7 +94,7 @@ class QuorumRequests:
 
 
 def _members(status: QuorumStatus, leader_id: int, now_ms: int) -> tuple[QuorumMember, ...]:
-    """Voters by id, also one that was never heard, then observers by id."""
+    """Lists voters by id, also one that was never heard, then observers by id."""
     heard = {replica.replica_id: replica for replica in status.replicas if replica.is_voter}
     voters = [_voter(voter, heard.get(voter.voter_id), leader_id, now_ms) for voter in status.voter_set]
     observers = sorted((r for r in status.replicas if not r.is_voter), key=lambda r: (r.replica_id, r.directory_id))

@@ -15,9 +15,10 @@ class QuorumStateFile:
     """Reads and writes one file, in any thread, one call at a time.
 
     Args:
-        fs: the disk.
-        path: of the file.
-        make_room: gives the reserve of a full disk back, for one more try; whether there was one.
+        fs: The disk.
+        path: The path of the file.
+        make_room: The function that gives the reserve of a full disk back, for one more try, and says whether there was
+            one.
     """
 
     def __init__(self, fs: FileSystem, path: str, make_room: Callable[[], bool]) -> None:
@@ -26,10 +27,10 @@ class QuorumStateFile:
         self._make_room = make_room
 
     def read(self) -> ElectionState | None:
-        """What is there; None when this node never took part in an election.
+        """Reads the election state; None when this node never took part in an election.
 
         Raises:
-            CorruptCheckpointError: the file is damaged; this node must not vote.
+            CorruptCheckpointError: The file is damaged; this node must not vote.
         """
         try:
             state = read_quorum_state(self._fs, self._path)
@@ -41,10 +42,10 @@ class QuorumStateFile:
         return ElectionState(state.leader_epoch, state.leader_id, state.voted_id, state.voted_directory_id)
 
     def write(self, state: ElectionState) -> None:
-        """Durable when this returns.
+        """Writes the election state, which is durable when this returns.
 
         Raises:
-            StorageError: it is not; the node must stop.
+            StorageError: The state is not durable; the node must stop.
         """
         on_disk = QuorumState(state.leader_id, state.epoch, state.voted_id, state.voted_directory_id)
         try:

@@ -51,13 +51,13 @@ class QuorumStorage:
     """Performs the effects that touch the metadata log and its snapshots.
 
     Args:
-        log: the log.
-        committed: of it; loads what is installed.
-        appends: the controller's; they go before a voter set.
-        flusher: of all logs of the node.
-        post: takes the answer, for the core.
-        on_control_records: the active controller's next offset has moved.
-        in_thread: runs blocking work.
+        log: The metadata log and its snapshots.
+        committed: The committed part of the log; it loads what is installed.
+        appends: The controller's gathered records; they go before a voter set.
+        flusher: The flusher of all logs of the node.
+        post: The function that takes the answer, for the core.
+        on_control_records: The function that is told the active controller's next offset when it has moved.
+        in_thread: The function that runs blocking work in a thread.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class QuorumStorage:
         self._in_thread = in_thread
 
     def change(self, effect: LogChange) -> None:
-        """Appends or cuts.
+        """Appends to the log, or cuts it.
 
         Raises:
-            InvariantViolationError: something committed and handed over was to be cut.
-            StorageError: the disk failed.
+            InvariantViolationError: Something that is committed and handed over was to be cut.
+            StorageError: The disk failed.
         """
         match effect:
             case AppendLeaderChange():
@@ -102,12 +102,12 @@ class QuorumStorage:
                 assert_never(unreachable)
 
     def appended(self, voter_sets: Sequence[tuple[int, VoterSet]] = ()) -> None:
-        """The log has grown: tells the core, and asks for an fsync."""
+        """Tells the core that the log has grown, and asks for an fsync."""
         self._post(Appended(self._log.log_end_offset, tuple(voter_sets)))
         self._flusher.request(self._log.log, lambda offset: self._post(Flushed(offset)))
 
     def read(self, effect: Reading) -> Response:
-        """The answer, with the bytes that were asked for."""
+        """Reads the bytes that were asked for, and returns the answer with them."""
         match effect:
             case SendFetchedData():
                 end_offset = self._log.log_end_offset
@@ -119,7 +119,7 @@ class QuorumStorage:
                 assert_never(unreachable)
 
     def download(self, effect: Download, source: tuple[int, int]) -> None:
-        """A step of fetching a snapshot; `source` is the leader and epoch it comes from."""
+        """Takes a step of fetching a snapshot; `source` is the leader and epoch it comes from."""
         snapshot_id, snapshots = _from_epoch_end(effect.snapshot_id), self._log.snapshots
         match effect:
             case OpenSnapshot():
@@ -136,7 +136,7 @@ class QuorumStorage:
         """Puts a fetched snapshot in the place of the log.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: The disk failed.
         """
         snapshot_id = _from_epoch_end(effect.snapshot_id)
         try:

@@ -12,8 +12,8 @@ class QuorumTimes:
     """The last elections and commits.
 
     Attributes:
-        elections: how often another leader became known.
-        election_ms: how long there was none before the present one; None before the first.
+        elections: The number of times that another leader became known.
+        election_ms: The time for which there was no leader before the present one; None before the first.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class QuorumTimes:
         self._commits_ms: deque[int] = deque(maxlen=COMMITS_KEPT)
 
     def leader_changed(self, leader_id: int | None, now_ms: int) -> None:
-        """Another leader, or none, is known."""
+        """Notes that another leader, or none, is known."""
         if leader_id is None:
             self._leaderless_since_ms = now_ms if self._leaderless_since_ms is None else self._leaderless_since_ms
             return
@@ -34,19 +34,19 @@ class QuorumTimes:
             self._leaderless_since_ms = None
 
     def appended(self, end_offset: int, now_ms: int) -> None:
-        """A batch of this leader, which ends there, was handed in."""
+        """Notes that a batch of this leader, which ends at `end_offset`, was handed in at `now_ms`."""
         self._pending.append((end_offset, now_ms))
 
     def committed(self, high_watermark: int, now_ms: int) -> None:
-        """Everything below is committed."""
+        """Notes that everything below `high_watermark` is committed."""
         while self._pending and self._pending[0][0] <= high_watermark:
             self._commits_ms.append(now_ms - self._pending.popleft()[1])
 
     def forget_appends(self) -> None:
-        """Leadership is lost: nobody knows when what waits will commit."""
+        """Forgets what waits to commit: leadership is lost, and nobody knows when it will."""
         self._pending.clear()
 
     def commit_ms(self, quantile: float) -> int | None:
-        """That quantile of the last commits, 0 to 1; None when there were none."""
+        """Returns a quantile, 0 to 1, of the times of the last commits; None when there were none."""
         ordered = sorted(self._commits_ms)
         return ordered[min(len(ordered) - 1, int(quantile * len(ordered)))] if ordered else None

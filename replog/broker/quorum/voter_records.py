@@ -21,21 +21,21 @@ LISTENER_NAME = "CONTROLLER"
 
 
 def to_records(voters: VoterSet) -> tuple[QuorumVoter, ...]:
-    """What stands in a voters record.
+    """Makes what stands in a voters record.
 
     Raises:
-        InvariantViolationError: a voter's directory is not known; such a set comes from the configuration only.
+        InvariantViolationError: A voter's directory is not known; such a set comes from the configuration only.
     """
     return tuple(map(_to_record, voters.voters))
 
 
 def from_records(voters: Iterable[QuorumVoter]) -> VoterSet:
-    """The set that a voters record puts in force."""
+    """Returns the voter set that a voters record puts in force."""
     return VoterSet(tuple(_from_record(voter) for voter in voters))
 
 
 def voter_sets_in(batches: bytes | memoryview) -> list[tuple[int, VoterSet]]:
-    """(offset, set) of every voters record in whole batches, in order."""
+    """Finds the voters records in whole batches; returns (offset, voter set) of each, in order."""
     found: list[tuple[int, VoterSet]] = []
     for header in scan(batches):
         if header.is_control:

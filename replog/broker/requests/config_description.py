@@ -27,17 +27,17 @@ from replog.rpc.config_messages import ConfigDescription
 def describe_configs(
     image: MetadataImage, config: ServerConfig, resource_type: ResourceType, resource_name: str
 ) -> tuple[ConfigDescription, ...]:
-    """Every configuration that the resource has, by name.
+    """Returns every configuration that the resource has, by name.
 
     Args:
-        image: of the cluster.
-        config: of the node that answers; its file counts for what nobody has set.
-        resource_type: topic or broker.
-        resource_name: of a broker its id, "" for the cluster's defaults.
+        image: The metadata of the cluster.
+        config: The configuration of the node that answers; its file counts for what nobody has set.
+        resource_type: The type of the resource: topic or broker.
+        resource_name: The name of the topic, the id of the broker, or "" for the cluster's defaults.
 
     Raises:
-        UnknownTopicOrPartitionError: no such topic.
-        InvalidRequestError: no such broker.
+        UnknownTopicOrPartitionError: There is no such topic.
+        InvalidRequestError: There is no such broker.
     """
     places = [_Place(CLUSTER_DEFAULTS, "cluster", names_topics=False)]
     keys: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)

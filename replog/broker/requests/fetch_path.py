@@ -53,11 +53,11 @@ class FetchPath:
     """Fetch requests of this broker.
 
     Args:
-        serving: whether this broker may serve now; None, or why not.
+        serving: The function that says why this broker may not serve now; None when it may.
 
     Attributes:
-        incremental: what streams have asked for.
-        deletions: of records from the front of partitions.
+        incremental: The incremental fetches: what streams have asked for.
+        deletions: The deletions of records from the front of partitions.
     """
 
     def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
@@ -88,7 +88,7 @@ class FetchPath:
         self._manager.driver.submit(lambda: fetch.submit(request))
 
     def close_incremental(self, fetch: IncrementalFetch) -> None:
-        """The stream has ended."""
+        """Ends the incremental fetch of a stream that has ended."""
         self._manager.driver.submit(fetch.close)
 
     def _fetch(self, request: FetchRequest, answer: Answer) -> None:
@@ -111,7 +111,7 @@ class FetchPath:
     def _answer_or_park(
         self, request: FetchRequest, answer: Answer, slots: Sequence[Slot], until_ms: int | None
     ) -> None:
-        """All there is has been read; with a time it may wait for more until then."""
+        """Sends what has been read, or lets the fetch wait until `until_ms` for more; with None it is sent at once."""
         if (
             until_ms is None
             or is_worth_sending(request, slots)
@@ -128,7 +128,7 @@ class FetchPath:
     # ---- waiting ------------------------------------------------------------------------------------------------------
 
     def _wake_touched(self) -> None:
-        """Answers the fetches whose partitions moved in the drain that just ended."""
+        """Looks again at the fetches whose partitions moved in the drain that just ended."""
         if not self._touched:
             return
         touched = tuple(self._touched)
@@ -164,7 +164,7 @@ class FetchPath:
     # ---- offsets --------------------------------------------------------------------------------------------------------
 
     def list_offset(self, partition: ListOffsetsPartition) -> ListOffsetsResult:
-        """Start, end or first offset at a time; to be run on the driver."""
+        """Looks up the start, the end or the first offset at a time; it must run on the driver."""
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):
             return _offset_failed(partition, *led)
@@ -190,7 +190,7 @@ class FetchPath:
         )
 
     def epoch_end(self, partition: EpochEndPartition) -> EpochEndResult:
-        """Where a leader epoch ends in the leader's log; to be run on the driver."""
+        """Looks up where a leader epoch ends in the leader's log; it must run on the driver."""
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):
             return _epoch_failed(partition, *led)

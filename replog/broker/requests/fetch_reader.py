@@ -71,7 +71,7 @@ class FetchReader:
     """Reads partitions that this broker leads.
 
     Args:
-        serving: whether this broker may serve now; None, or why not.
+        serving: The function that says why this broker may not serve now; None when it may.
     """
 
     def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
@@ -89,7 +89,7 @@ class FetchReader:
         """Reads every partition within the request's byte limit, as far as that needs no disk.
 
         Args:
-            request: What is asked; its byte limit is for what memory holds.
+            request: The request, whose byte limit is for what memory holds.
             fresh: The partitions whose positions have just arrived: they count as the follower's progress.
             cold_bytes: The room for what has to be read from the disk; None: it shares the request's limit.
             is_first: Whether nothing else is in the answer, so that a batch of any size may be.
@@ -115,7 +115,7 @@ class FetchReader:
         return slots
 
     def would_answer(self, request: FetchRequest) -> bool:
-        """Whether it is worth an answer now."""
+        """Whether the request is worth an answer now."""
         if request.min_bytes <= 1:
             return any(self.has_something(request, partition) for partition in request.partitions)
         slots = self.read_warm(request, NOT_FRESH)
@@ -133,7 +133,7 @@ class FetchReader:
         return offset < _ceiling(request, replica) or offset > replica.log.log_end_offset
 
     def _serving_role(self, request: FetchRequest, replica: Replica | None) -> Leader | Follower | None:
-        """The role in which a replica answers the request; None: another one must be asked.
+        """Returns the role in which a replica answers the request; None where another one must be asked.
 
         A follower that is in sync serves consumers, up to what it knows to be committed, where `replica.selector` says so
         (KIP-392).
@@ -153,14 +153,14 @@ class FetchReader:
     def read_cold(
         self, request: FetchRequest, partition: FetchPartition, slot: Slot, done: Callable[[bytes | None], None]
     ) -> None:
-        """Has the data of one partition read in a thread; it was checked just now.
+        """Starts to read the data of one partition in a thread; the partition was checked just now.
 
         Args:
-            request: that names the partition.
-            partition: of it.
-            slot: what is known of it, without data.
-            done: called with what the disk has brought, for `checked`; now, and with nothing, if it has too much to do;
-                with None if it could not be read.
+            request: The request that names the partition.
+            partition: The partition of the request to be read.
+            slot: The slot of the partition: what is known of it, without data.
+            done: The function that is called with what the disk has brought, for `checked`; now, and with nothing, if
+                the disk has too much to do; with None if it could not be read.
         """
         replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
         if replica is None or self._serving_role(request, replica) is None or self._manager.cold_reads.is_full:
@@ -194,16 +194,16 @@ class FetchReader:
             return None
 
     def checked(self, request: FetchRequest, partition: FetchPartition, slot: Slot, data: bytes | None) -> Slot:
-        """The slot with what the disk has brought.  What was true when it was asked need not be true now.
+        """Returns the slot with what the disk has brought: what was true when it was asked need not be true now.
 
         Args:
-            request: that names the partition.
-            partition: of it.
-            slot: as `read_cold` got it.
-            data: as `read_cold` gave it.
+            request: The request that names the partition.
+            partition: The partition of the request that was read.
+            slot: The slot as `read_cold` got it.
+            data: The data as `read_cold` gave it.
 
         Returns:
-            Without data if it has to be read from the disk again.
+            The slot, without data if it has to be read from the disk again.
         """
         refused = self._serving()
         if refused is not None:
@@ -229,7 +229,7 @@ class FetchReader:
         """Checks one partition and reads it; `found` is what a read from the disk has brought already.
 
         Returns:
-            The data is None where it has to be read from the disk.
+            The result and the data, which is None where it has to be read from the disk.
         """
         replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
         role = self._serving_role(request, replica)
@@ -277,7 +277,7 @@ class FetchReader:
         return result, data
 
     def _room_bytes(self, request: FetchRequest, partition: FetchPartition) -> int:
-        """What the throttle leaves for a replica that is being filled, and for no other."""
+        """Returns what the throttle leaves for a replica that is being filled; other ones have no limit."""
         replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
         is_filled = replica is not None and _is_being_filled(request.replica_id, replica, replica.role)
         return self._manager.leader_throttle.room_bytes() if is_filled else UNLIMITED
@@ -331,7 +331,10 @@ class FetchReader:
         )
 
     def leader_for(self, partition: Asked) -> tuple[Replica, Leader] | Refusal:
-        """The replica and its leader, if this broker may answer as that in the epoch that was asked for."""
+        """Returns the replica and its leader, if this broker may answer as that in the epoch that was asked for.
+
+        Where it may not, the refusal says why, and who might.
+        """
         refused = self._serving()
         if refused is not None:
             return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, refused)
@@ -345,7 +348,7 @@ class FetchReader:
         return replica, replica.role
 
     def not_leader(self, partition: Asked) -> FetchResult:
-        """Why this broker does not answer for a partition, and who might."""
+        """Returns why this broker does not answer for a partition, and who might."""
         image = self._manager.image
         known = image.partition(partition.topic_id, partition.partition_id)
         offset = partition.fetch_offset if isinstance(partition, FetchPartition) else -1
@@ -391,7 +394,7 @@ def _ceiling(request: FetchRequest, replica: Replica) -> int:
 def failed_fetch(
     partition: FetchPartition, error: ErrorCode, message: str, replica: Replica | None = None
 ) -> FetchResult:
-    """The answer of a partition that cannot be served."""
+    """Makes the answer of a partition that cannot be served."""
     registration = None if replica is None else replica.registration
     return FetchResult(
         topic_id=partition.topic_id,

@@ -114,13 +114,13 @@ class NodeParts:
     """What the handlers hand over to.
 
     Attributes:
-        hello: this node's own hello.
-        address: host:port that clients use.
-        leader: the quorum's leader and epoch, as this node knows them.
-        controller: None where the node has none.
-        produces: takes produce requests.
-        fetches: takes fetch requests; `fetch_path` knows offsets.
-        credits: of all produce streams together.
+        hello: The hello of this node.
+        address: The host:port that clients use.
+        leader: The function that returns the quorum's leader and epoch, as this node knows them.
+        controller: The controller of this node; None where it has none.
+        produces: The path that takes produce requests.
+        fetches: The path that takes fetch requests; `fetch_path` knows offsets.
+        credits: The byte credits of all produce streams together.
     """
 
     config: ServerConfig
@@ -265,7 +265,7 @@ class RequestHandlers:
         )
 
     def _controller(self) -> tuple[int, int]:
-        """The active controller's id, -1 for unknown, and epoch.
+        """Returns the active controller's id, -1 for unknown, and its epoch.
 
         A broker without its lease does not know: what it takes for the metadata may be of the past.
         """
@@ -334,5 +334,5 @@ class RequestHandlers:
 
 
 def _to_answer_in_time(timeout_ms: int) -> int:
-    """How long to work on a call, so that its caller hears why it failed before giving up by itself."""
+    """Returns how long to work on a call, so that its caller hears why it failed before giving up by itself."""
     return max(1, timeout_ms - min(timeout_ms // 10, ANSWER_TIME_MS))

@@ -50,10 +50,10 @@ class IncrementalFetch:
     """What one stream has asked for and has not been told.  Everything runs on the replica driver.
 
     Args:
-        owner: all of them.
-        fetch_id: of this one.
-        answer: takes an answer, on the loop.
-        merged: called when one answer will serve two requests.
+        owner: The incremental fetches of all streams.
+        fetch_id: The number of this one.
+        answer: The function that takes an answer, on the loop.
+        merged: The function that is called when one answer will serve two requests.
     """
 
     def __init__(self, owner: IncrementalFetches, fetch_id: int, answer: Answer, merged: Callable[[], None]) -> None:
@@ -94,7 +94,7 @@ class IncrementalFetch:
         self.look()
 
     def touched(self, keys: Iterable[ReplicaKey]) -> None:
-        """Something has happened to these partitions."""
+        """Marks partitions to which something has happened; reads if there may be something to tell."""
         request, wakes = self._request, False
         for key in keys:
             self._interesting[key] = None
@@ -131,14 +131,14 @@ class IncrementalFetch:
         self._read_cold(asked, [read for read in zip(asked.partitions, slots, strict=True) if read[1].data is None])
 
     def close(self) -> None:
-        """The stream has ended."""
+        """Forgets all positions: the stream has ended."""
         self._request = None
         for key in list(self._positions):
             self._forget(key)
         self._owner.ended(self._fetch_id)
 
     def _postpone_unknown(self) -> None:
-        """Replicas that the next image may create are looked at after it; the others need not wait for that."""
+        """Postpones replicas that the next image may create until after it; the others need not wait for that."""
         unknown = {key for key in self._fresh if not self._owner.is_known(key) and key not in self._postponed}
         if unknown and self._owner.wait_for_image(self._image_applied):
             self._postponed |= unknown
@@ -148,7 +148,7 @@ class IncrementalFetch:
         self.look()
 
     def _asked(self, request: FetchRequest, found_bytes: int) -> FetchRequest:
-        """The positions to look at, within what is left of an answer."""
+        """Returns the request with the positions to look at, within what is left of an answer."""
         partitions: list[FetchPartition] = []
         for key in self._interesting:
             position = self._positions.get(key)
@@ -162,11 +162,11 @@ class IncrementalFetch:
         return replace(request, partitions=tuple(partitions), max_bytes=max_bytes)
 
     def _has_turn_later(self, key: ReplicaKey) -> bool:
-        """Whether its records are on the way from the disk, or will be, or wait to be told."""
+        """Whether a partition's records are on the way from the disk, or will be, or wait to be told."""
         return key in self._cold or key in self._found or key in self._queued
 
     def _read_cold(self, asked: FetchRequest, reads: Sequence[tuple[FetchPartition, Slot]]) -> None:
-        """Has partitions read from the disk; what comes of each is told when it is there, which may be at once.
+        """Starts to read partitions from the disk; what comes of each is told when it is there, which may be at once.
 
         Those for which there is no room now are not looked at again before there is.
         """
@@ -187,7 +187,7 @@ class IncrementalFetch:
             self.look()
 
     def _drop_useless(self) -> None:
-        """Where the follower has moved on while the disk was read, or while that waited to be told."""
+        """Drops records where the follower has moved on while the disk was read, or while they waited to be told."""
         for key, found in list(self._found.items()):
             stands = self._positions.get(key)
             if stands is None or _place(stands) != _place(found.position):
@@ -237,7 +237,7 @@ class IncrementalFetch:
 
 
 def _place(position: FetchPartition) -> tuple[int, int, int]:
-    """What a read depends on."""
+    """Returns what a read depends on."""
     return position.fetch_offset, position.last_fetched_epoch, position.leader_epoch
 
 
@@ -245,9 +245,9 @@ class IncrementalFetches:
     """The incremental fetches of all streams.
 
     Args:
-        manager: of the replicas.
-        reader: reads them.
-        serving: whether this broker may serve now; None, or why not.
+        manager: The manager of the replicas.
+        reader: The reader of their records.
+        serving: The function that says why this broker may not serve now; None when it may.
     """
 
     def __init__(self, manager: ReplicaManager, reader: FetchReader, serving: Callable[[], str | None]) -> None:
@@ -268,18 +268,18 @@ class IncrementalFetches:
         return len(self._deadlines)
 
     def open(self, answer: Answer, merged: Callable[[], None]) -> IncrementalFetch:
-        """One for a new stream; `close` it with the stream.
+        """Opens an incremental fetch for a new stream; `close` it with the stream.
 
         Args:
-            answer: takes an answer, on the loop.
-            merged: called when one answer will serve two requests.
+            answer: The function that takes an answer, on the loop.
+            merged: The function that is called when one answer will serve two requests.
         """
         self._last_id += 1
         fetch = self._fetches[self._last_id] = IncrementalFetch(self, self._last_id, answer, merged)
         return fetch
 
     def wake(self, keys: Sequence[ReplicaKey]) -> None:
-        """Something has happened to these partitions."""
+        """Tells the fetches that something has happened to these partitions."""
         concerned: dict[IncrementalFetch, list[ReplicaKey]] = {}
         for key in keys:
             for fetch in self._watching.get(key, ()):
@@ -288,11 +288,11 @@ class IncrementalFetches:
             fetch.touched(own)
 
     def next_deadline_ms(self) -> int | None:
-        """When a request has waited long enough; None when none waits."""
+        """Returns when a request has waited long enough; None when none waits."""
         return self._deadlines.next_deadline_ms()
 
     def expire(self) -> None:
-        """Answers those that have waited long enough."""
+        """Sends the answers of requests that have waited long enough."""
         for fetch_id in self._deadlines.pop_expired(self.now_ms()):
             self._fetches[fetch_id].look()
 

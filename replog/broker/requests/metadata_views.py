@@ -30,7 +30,7 @@ STEP_PARTITIONS: Final = 250
 def described_topics(
     image: MetadataImage, names: Iterable[str], *, cluster_id: str, controller_id: int, controller_epoch: int
 ) -> ClusterMetadata:
-    """Brokers, controller, and those of the topics that exist, each once however often it is named."""
+    """Describes brokers, controller, and those of the topics that exist, each once however often it is named."""
     topics = (image.topics_by_name.get(name) for name in dict.fromkeys(names))
     return ClusterMetadata(
         cluster_id=cluster_id,
@@ -50,7 +50,7 @@ def watch_steps(
     controller_id: int,
     controller_epoch: int,
 ) -> Iterator[MetadataUpdate]:
-    """The steps that lead a client from `before` (None: it knows nothing) to `after`; at least one.
+    """Yields the steps that lead a client from `before` (None: it knows nothing) to `after`; at least one.
 
     Costs what the images differ in, spread over the steps.
     """

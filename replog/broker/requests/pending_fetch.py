@@ -24,10 +24,11 @@ def read_wholly(
     """Reads every partition within the request's byte limit, also from the disk.
 
     Args:
-        reader: What reads the partitions.
-        request: What is asked.
+        reader: The reader of the partitions.
+        request: The request.
         fresh: The partitions whose positions have just arrived: they count as the follower's progress.
-        done: Called with a slot for each partition, none of them without data; now, or when the disk has answered.
+        done: The function that is called with a slot for each partition, none of them without data; now, or when the
+            disk has answered.
     """
     PendingFetch(reader, request, reader.read_warm(request, fresh), done).start()
 
@@ -36,10 +37,10 @@ class PendingFetch:
     """One fetch.
 
     Args:
-        reader: Reads the partitions, and checks them again afterwards.
-        request: What is asked.
-        slots: One for each partition of the request; those without data are read.
-        done: Called once, with all of them, each with data.
+        reader: The reader of the partitions, which checks them again afterwards.
+        request: The request.
+        slots: The slots, one for each partition of the request; those without data are read.
+        done: The function that is called once, with all slots, each with data.
     """
 
     __slots__ = ("_done", "_missing_count", "_reader", "_request", "_slots")

@@ -66,11 +66,13 @@ class ProducePath:
     """Produce requests of this broker.
 
     Args:
-        serving: whether this broker may serve clients now; None, or why not.
+        serving: The function that says why this broker may not serve clients now; None when it may.
 
     Attributes:
-        on_begin: told the answers of requests that are taken up together; None: nobody measures.
-        on_appended: the same once all that can be done at once is done.
+        on_begin: The function that is told the answers of requests that are taken up together; None where nobody
+            measures.
+        on_appended: The function that is told the same answers once all that can be done at once is done; None
+            likewise.
     """
 
     def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
@@ -98,7 +100,7 @@ class ProducePath:
             self._manager.driver.submit(self._produce_queued)
 
     def _produce_queued(self) -> None:
-        """Everything that came in while the driver was busy: batches of one partition are appended together."""
+        """Takes up all that came in while the driver was busy: batches of one partition are appended together."""
         queue, self._queue = self._queue, []
         if self.on_begin is not None:
             self.on_begin([answer for _, answer in queue])
@@ -177,7 +179,7 @@ class ProducePath:
                 self._append(replica, batches)
 
     def _release(self, replica: Replica) -> None:
-        """The disk has caught up: what was held back is checked again, since its partition may have moved meanwhile."""
+        """Checks again what was held back, since the disk has caught up: its partition may have moved meanwhile."""
         held = self._held.pop(replica.key, [])
         self._ready_count -= len(held)
         ready: dict[Replica, list[_Ready]] = {}

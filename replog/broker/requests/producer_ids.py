@@ -22,10 +22,10 @@ class ProducerIdAllocator:
         self._lock = asyncio.Lock()
 
     async def allocate(self, timeout_ms: int) -> InitProducerIdResponse:
-        """A producer id nobody else has.
+        """Hands out a producer id that nobody else has.
 
         Raises:
-            RequestTimedOutError: no controller answered in time.
+            RequestTimedOutError: No controller answered in time.
         """
         async with self._lock:
             if self._next >= self._end:

@@ -36,8 +36,8 @@ class RecordDeletions:
     """DeleteRecords requests of this broker.
 
     Args:
-        manager: of the replicas.
-        reader: knows which partitions are led here, and what to say of the others.
+        manager: The manager of the replicas.
+        reader: The reader, which knows the partitions that are led here, and what to say of the others.
     """
 
     def __init__(self, manager: ReplicaManager, reader: FetchReader) -> None:
@@ -51,14 +51,14 @@ class RecordDeletions:
         return self._count
 
     async def delete(self, request: DeleteRecordsRequest, *, timeout_ms: int) -> DeleteRecordsResponse:
-        """Moves log starts; each partition has its own result.
+        """Moves log starts and waits for the replicas; each partition has its own result.
 
         Args:
-            request: partitions, and where their logs shall start.
-            timeout_ms: how long to wait for the replicas; what was asked happens all the same.
+            request: The partitions, and where their logs shall start.
+            timeout_ms: The time to wait for the replicas; what was asked happens all the same.
 
         Raises:
-            ThrottledError: too many wait already.
+            ThrottledError: Too many deletions wait already.
         """
         begun = await self._manager.driver.call(lambda: self._begin_all(request))
         pending = [one.done for one in begun if isinstance(one, _Waiting)]
@@ -112,7 +112,7 @@ class RecordDeletions:
         return None
 
     def _check(self, key: ReplicaKey) -> None:
-        """A replica has told its log start, or leadership has gone."""
+        """Looks at the deletions of a partition again: a replica has told its log start, or leadership has gone."""
         waiting = self._waiting.get(key)
         if not waiting:
             return

@@ -91,7 +91,7 @@ class ProduceSession:
         self._outbox: _Outbox[ProduceResponse] = _Outbox()
 
     async def run(self) -> None:
-        """Until the stream ends."""
+        """Serves the stream until it ends."""
         await until_one_ends(self._read(), self._outbox.write(self._send))
 
     async def _read(self) -> None:
@@ -129,7 +129,7 @@ class FetchSession:
         self._incremental: IncrementalFetch | None = None
 
     async def run(self) -> None:
-        """Until the stream ends."""
+        """Serves the stream until it ends."""
         try:
             await until_one_ends(self._read(), self._outbox.write(self._send))
         finally:
