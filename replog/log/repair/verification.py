@@ -35,7 +35,7 @@ from replog.log.repair.index_verification import IndexVerifier
 from replog.log.repair.transaction_verification import TransactionVerifier
 from replog.log.segments.promised_end import promised_end_offset
 from replog.log.segments.scan import PlacedBatch, scan_batches
-from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, check_records
+from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, check_records, describe_epoch
 from replog_checkpoints import File, FileSystem, OpenMode
 
 
@@ -255,9 +255,9 @@ class LogVerifier:
     def _verify_epoch(self, path: str, batch: PlacedBatch) -> None:
         """Whether the epoch of a batch can be, for no checksum covers it."""
         epoch, offset = batch.header.partition_leader_epoch, batch.header.base_offset
-        if epoch < self._epoch:
-            reason = f"leader epoch {epoch} after epoch {self._epoch}: one of the two is wrong"
-            raise CorruptRecordError(path, batch.position, reason)
+        wrong_epoch = describe_epoch(epoch, self._epoch)
+        if wrong_epoch is not None:
+            raise CorruptRecordError(path, batch.position, wrong_epoch)
         if contradicts(self._checkpointed_epochs, self._epoch, epoch, offset):
             reason = f"leader epoch {epoch}, but offset {offset} is of epoch {self._epoch}, as the leader-epoch checkpoint says"
             raise CorruptRecordError(path, batch.position, reason)
