@@ -93,6 +93,7 @@ class _Plan:
         log_start_offset: With which the log is opened.
         note_max: The most that the log's own file may say then; None: anything.
         forgets_note: Whether that file is removed.
+        is_compacted: Whether a cleaner has been there: its gaps are no holes, whatever `complete-from` says.
     """
 
     lost_offset: int | None
@@ -101,6 +102,7 @@ class _Plan:
     log_start_offset: int
     note_max: int | None
     forgets_note: bool
+    is_compacted: bool
 
     @property
     def gives_up(self) -> bool:
@@ -191,7 +193,7 @@ def _repair(
     found = tuple(verifier.run())
     if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
         raise StorageError(f"{directory} holds no segments: there is nothing to repair")
-    plan = _plan(found, verifier.holes, offsets, forgets_note=forget_flushed_offset)
+    plan = _plan(found, verifier.holes, offsets, forgets_note=forget_flushed_offset, is_compacted=promises.is_compacted)
     if plan.gives_up and not accept_loss:
         raise _refusal(found, offsets.flushed_offset)
     if not found:
@@ -209,13 +211,21 @@ def _repair(
         offsets.recovery_point is not None or plan.gives_up
     ):  # without one the next start would take a hole for a torn tail
         _write_recovery_point(fs, directory, log.log_end_offset)
-    left = tuple(LogVerifier(fs, directory, log.log_end_offset, deep=False, is_closed=True).run())
+    after = LogVerifier(
+        fs, directory, log.log_end_offset, deep=False, is_closed=True, is_compacted=promises.is_compacted
+    )
+    left = tuple(after.run())
     before = max(verifier.totals.end_offset, offsets.flushed_offset or 0)
     return RepairReport(found, left, log.recovery, before, log.log_end_offset)
 
 
 def _plan(
-    found: tuple[Finding, ...], holes: Sequence[tuple[int, int]], offsets: LogOffsets, *, forgets_note: bool
+    found: tuple[Finding, ...],
+    holes: Sequence[tuple[int, int]],
+    offsets: LogOffsets,
+    *,
+    forgets_note: bool,
+    is_compacted: bool,
 ) -> _Plan:
     """What is given up, and what may be promised before the log is opened: nothing from the damage on."""
     lost_offset = _first_lost_offset(found, offsets.flushed_offset)
@@ -229,7 +239,15 @@ def _plan(
         holes_end = None if holes_end is None else min(holes_end, lost_offset)
     if holes_end is not None:  # above the recovery point a hole would be a torn tail
         recovery_point = max(recovery_point or 0, holes_end)
-    return _Plan(lost_offset, holes_end, recovery_point or 0, offsets.log_start_offset or 0, note_max, forgets_note)
+    return _Plan(
+        lost_offset,
+        holes_end,
+        recovery_point or 0,
+        offsets.log_start_offset or 0,
+        note_max,
+        forgets_note,
+        is_compacted,
+    )
 
 
 def _refuse_what_stays_shut(
@@ -254,6 +272,7 @@ def _refuse_what_stays_shut(
         clean=False,
         now_ms=now_ms,
         is_read_only=True,
+        is_compacted=plan.is_compacted,
     )
     Log(view, directory, _CONFIG, PurePosixPath(directory).name, loader.load(), None, now_ms).close_for_good()
 
@@ -273,7 +292,7 @@ def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, f
 
 def _raise_claim(fs: FileSystem, directory: str, plan: _Plan) -> None:
     """What is behind the missing offsets stays, and is complete from there on; it may be so from later on only."""
-    claim = read_complete_from(fs, directory)
+    claim = None if plan.is_compacted else read_complete_from(fs, directory)
     if claim is not None and plan.holes_end_offset is not None and claim < plan.holes_end_offset:
         write_complete_from(fs, directory, plan.holes_end_offset)
 
@@ -294,6 +313,7 @@ def _open(fs: FileSystem, directory: str, plan: _Plan, now_ms: int) -> Log:
         log_start_offset=plan.log_start_offset,
         clean=False,
         now_ms=now_ms,
+        is_compacted=plan.is_compacted,
     )
 
 
