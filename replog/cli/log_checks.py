@@ -94,7 +94,7 @@ def verify_rows(directory: Path) -> Iterator[Row]:
 
 
 def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bool = False) -> Iterator[Row]:
-    """A `finding` row for each thing found, one for each left, then one `repaired` row.
+    """A `finding` row for each thing found, one for each left, then one `repaired` row that names what was given up.
 
     Raises:
         CorruptRecordError: flushed records are damaged and `accept_loss` is False.
@@ -115,8 +115,10 @@ def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bo
         "kind": "repaired" if report.found else "intact",
         "path": str(directory),
         "end_offset": report.end_offset,
-        "offsets_given_up": max(0, report.end_offset_before - report.end_offset),
+        "offsets_given_up": report.offsets_given_up,
     }
+    if report.given_up:
+        row["given_up"] = [{"first_offset": start, "last_offset": end - 1} for start, end in report.given_up]
     if report.recovery is not None:
         row |= {
             "bytes_cut": report.recovery.bytes_cut,

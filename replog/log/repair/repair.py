@@ -40,6 +40,7 @@ from replog.log.recovery.flushed_offset import FlushedOffsetFile
 from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
+from replog.log.repair.given_up import OffsetRange, ranges_given_up
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
@@ -58,6 +59,7 @@ class RepairReport:
         recovery: what was scanned and cut.
         end_offset_before: where readable records ended, or would have without the damage, as far as known; exclusive.
         end_offset: where they end now, exclusive.
+        given_up: the ranges [start, end) of offsets that were acknowledged, or readable, and are not there any more.
     """
 
     found: tuple[Finding, ...]
@@ -65,6 +67,12 @@ class RepairReport:
     recovery: RecoveryReport | None
     end_offset_before: int
     end_offset: int
+    given_up: tuple[OffsetRange, ...] = ()
+
+    @property
+    def offsets_given_up(self) -> int:
+        """How many offsets are in `given_up`."""
+        return sum(end - start for start, end in self.given_up)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +224,8 @@ def _repair(
     )
     left = tuple(after.run())
     before = max(verifier.totals.end_offset, offsets.flushed_offset or 0)
-    return RepairReport(found, left, log.recovery, before, log.log_end_offset)
+    given_up = ranges_given_up(verifier.holes, plan.log_start_offset, before, log.log_end_offset)
+    return RepairReport(found, left, log.recovery, before, log.log_end_offset, given_up)
 
 
 def _plan(

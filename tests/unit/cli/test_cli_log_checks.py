@@ -89,6 +89,20 @@ def test_flushed_records_are_not_given_up_without_being_told(replog: Replog, dat
     assert (row["kind"], row["end_offset"], row["offsets_given_up"]) == ("repaired", 0, RECORDS)
 
 
+def test_what_was_given_up_is_counted_and_named_wherever_it_was(replog: Replog, data: Path) -> None:
+    folder = data / "flights-0"
+    _, gone, last = sorted(folder.glob("*.log"))
+    first, end, damaged = int(gone.stem), int(last.stem), int(last.stem) + 1
+    gone.unlink()
+    damage(last, 1070 + 100)  # in its second batch
+    *_, row = rows(replog, "repair", folder, "--accept-loss")
+    assert (row["offsets_given_up"], row["end_offset"]) == (end - first + RECORDS - damaged, damaged)
+    assert row["given_up"] == [
+        {"first_offset": first, "last_offset": end - 1},
+        {"first_offset": damaged, "last_offset": RECORDS - 1},
+    ]
+
+
 def test_a_running_node_is_left_alone(replog: Replog, data: Path) -> None:
     logs = LogDirectory.open(OsFileSystem(), str(data), cluster_id=None, node_id=1, now_ms=T0)
     done = replog("log", "repair", data)
