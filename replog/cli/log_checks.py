@@ -9,6 +9,7 @@ from pathlib import Path
 from replog.cli.dump.rows import Row
 from replog.cli.errors import UsageError
 from replog.errors import CorruptCheckpointError
+from replog.log.disk_space import reading_errors
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
 from replog.log.recovery.promises import read_promises
 from replog.log.repair.repair import noted_offset, read_offsets, repair_log
@@ -40,8 +41,14 @@ def verify_rows(directory: Path) -> Iterator[Row]:
     """A `finding` row for each thing that does not fit, then one `verified` row.
 
     Raises:
-        OSError: a file cannot be read.
+        TooManyOpenFilesError: this process may open no more files.
+        StorageError: a file cannot be read.
     """
+    with reading_errors("verified", str(directory)):
+        yield from _verify_rows(directory)
+
+
+def _verify_rows(directory: Path) -> Iterator[Row]:
     fs, name = OsFileSystem(), str(directory.resolve())
     recovery_point, flushed_offset = None, noted_offset(fs, name)
     try:

@@ -32,6 +32,7 @@ from replog.local.keeper import Keeper, KeeperThread
 from replog.local.reading import ReadableLog, check_offset
 from replog.local.waiting import Watchers
 from replog.local.write_behind import WriteBehind
+from replog.log.disk_space import disk_full_errors
 from replog.records import Buffer, Header, Record
 from replog_checkpoints import FileSystem
 
@@ -111,6 +112,8 @@ class LocalLog(ReadableLog):
         Raises:
             TypeError, InvalidRecordError, RecordTooLargeError: this record cannot be appended; nothing was.
             DiskFullError: no room; nothing was appended, and the same works once there is room.
+            TooManyOpenFilesError: a kind of it; where the text says that a flush did not begin or end, the record is in the
+                log and counts after the next `flush` that succeeds, so do not append it again.
             StorageError: a write or an fsync failed, now or earlier: whether the record is there is unknown, and nothing
                 is appended any more.
             BrokerClosedError: the log is closed, or belongs to the process that this one was forked from.
@@ -249,9 +252,13 @@ class LocalLog(ReadableLog):
         return True
 
     def aio(self) -> AsyncLocalLog:
-        """A view of this log for the running event loop; see `AsyncLocalLog`.  Closing it leaves this log open."""
-        from replog.local.aio import AsyncLocalLog
+        """A view of this log for the running event loop; see `AsyncLocalLog`.  Closing it leaves this log open.
 
+        Raises:
+            TooManyOpenFilesError: its code could not be loaded, which the first call does; the same works again.
+        """
+        with disk_full_errors("a view for tasks cannot be made", self._path):
+            from replog.local.aio import AsyncLocalLog
         return AsyncLocalLog(self)
 
     def add_watcher(self, callback: Callable[[], None]) -> None:

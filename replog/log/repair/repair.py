@@ -17,14 +17,16 @@ Nothing that was flushed is given up unless the caller says so: whoever runs a r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import replog_checkpoints as checkpoints
-from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
+from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, DiskFullError, StorageError
 from replog.log.config import CleanupPolicy, LogConfig
 from replog.log.directories.identity import LOCAL_CLUSTER_ID
+from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -42,7 +44,7 @@ from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
 from replog.log.repair.given_up import OffsetRange, ranges_given_up
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
-from replog_checkpoints import FileSystem, TopicPartition, parent_of
+from replog_checkpoints import FileSystem, Lock, TopicPartition, parent_of
 
 _LOCK_FILE = ".lock"
 _CONFIG = LogConfig(cleanup_policy=CleanupPolicy.COMPACT)
@@ -124,6 +126,25 @@ class _Plan:
         return noted if self.note_max is None else min(noted, self.note_max)
 
 
+@dataclass(frozen=True, slots=True)
+class _Surveyed:
+    """What a verification has found in a log, and what follows from it.
+
+    Attributes:
+        found: What does not fit.
+        holes: Ranges of offsets that are missing.
+        end_offset: Where the records end, as far as they can be read; exclusive.
+        offsets: What is said about the log beside it.
+        plan: What is going to be done.
+    """
+
+    found: tuple[Finding, ...]
+    holes: tuple[OffsetRange, ...]
+    end_offset: int
+    offsets: LogOffsets
+    plan: _Plan
+
+
 def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) -> LogOffsets:
     """Recovery point, log start and flushed offset of the log in `directory`.
 
@@ -168,26 +189,53 @@ def repair_log(
             them either; nothing was changed.
         CorruptCheckpointError: a checkpoint that says what was flushed cannot be read; nothing was changed.
         DirectoryLockedError: a process has the directory open.
+        DiskFullError: no room, or (`TooManyOpenFilesError`) no descriptor: the text says whether anything was changed.
+            Repair again, once there is.
         StorageError: there is no log, or the disk failed.
     """
+    with _repair_errors(directory, "Nothing was changed"):
+        lock = _take_lock(fs, parent_of(directory))
     try:
-        lock = fs.lock(f"{parent_of(directory)}/{_LOCK_FILE}")
-    except BlockingIOError as error:
-        raise DirectoryLockedError(f"{parent_of(directory)} is in use by another process: stop it first") from error
-    try:
-        return _repair(
-            fs, directory, accept_loss=accept_loss, now_ms=now_ms, forget_flushed_offset=forget_flushed_offset
-        )
-    except OSError as error:
-        raise StorageError(f"{directory} cannot be repaired: {error}. Check the disk, then repair again") from error
+        with _repair_errors(directory, "Nothing was changed"):
+            surveyed = _survey(fs, directory, accept_loss=accept_loss, forgets_note=forget_flushed_offset)
+            if surveyed.found:
+                _refuse_what_stays_shut(fs, directory, surveyed.plan, surveyed.found, now_ms)
+        with _repair_errors(directory, "It has begun, and another repair ends it"):
+            return _mend(fs, directory, surveyed, now_ms)
     finally:
         lock.release()
 
 
-def _repair(
-    fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int, forget_flushed_offset: bool
-) -> RepairReport:
-    offsets = read_offsets(fs, directory, forgets_note=forget_flushed_offset)
+def _take_lock(fs: FileSystem, path: str) -> Lock:
+    try:
+        return fs.lock(f"{path}/{_LOCK_FILE}")
+    except BlockingIOError as error:
+        raise DirectoryLockedError(f"{path} is in use by another process: stop it first") from error
+
+
+@contextlib.contextmanager
+def _repair_errors(directory: str, outcome: str) -> Generator[None]:
+    """The errors of the disk as ours.
+
+    Args:
+        directory: Of the log.
+        outcome: What holds where there is no room, or no descriptor.
+    """
+    try:
+        yield
+    except DiskFullError as error:  # of the log that was opened, which cannot know
+        if not isinstance(error.__cause__, OSError):
+            raise
+        raise disk_full("a repair did not end", directory, error.__cause__, outcome) from error
+    except OSError as error:
+        if is_disk_full(error):
+            raise disk_full("a repair did not end", directory, error, outcome) from error
+        raise StorageError(f"{directory} cannot be repaired: {error}. Check the disk, then repair again") from error
+
+
+def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: bool) -> _Surveyed:
+    """Finds what does not fit, and decides.  Changes nothing."""
+    offsets = read_offsets(fs, directory, forgets_note=forgets_note)
     promises = read_promises(fs, directory)
     verifier = LogVerifier(
         fs,
@@ -201,31 +249,37 @@ def _repair(
     found = tuple(verifier.run())
     if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
         raise StorageError(f"{directory} holds no segments: there is nothing to repair")
-    plan = _plan(found, verifier.holes, offsets, forgets_note=forget_flushed_offset, is_compacted=promises.is_compacted)
+    plan = _plan(found, verifier.holes, offsets, forgets_note=forgets_note, is_compacted=promises.is_compacted)
     if plan.gives_up and not accept_loss:
         raise _refusal(found, offsets.flushed_offset)
+    return _Surveyed(found, tuple(verifier.holes), verifier.totals.end_offset, offsets, plan)
+
+
+def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> RepairReport:
+    found, offsets, plan = surveyed.found, surveyed.offsets, surveyed.plan
     if not found:
-        if forget_flushed_offset:
+        if plan.forgets_note:
             FlushedOffsetFile.load(fs, directory).remove()
-        end_offset = verifier.totals.end_offset
-        return RepairReport((), (), None, end_offset, end_offset)
-    _refuse_what_stays_shut(fs, directory, plan, found, now_ms)
+        return RepairReport((), (), None, surveyed.end_offset, surveyed.end_offset)
     _prepare(fs, directory, plan, offsets, found)
     log = _open(fs, directory, plan, now_ms)
-    if plan.lost_offset is not None:  # a batch whose offset has changed is no torn write
-        log.truncate_to(max(plan.lost_offset, log.log_start_offset))
-    log.close(now_ms)
+    try:
+        if plan.lost_offset is not None:  # a batch whose offset has changed is no torn write
+            log.truncate_to(max(plan.lost_offset, log.log_start_offset))
+        log.close(now_ms)
+    except BaseException:
+        log.close_for_good()
+        raise
     if (
         offsets.recovery_point is not None or plan.gives_up
     ):  # without one the next start would take a hole for a torn tail
         _write_recovery_point(fs, directory, log.log_end_offset)
-    after = LogVerifier(
-        fs, directory, log.log_end_offset, deep=False, is_closed=True, is_compacted=promises.is_compacted
-    )
+    end_offset = log.log_end_offset
+    after = LogVerifier(fs, directory, end_offset, deep=False, is_closed=True, is_compacted=plan.is_compacted)
     left = tuple(after.run())
-    before = max(verifier.totals.end_offset, offsets.flushed_offset or 0)
-    given_up = ranges_given_up(verifier.holes, plan.log_start_offset, before, log.log_end_offset)
-    return RepairReport(found, left, log.recovery, before, log.log_end_offset, given_up)
+    before = max(surveyed.end_offset, offsets.flushed_offset or 0)
+    given_up = ranges_given_up(surveyed.holes, plan.log_start_offset, before, end_offset)
+    return RepairReport(found, left, log.recovery, before, end_offset, given_up)
 
 
 def _plan(

@@ -24,6 +24,7 @@ from enum import Enum
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, ReplogError, UnsupportedCompressionError
+from replog.log.disk_space import reading_errors
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.epoch_file import epoch_path
 from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
@@ -123,8 +124,13 @@ class LogVerifier:
         """Everything that does not fit.
 
         Raises:
-            OSError: the directory or a file cannot be read.
+            TooManyOpenFilesError: this process may open no more files; verify again, once it may.
+            StorageError: the directory or a file cannot be read.
         """
+        with reading_errors("verified", self.directory):
+            yield from self._run()
+
+    def _run(self) -> Iterator[Finding]:
         names = self.fs.list_dir(self.directory)
         claim = None if self.is_compacted else read_complete_from(self.fs, self.directory)
         self._complete = Completeness(self.fs, self.directory, claim)
