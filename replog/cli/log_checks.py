@@ -12,7 +12,8 @@ from replog.errors import CorruptCheckpointError
 from replog.log.disk_space import reading_errors
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
 from replog.log.recovery.promises import read_promises
-from replog.log.repair.repair import noted_offset, read_offsets, repair_log
+from replog.log.repair.local_identity import damaged_identity
+from replog.log.repair.repair import identity_finding, noted_offset, read_offsets, repair_log
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import OsFileSystem
 
@@ -72,6 +73,10 @@ def _verify_rows(directory: Path) -> Iterator[Row]:
     )
     first_bad: Finding | None = None
     findings_count = 0
+    damaged = damaged_identity(fs, name)
+    if damaged is not None:
+        findings_count += 1
+        yield finding_row(identity_finding(damaged))
     for finding in verifier.run():
         findings_count += 1
         if first_bad is None and finding.kind in RECORDS_AT_STAKE:

@@ -1,5 +1,7 @@
 """Repair of one log that nobody has open: derived files are made again, and a tail that was never flushed is cut.
 
+Of a log of `open_log` the `meta.properties` above it is made again, too, before anything else: see `local_identity`.
+
 Nothing that was flushed is given up unless the caller says so: whoever runs a repair may have another copy.
 
 | step                                                     | a crash after it                                             |
@@ -43,6 +45,7 @@ from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
 from replog.log.repair.given_up import OffsetRange, ranges_given_up
+from replog.log.repair.local_identity import DamagedIdentity, damaged_identity
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import FileSystem, Lock, TopicPartition, parent_of
 
@@ -136,6 +139,7 @@ class _Surveyed:
         end_offset: Where the records end, as far as they can be read; exclusive.
         offsets: What is said about the log beside it.
         plan: What is going to be done.
+        identity: What is wrong with the `meta.properties` of a local log; None: nothing.
     """
 
     found: tuple[Finding, ...]
@@ -143,6 +147,7 @@ class _Surveyed:
     end_offset: int
     offsets: LogOffsets
     plan: _Plan
+    identity: DamagedIdentity | None
 
 
 def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) -> LogOffsets:
@@ -252,15 +257,20 @@ def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: 
     plan = _plan(found, verifier.holes, offsets, forgets_note=forgets_note, is_compacted=promises.is_compacted)
     if plan.gives_up and not accept_loss:
         raise _refusal(found, offsets.flushed_offset)
-    return _Surveyed(found, tuple(verifier.holes), verifier.totals.end_offset, offsets, plan)
+    identity = damaged_identity(fs, directory)
+    return _Surveyed(found, tuple(verifier.holes), verifier.totals.end_offset, offsets, plan, identity)
 
 
 def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> RepairReport:
     found, offsets, plan = surveyed.found, surveyed.offsets, surveyed.plan
+    told = found
+    if surveyed.identity is not None:
+        surveyed.identity.mend(fs)
+        told = (identity_finding(surveyed.identity), *found)
     if not found:
         if plan.forgets_note:
             FlushedOffsetFile.load(fs, directory).remove()
-        return RepairReport((), (), None, surveyed.end_offset, surveyed.end_offset)
+        return RepairReport(told, (), None, surveyed.end_offset, surveyed.end_offset)
     _prepare(fs, directory, plan, offsets, found)
     log = _open(fs, directory, plan, now_ms)
     try:
@@ -279,7 +289,12 @@ def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> R
     left = tuple(after.run())
     before = max(surveyed.end_offset, offsets.flushed_offset or 0)
     given_up = ranges_given_up(surveyed.holes, plan.log_start_offset, before, end_offset)
-    return RepairReport(found, left, log.recovery, before, end_offset, given_up)
+    return RepairReport(told, left, log.recovery, before, end_offset, given_up)
+
+
+def identity_finding(damaged: DamagedIdentity) -> Finding:
+    """As what it is reported: a file that is made again."""
+    return Finding(FindingKind.DERIVED, damaged.path, None, None, damaged.reason)
 
 
 def _plan(

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from cli_kit import Replog
 
+from replog.local import open_log
 from replog.log import LogConfig, LogDirectory
 from replog.log.recovery.flushed_offset import encode_flushed_offset
 from replog.records import encode_batch
@@ -155,3 +156,15 @@ def test_a_flushed_offset_that_another_program_left_behind_is_forgotten_when_ask
     *_, row = rows(replog, "repair", data / "flights-0", "--forget-flushed-offset")
     assert (row["kind"], row["end_offset"], row["offsets_given_up"]) == ("intact", RECORDS, 0)
     assert not note.exists()
+
+
+def test_the_damaged_identity_of_a_local_log_is_found_and_made_anew(replog: Replog, tmp_path: Path) -> None:
+    with open_log(tmp_path / "orders") as log:
+        log.append(b"a")
+    meta = tmp_path / "orders" / "meta.properties"
+    meta.write_bytes(meta.read_bytes()[:60])
+    finding, _ = rows(replog, "verify", tmp_path / "orders", status=1)
+    assert (finding["problem"], finding["path"]) == ("derived", str(meta))
+    assert [row["kind"] for row in rows(replog, "repair", tmp_path / "orders")] == ["finding", "repaired"]
+    with open_log(tmp_path / "orders") as log:
+        assert [record.value for record in log] == [b"a"]
