@@ -205,9 +205,10 @@ class DiskFullError(ThrottledError):
 
 
 class TooManyOpenFilesError(DiskFullError):
-    """This process, or the machine, may open no more files; nothing was changed.  It ends when some are closed.
+    """This process, or the machine, may open no more files.  It ends when some are closed.
 
-    A kind of `DiskFullError`, because it means the same to whoever appends: not now, and nothing is broken.
+    The message says what holds until then: mostly that nothing was changed, else what has been, and what ends it.  A kind of
+    `DiskFullError`, because it means the same to whoever appends: not now, and nothing is broken.
     """
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from replog.cli.dump.rows import Row
 from replog.cli.errors import UsageError
 from replog.errors import CorruptCheckpointError
+from replog.log.disk_space import reading_errors
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
 from replog.log.recovery.promises import read_promises
-from replog.log.repair.repair import noted_offset, read_offsets, repair_log
+from replog.log.repair.local_identity import damaged_identity
+from replog.log.repair.repair import identity_finding, noted_offset, read_offsets, repair_log
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import OsFileSystem
 
@@ -40,8 +42,14 @@ def verify_rows(directory: Path) -> Iterator[Row]:
     """A `finding` row for each thing that does not fit, then one `verified` row.
 
     Raises:
-        OSError: a file cannot be read.
+        TooManyOpenFilesError: this process may open no more files.
+        StorageError: a file cannot be read.
     """
+    with reading_errors("verified", str(directory)):
+        yield from _verify_rows(directory)
+
+
+def _verify_rows(directory: Path) -> Iterator[Row]:
     fs, name = OsFileSystem(), str(directory.resolve())
     recovery_point, flushed_offset = None, noted_offset(fs, name)
     try:
@@ -65,6 +73,10 @@ def verify_rows(directory: Path) -> Iterator[Row]:
     )
     first_bad: Finding | None = None
     findings_count = 0
+    damaged = damaged_identity(fs, name)
+    if damaged is not None:
+        findings_count += 1
+        yield finding_row(identity_finding(damaged))
     for finding in verifier.run():
         findings_count += 1
         if first_bad is None and finding.kind in RECORDS_AT_STAKE:
@@ -94,7 +106,7 @@ def verify_rows(directory: Path) -> Iterator[Row]:
 
 
 def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bool = False) -> Iterator[Row]:
-    """A `finding` row for each thing found, one for each left, then one `repaired` row.
+    """A `finding` row for each thing found, one for each left, then one `repaired` row that names what was given up.
 
     Raises:
         CorruptRecordError: flushed records are damaged and `accept_loss` is False.
@@ -115,8 +127,10 @@ def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bo
         "kind": "repaired" if report.found else "intact",
         "path": str(directory),
         "end_offset": report.end_offset,
-        "offsets_given_up": max(0, report.end_offset_before - report.end_offset),
+        "offsets_given_up": report.offsets_given_up,
     }
+    if report.given_up:
+        row["given_up"] = [{"first_offset": start, "last_offset": end - 1} for start, end in report.given_up]
     if report.recovery is not None:
         row |= {
             "bytes_cut": report.recovery.bytes_cut,

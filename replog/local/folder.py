@@ -31,15 +31,16 @@ from replog.errors import (
     DirectoryLockedError,
     DiskFullError,
     InconsistentClusterIdError,
+    ReplogError,
     StorageError,
 )
 from replog.log import Log, LogConfig, LogDirectory
-from replog.log.directories.identity import LOCAL_CLUSTER_ID
+from replog.log.directories.identity import LOCAL_CLUSTER_ID, LOCAL_NODE_ID
 from replog.log.disk_space import DiskLimits, DiskState
 from replog.log.file_names import parse_partition_dir_name, partition_dir_name
+from replog.log.repair.local_identity import damaged_identity
 from replog_checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE, FileSystem
 
-NODE_ID: Final = 0
 TOPIC: Final = "log"
 PARTITION: Final = 0
 _NEVER_REGISTERED: Final = -1
@@ -63,10 +64,15 @@ class LogFolder:
             DirectoryLockedError: another process, or this one, has it open for writing.
             InconsistentClusterIdError: it is a broker's; nothing was changed.
             CorruptRecordError: bytes that were on the disk are damaged or gone; nothing was changed.
+            CorruptCheckpointError: a file that says whose folder it is, or what was promised; it says what can be done.
             StorageError: it is not a folder, holds something else, or the disk failed.
         """
-        _refuse_foreign(fs, path)
-        directory = _open_directory(fs, path, config, now_ms)
+        try:
+            _refuse_foreign(fs, path)
+            directory = _open_directory(fs, path, config, now_ms)
+        except (StorageError, InconsistentClusterIdError) as error:
+            _refuse_damaged_identity(fs, path, error)
+            raise
         try:
             log = _open_log(directory, config, now_ms)
             log.claim_complete()
@@ -144,7 +150,7 @@ def partition_folder(path: str) -> str:
 def _open_directory(fs: FileSystem, path: str, config: LogConfig, now_ms: int) -> LogDirectory:
     try:
         return LogDirectory.open(
-            fs, path, cluster_id=LOCAL_CLUSTER_ID, node_id=NODE_ID, now_ms=now_ms, config=config, limits=_LIMITS
+            fs, path, cluster_id=LOCAL_CLUSTER_ID, node_id=LOCAL_NODE_ID, now_ms=now_ms, config=config, limits=_LIMITS
         )
     except DirectoryLockedError as error:
         raise DirectoryLockedError(
@@ -167,6 +173,19 @@ def _open_log(directory: LogDirectory, config: LogConfig, now_ms: int) -> Log:
             raise
         how = f"`replog log repair {partition_folder(directory.path)}` makes it anew: it holds nothing but an id"
         raise CorruptCheckpointError(error.path, error.line, f"{error.reason}; or {how}") from error
+
+
+def _refuse_damaged_identity(fs: FileSystem, path: str, error: ReplogError) -> None:
+    """Says that it is our own `meta.properties` which is damaged, where another error came of that."""
+    damaged = None
+    with contextlib.suppress(OSError):  # then the first error says more
+        damaged = damaged_identity(fs, partition_folder(path))
+    if damaged is not None:
+        reason = (
+            f"{damaged.reason}. Nothing was changed: `replog log repair {partition_folder(path)}` makes it anew, for what it "
+            "holds is the same for every log of open_log; or restore the file"
+        )
+        raise CorruptCheckpointError(damaged.path, 0, reason) from error
 
 
 def _refuse_foreign(fs: FileSystem, path: str) -> None:

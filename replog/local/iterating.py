@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from operator import length_hint
 
+from replog.errors import BrokerClosedError
 from replog.records import Record
 
 
@@ -56,3 +57,44 @@ class RecordIterator:
             records, next_offset = self._read(offset, self._end_offset)
             self._page = iter(records), next_offset
         return self._page[0]
+
+
+class TailIterator(RecordIterator):
+    """The records from `offset` on, also those that are still to come; interrupted, it goes on as `RecordIterator` does.
+
+    Args:
+        read: As of `RecordIterator`.
+        wait: Waits for the record at an offset; returns the end of what can be read then, exclusive, or None: none will come.
+        offset: Where it begins.
+    """
+
+    __slots__ = ("_has_ended", "_wait")
+
+    def __init__(
+        self,
+        read: Callable[[int, int], tuple[list[Record], int]],
+        wait: Callable[[int], int | None],
+        offset: int,
+    ) -> None:
+        super().__init__(read, offset, offset)
+        self._wait = wait
+        self._has_ended = False
+
+    def _unfinished_page(self) -> Iterator[Record] | None:
+        while not self._has_ended:
+            try:
+                page = super()._unfinished_page()
+            except BrokerClosedError:
+                page, self._has_ended = None, True
+            if page is not None:
+                return page
+            if not self._has_ended:
+                self._wait_for_more()
+        return None
+
+    def _wait_for_more(self) -> None:
+        end_offset = self._wait(self._page[1])
+        if end_offset is None:
+            self._has_ended = True
+        else:
+            self._end_offset = end_offset

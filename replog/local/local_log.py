@@ -27,11 +27,12 @@ from replog.local.config import LocalLogConfig
 from replog.local.encoding import Group, GroupEncoder, RecordLike, record_input, record_inputs, wall_ms
 from replog.local.folder import LogFolder
 from replog.local.group_flush import GroupFlush
-from replog.local.iterating import RecordIterator
+from replog.local.iterating import TailIterator
 from replog.local.keeper import Keeper, KeeperThread
 from replog.local.reading import ReadableLog, check_offset
 from replog.local.waiting import Watchers
 from replog.local.write_behind import WriteBehind
+from replog.log.disk_space import disk_full_errors
 from replog.records import Buffer, Header, Record
 from replog_checkpoints import FileSystem
 
@@ -66,7 +67,7 @@ class LocalLog(ReadableLog):
         self._leader_epoch = max(folder.log.last_epoch or 0, _FIRST_EPOCH)
         self._always = config.flush == "always"
         self._encoder = GroupEncoder(config.codec, config.batch_bytes)
-        self._watchers = Watchers(self._mutex)
+        self._watchers = Watchers()
         self._flushes = GroupFlush(folder.log, self._mutex, self._publish)
         self._upkeep = threading.Lock()  # before the mutex, always; held while files are deleted or checkpoints written
         self._keeper = Keeper(folder, config, self._mutex, self._flushes)
@@ -111,6 +112,8 @@ class LocalLog(ReadableLog):
         Raises:
             TypeError, InvalidRecordError, RecordTooLargeError: this record cannot be appended; nothing was.
             DiskFullError: no room; nothing was appended, and the same works once there is room.
+            TooManyOpenFilesError: a kind of it; where the text says that a flush did not begin or end, the record is in the
+                log and counts after the next `flush` that succeeds, so do not append it again.
             StorageError: a write or an fsync failed, now or earlier: whether the record is there is unknown, and nothing
                 is appended any more.
             BrokerClosedError: the log is closed, or belongs to the process that this one was forked from.
@@ -221,10 +224,14 @@ class LocalLog(ReadableLog):
             timeout_s: ends after this long without a new record, seconds; None = never.  Closing the log ends it too.
 
         Raises:
-            As `iterate`; StorageError also when the log fails while this waits.
+            As `iterate`, after an error too; StorageError also when the log fails while this waits.
         """
         start, _ = self.range_of(self._high_watermark if start_offset is None else start_offset, None)
-        return self._tail(start, timeout_s)
+
+        def wait(offset: int) -> int | None:
+            return self._high_watermark if self.wait_for(offset, timeout_s=timeout_s) else None
+
+        return TailIterator(self.read_chunk, wait, start)
 
     def wait_for(self, offset: int, *, timeout_s: float | None = None) -> bool:
         """Waits until the record at `offset` can be read (`high_watermark` is above it).
@@ -237,21 +244,28 @@ class LocalLog(ReadableLog):
         """
         check_offset("offset", offset)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._mutex:
-            while self._high_watermark <= offset:
+        while self._high_watermark <= offset:
+            with self._mutex:
+                if self._high_watermark > offset:
+                    return True
                 if self._is_closed:
                     return False
                 self._check_not_failed()
                 rest_s = None if deadline is None else deadline - time.monotonic()
                 if rest_s is not None and rest_s <= 0:
                     return False
-                self._watchers.wait(rest_s)
+                waiter = self._watchers.register()
+            self._watchers.wait(waiter, rest_s)
         return True
 
     def aio(self) -> AsyncLocalLog:
-        """A view of this log for the running event loop; see `AsyncLocalLog`.  Closing it leaves this log open."""
-        from replog.local.aio import AsyncLocalLog
+        """A view of this log for the running event loop; see `AsyncLocalLog`.  Closing it leaves this log open.
 
+        Raises:
+            TooManyOpenFilesError: its code could not be loaded, which the first call does; the same works again.
+        """
+        with disk_full_errors("a view for tasks cannot be made", self._path):
+            from replog.local.aio import AsyncLocalLog
         return AsyncLocalLog(self)
 
     def add_watcher(self, callback: Callable[[], None]) -> None:
@@ -355,19 +369,11 @@ class LocalLog(ReadableLog):
         if self._always:
             high_watermark = min(high_watermark, self._log.flushed_offset)
         if high_watermark > self._high_watermark:
+            self._watchers.tell_threads()  # first: interrupted before the next line, the next append tells them again
             self._high_watermark = high_watermark
-            self._watchers.notify()
+            self._watchers.call_back()
         elif self._log.failed:
             self._watchers.notify()
-
-    def _tail(self, offset: int, timeout_s: float | None) -> Iterator[Record]:
-        while self.wait_for(offset, timeout_s=timeout_s):
-            end_offset = self._high_watermark
-            try:
-                yield from RecordIterator(self.read_chunk, offset, end_offset)
-            except BrokerClosedError:
-                return
-            offset = end_offset
 
     def _wake_keeper(self) -> None:
         if self._keeper_thread is not None:

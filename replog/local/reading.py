@@ -244,7 +244,7 @@ class ReadableLog:
         return start, end
 
     def read_chunk(self, offset: int, end_offset: int) -> tuple[list[Record], int]:
-        """(records, offset to go on with) of about `CHUNK_BYTES` below `end_offset`."""
+        """(records, offset to go on with, at most `end_offset`) of about `CHUNK_BYTES` below `end_offset`."""
         data = self._fetch(offset, self._high_watermark, CHUNK_BYTES)  # the end may lie inside a batch
         if not data:
             return [], end_offset
@@ -253,7 +253,7 @@ class ReadableLog:
             records, offset = records + found, next_offset
             if _value_bytes(records) > _DECODED_BYTES_MAX:
                 break
-        return records, offset
+        return records, min(offset, end_offset)
 
     # Its end
 

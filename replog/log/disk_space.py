@@ -28,7 +28,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
 
-from replog.errors import ConfigError, DiskFullError, TooManyOpenFilesError
+from replog.errors import ConfigError, DiskFullError, StorageError, TooManyOpenFilesError
 from replog_checkpoints import FileSystem, OpenMode
 
 RESERVE_FILE: Final = ".reserve"
@@ -40,8 +40,9 @@ _NO_MORE_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *_NO_MORE_FILES})
 _MORE_FILES: Final = (
     "Raise the limit of the process (`ulimit -n`, LimitNOFILE of a service, resource.setrlimit in a program), close logs "
-    "that are not used, or choose larger segments; the same works again as soon as there are descriptors"
+    "that are not used, or choose larger segments"
 )
+_NOTHING_CHANGED: Final = "Nothing was changed"
 
 
 def is_out_of_files(error: BaseException) -> bool:
@@ -57,26 +58,39 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL
 
 
-def disk_full(action: str, directory: str, error: OSError) -> DiskFullError:
-    """Returns the error for a write that the disk refused, or for a file that no descriptor was left to open."""
+def disk_full(action: str, directory: str, error: OSError, outcome: str = _NOTHING_CHANGED) -> DiskFullError:
+    """Returns the error for a write that the disk refused, or for a file that no descriptor was left to open.
+
+    Args:
+        action: What did not work, such as "an append did not begin".
+        directory: The directory whose disk it is.
+        error: What the disk said.
+        outcome: What holds now, a sentence without its full stop.
+    """
     if is_out_of_files(error):
+        again = "; the same works again as soon as there are descriptors" if outcome == _NOTHING_CHANGED else ""
         return TooManyOpenFilesError(
-            f"{action}: {directory}: too many open files ({error.strerror}). Nothing was changed. {_MORE_FILES}",
-            directory,
+            f"{action}: {directory}: too many open files ({error.strerror}). {outcome}. {_MORE_FILES}{again}", directory
         )
     return DiskFullError(
-        f"{action}: the disk of {directory} is full ({error.strerror}). Nothing was changed. Delete files or topics, lower "
+        f"{action}: the disk of {directory} is full ({error.strerror}). {outcome}. Delete files or topics, lower "
         "retention.ms or retention.bytes, or enlarge the disk; writing goes on by itself when there is room",
         directory,
     )
 
 
-def left_unfinished(action: str, directory: str, error: OSError) -> TooManyOpenFilesError:
+def left_unfinished(action: str, directory: str, error: OSError) -> DiskFullError:
     """Returns the error for a change that has begun, and whose rest needs a file that could not be opened."""
-    return TooManyOpenFilesError(
-        f"{action}: {directory}: too many open files ({error.strerror}). It has begun, and the next change of this log ends "
-        f"it first. {_MORE_FILES}",
-        directory,
+    return disk_full(action, directory, error, "It has begun, and the next change of this log ends it first")
+
+
+def not_closed_in_order(directory: str, error: DiskFullError) -> str:
+    """Returns what to say of a directory that is closed, and into which not everything could be written."""
+    out_of_files = isinstance(error, TooManyOpenFilesError)
+    reason = f"too many open files. {_MORE_FILES}" if out_of_files else "the disk is full. Make room"
+    return (
+        f"{directory} is closed, but not in order: {reason}, then open it again: that checks the logs, makes durable what "
+        "was not yet, and writes what is missing"
     )
 
 
@@ -95,6 +109,25 @@ def disk_full_errors(action: str, directory: str) -> Generator[None]:
         if is_disk_full(error):
             raise disk_full(action, directory, error) from error
         raise
+
+
+@contextlib.contextmanager
+def reading_errors(what: str, directory: str) -> Generator[None]:
+    """Around what only reads: the errors of the disk as ours.
+
+    Args:
+        what: What cannot be done, such as "verified".
+        directory: With which.
+
+    Raises:
+        TooManyOpenFilesError: no descriptor was left.
+        StorageError: the disk failed.
+    """
+    try:
+        with disk_full_errors(f"it cannot be {what}", directory):
+            yield
+    except OSError as error:
+        raise StorageError(f"{directory} cannot be {what}: {error}. Check the path and the disk") from error
 
 
 class DiskState(Enum):

@@ -275,7 +275,8 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         except OSError as error:
             if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
                 self._directory_changes += 1
-                raise disk_full("deleting old segments stopped early", self._directory, error) from error
+                outcome = "What is deleted by now stays so, the rest goes the next time"
+                raise disk_full("deleting old segments stopped early", self._directory, error, outcome) from error
             self._fail("deleting old segments failed", error)
         self.mend_indexes()
         return count

@@ -24,6 +24,7 @@ from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.log_flushing import LogFlushing
 from replog.log.producers.files import apply_batch, parse_marker, write_snapshot
 from replog.log.producers.state import ProducedBatch
+from replog.log.recovery.epoch_witness import UNKNOWN_EPOCH
 from replog.log.segments.offset_index import RELATIVE_OFFSET_MAX
 from replog.log.segments.segment import LogSegment
 from replog.records import (
@@ -31,6 +32,7 @@ from replog.records import (
     Buffer,
     TimestampType,
     check_crc,
+    describe_epoch,
     parse_header,
     scan,
     stamp_append_time,
@@ -302,6 +304,7 @@ class LogAppending(LogFlushing):
 
     def _check_replicated(self, batches: Buffer, leader_epoch: int | None, expected_offset: int) -> list[BatchHeader]:
         epoch = self._epochs.epoch_for_offset(expected_offset - 1)
+        epoch = UNKNOWN_EPOCH if epoch is None else epoch
         headers: list[BatchHeader] = []
         for header in scan(batches):
             batch_epoch = header.partition_leader_epoch
@@ -311,12 +314,12 @@ class LogAppending(LogFlushing):
             if header.base_offset < expected_offset:
                 reason = f"{self._topic_partition}: offset {header.base_offset} where {expected_offset} was expected"
                 raise CorruptRecordError("", header.position, reason)
-            if epoch is not None and 0 <= batch_epoch < epoch:
-                reason = f"{self._topic_partition}: leader epoch {batch_epoch} after epoch {epoch}"
-                raise CorruptRecordError("", header.position, reason)
+            wrong_epoch = describe_epoch(batch_epoch, epoch)
+            if wrong_epoch is not None:
+                raise CorruptRecordError("", header.position, f"{self._topic_partition}: {wrong_epoch}")
             if header.is_control and header.producer_id >= 0:  # after the write it would be too late to refuse it
                 _check_marker(batches, header)
-            epoch, expected_offset = batch_epoch, header.next_offset
+            epoch, expected_offset = max(epoch, batch_epoch), header.next_offset
             headers.append(header)
         return headers
 

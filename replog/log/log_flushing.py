@@ -7,6 +7,7 @@ offset is then written beside the log, before anybody is told that it is flushed
 from __future__ import annotations
 
 import contextlib
+from typing import Final
 
 from replog.errors import BrokerClosedError, InvariantViolationError
 from replog.log.disk_space import disk_full, is_out_of_files
@@ -14,6 +15,11 @@ from replog.log.flush import FlushJob
 from replog.log.log_state import LogState
 from replog.log.producers.files import write_snapshot
 from replog_checkpoints import File
+
+_UNFLUSHED: Final = (
+    "What was appended since the last flush is in the log, and counts as soon as a flush succeeds: appended again it would be "
+    "there twice"
+)
 
 
 class LogFlushing(LogState):
@@ -37,7 +43,7 @@ class LogFlushing(LogState):
             files = [self._segments[number].file for number in range(first, len(self._segments))]
         except OSError as error:
             if is_out_of_files(error):
-                raise disk_full("a flush did not begin", self._directory, error) from error
+                raise disk_full("a flush did not begin", self._directory, error, _UNFLUSHED) from error
             self._fail("a segment cannot be opened", error)
         files += self._unsynced
         self._closer.hold(files)
@@ -74,7 +80,7 @@ class LogFlushing(LogState):
         """
         self._closer.let_go(job.files)
         if job.refused is not None and self._unavailable is None:
-            raise disk_full("a flush did not end", self._directory, job.refused) from job.refused
+            raise disk_full("a flush did not end", self._directory, job.refused, _UNFLUSHED) from job.refused
         if not job.finished or self._unavailable is not None:
             self._check_available()
             raise InvariantViolationError(f"{self._topic_partition}: a flush was completed that never ran")
@@ -153,7 +159,8 @@ class LogFlushing(LogState):
             self._fs.sync_dir(self._directory)
         except OSError as error:
             if is_out_of_files(error):  # everything is flushed: the next start makes the rest again
-                raise disk_full("the log was not closed in order", self._directory, error) from error
+                outcome = "Every record is on the disk, and the next start makes the rest again"
+                raise disk_full("the log was not closed in order", self._directory, error, outcome) from error
             self._fail("closing failed", error)
         finally:
             for file in files:

@@ -19,7 +19,14 @@ from replog.records.batch import (
     encode_empty_batch,
     survey_records,
 )
-from replog.records.checked import SCAN_IMPLEMENTATION, ScannedBatch, SegmentScan, consecutive_end, scan_checked
+from replog.records.checked import (
+    SCAN_IMPLEMENTATION,
+    ScannedBatch,
+    SegmentScan,
+    consecutive_end,
+    describe_epoch,
+    scan_checked,
+)
 from replog.records.control import (
     ControlRecordType,
     LeaderChange,
@@ -104,6 +111,7 @@ __all__ = [
     "decode_records",
     "decode_snapshot_header",
     "decode_voters",
+    "describe_epoch",
     "encode_batch",
     "encode_empty_batch",
     "encode_end_transaction_marker",

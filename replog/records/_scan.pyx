@@ -77,7 +77,9 @@ cdef bint is_good(
     batch.base_sequence = <int32_t>read_32(p + 53)
     if p[16] != 2 or delta < 0 or batch.base_offset < next_offset or batch.base_offset > offset_max - delta:
         return False
-    if count < 0 or count > <int64_t>delta + 1 or 0 <= batch.leader_epoch < leader_epoch:
+    if count < 0 or count > <int64_t>delta + 1:
+        return False
+    if batch.leader_epoch < -1 or 0 <= batch.leader_epoch < leader_epoch:  # as `describe_epoch`
         return False
     batch.last_offset = batch.base_offset + delta
     cdef object checked = PyMemoryView_FromMemory(<char*>(p + CRC_START), batch.size_bytes - CRC_START, PyBUF_READ)

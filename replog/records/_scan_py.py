@@ -8,7 +8,7 @@ A batch is good when, behind the one before it,
 - its magic is 2 and its length at least a header;
 - its base offset is at or above the expected one, its last offset not above `offset_max`, and it does not hold more
   records than offsets;
-- its leader epoch is not below one before it (-1, from before there were epochs, is always good);
+- its leader epoch is not below one before it (-1, from before there were epochs, is always good; less never is);
 - its checksum is right.
 
 The offset, the length and the epoch are outside the checksum: an old batch that a crash left behind a new tail has a
@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from replog.records._crc32c import crc32c
 from replog.records.header import OFFSET_MAX
-from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES, Buffer
+from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES, NO_LEADER_EPOCH, Buffer
 
 IMPLEMENTATION = "python"
 
@@ -47,12 +47,27 @@ def describe_damage(buffer: Buffer, position: int, next_offset: int, leader_epoc
         return f"offsets {base_offset} to {base_offset + delta} cannot follow offset {next_offset - 1}"
     if not 0 <= count <= delta + 1:
         return f"{count} records cannot stand in {delta + 1} offsets"
-    if 0 <= epoch < leader_epoch:
-        return f"leader epoch {epoch} cannot follow epoch {leader_epoch}"
+    wrong_epoch = describe_epoch(epoch, leader_epoch)
+    if wrong_epoch is not None:
+        return wrong_epoch
     with memoryview(buffer) as view:
         actual = crc32c(view[position + _CRC_START : position + length + LOG_OVERHEAD_BYTES])
     if actual != crc:
         return f"checksum {actual:#010x}, the header says {crc:#010x}"
+    return None
+
+
+def describe_epoch(epoch: int, epoch_before: int) -> str | None:
+    """Why a batch cannot have a leader epoch; None: it can.  The one rule of appends, of a start and of verification.
+
+    Args:
+        epoch: The epoch in its header.
+        epoch_before: The highest epoch of the batches before it; -1: unknown.
+    """
+    if epoch < NO_LEADER_EPOCH:
+        return f"leader epoch {epoch} cannot be, the lowest one is {NO_LEADER_EPOCH}"
+    if NO_LEADER_EPOCH < epoch < epoch_before:
+        return f"leader epoch {epoch} cannot follow epoch {epoch_before}"
     return None
 
 

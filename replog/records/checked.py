@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replog.records._scan_py import ScannedBatch
+from replog.records._scan_py import ScannedBatch, describe_epoch
 from replog.records._select import scanner
 
 if TYPE_CHECKING:  # the compiled one has the same names
@@ -22,4 +22,4 @@ else:
 SCAN_IMPLEMENTATION: str = scanner.IMPLEMENTATION
 """Which of the two is loaded: "cython" or "python"."""
 
-__all__ = ["SCAN_IMPLEMENTATION", "ScannedBatch", "SegmentScan", "consecutive_end", "scan_checked"]
+__all__ = ["SCAN_IMPLEMENTATION", "ScannedBatch", "SegmentScan", "consecutive_end", "describe_epoch", "scan_checked"]

@@ -33,6 +33,10 @@ OPENED_WITH_KEY: Final = "replog.opened.with"
 LOCAL_CLUSTER_ID: Final = "replog-open-log"
 """Cluster id of the directories of `open_log`, which belong to no cluster."""
 
+LOCAL_NODE_ID: Final = 0
+LOCAL_FOLDER: Final = "log-0"
+"""The one partition folder in such a directory."""
+
 LOCK_FILE: Final = ".lock"
 _TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line
 
@@ -92,11 +96,16 @@ def write_identity(
 ) -> MetaProperties:
     """Formats a new directory, durably; returns its identity."""
     directory_id = new_directory_id()
-    while checkpoints.uuid_to_text(directory_id).startswith(_TEXT_PREFIX_REFUSED):
+    while not is_usable_id(directory_id):
         directory_id = new_directory_id()
     meta = MetaProperties(cluster_id, node_id, directory_id, {FORMAT_KEY: FORMAT})
     checkpoints.write_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}", meta)
     return meta
+
+
+def is_usable_id(directory_id: UUID) -> bool:
+    """Whether the text of a directory's id does not look like an option."""
+    return not checkpoints.uuid_to_text(directory_id).startswith(_TEXT_PREFIX_REFUSED)
 
 
 def opened_with(meta: MetaProperties) -> frozenset[UUID] | None:

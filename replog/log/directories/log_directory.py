@@ -43,7 +43,7 @@ from replog.log.directories.identity import (
 )
 from replog.log.directories.offset_checkpoints import OffsetCheckpoint
 from replog.log.directories.replicas import DirectoryReplicas
-from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace
+from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace, not_closed_in_order
 from replog.log.file_names import DELETE_DIR_SUFFIX, parse_partition_dir_name
 from replog.log.log import Log
 from replog_checkpoints import FileSystem, Lock, MetaProperties, TopicPartition
@@ -263,7 +263,7 @@ class LogDirectory(DirectoryReplicas):
                     marker = checkpoints.CleanShutdown(broker_epoch)
                     checkpoints.write_clean_shutdown(self._fs, self._at(checkpoints.CLEAN_SHUTDOWN_FILE), marker)
         except DiskFullError as error:
-            raise StorageError(f"{error} The next start checks the logs") from error
+            raise StorageError(not_closed_in_order(self.path, error)) from error
         finally:
             self._lock.release()
 

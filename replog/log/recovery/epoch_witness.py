@@ -32,7 +32,7 @@ def contradicts(entries: Sequence[tuple[int, int]] | None, epoch_before: int, ep
         epoch: The epoch of the batch.
         offset: Its base offset.
     """
-    if not entries or epoch == epoch_before:
+    if not entries or epoch in {epoch_before, UNKNOWN_EPOCH}:
         return False
     number = bisect_right([start for _, start in entries], offset) - 1
     if not 0 <= number < len(entries) - 1:

@@ -34,6 +34,7 @@ from replog.log.segments.offset_index import RELATIVE_OFFSET_MAX
 from replog.log.segments.promised_end import promised_end_offset
 from replog.log.segments.scan import scan_headers
 from replog.log.segments.segment import OFFSET_MAX, LogSegment
+from replog.records import describe_epoch
 
 
 class LogRecovery(SegmentScanning):
@@ -147,8 +148,8 @@ class LogRecovery(SegmentScanning):
         if self.report.epochs_rebuilt:
             for position, header in scan_headers(segment.file, 0, segment.size_bytes):
                 epoch = header.partition_leader_epoch
-                if 0 <= epoch < self._last_epoch and self._is_flushed(header.base_offset):
-                    reason = f"leader epoch {epoch} after epoch {self._last_epoch}: one of the two is wrong"
+                reason = describe_epoch(epoch, self._last_epoch)
+                if reason is not None and self._is_flushed(header.base_offset):
                     raise self._lost(segment.path, position, header.base_offset, reason)
                 self._note_epoch(epoch, header.base_offset)
             segment.release(self._closer)

@@ -1,5 +1,7 @@
 """Repair of one log that nobody has open: derived files are made again, and a tail that was never flushed is cut.
 
+Of a log of `open_log` the `meta.properties` above it is made again, too, before anything else: see `local_identity`.
+
 Nothing that was flushed is given up unless the caller says so: whoever runs a repair may have another copy.
 
 | step                                                     | a crash after it                                             |
@@ -17,14 +19,16 @@ Nothing that was flushed is given up unless the caller says so: whoever runs a r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import replog_checkpoints as checkpoints
-from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, StorageError
+from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, DiskFullError, StorageError
 from replog.log.config import CleanupPolicy, LogConfig
 from replog.log.directories.identity import LOCAL_CLUSTER_ID
+from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -40,8 +44,10 @@ from replog.log.recovery.flushed_offset import FlushedOffsetFile
 from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
+from replog.log.repair.given_up import OffsetRange, ranges_given_up
+from replog.log.repair.local_identity import DamagedIdentity, damaged_identity
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
-from replog_checkpoints import FileSystem, TopicPartition, parent_of
+from replog_checkpoints import FileSystem, Lock, TopicPartition, parent_of
 
 _LOCK_FILE = ".lock"
 _CONFIG = LogConfig(cleanup_policy=CleanupPolicy.COMPACT)
@@ -58,6 +64,7 @@ class RepairReport:
         recovery: what was scanned and cut.
         end_offset_before: where readable records ended, or would have without the damage, as far as known; exclusive.
         end_offset: where they end now, exclusive.
+        given_up: the ranges [start, end) of offsets that were acknowledged, or readable, and are not there any more.
     """
 
     found: tuple[Finding, ...]
@@ -65,6 +72,12 @@ class RepairReport:
     recovery: RecoveryReport | None
     end_offset_before: int
     end_offset: int
+    given_up: tuple[OffsetRange, ...] = ()
+
+    @property
+    def offsets_given_up(self) -> int:
+        """How many offsets are in `given_up`."""
+        return sum(end - start for start, end in self.given_up)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +106,7 @@ class _Plan:
         log_start_offset: With which the log is opened.
         note_max: The most that the log's own file may say then; None: anything.
         forgets_note: Whether that file is removed.
+        is_compacted: Whether a cleaner has been there: its gaps are no holes, whatever `complete-from` says.
     """
 
     lost_offset: int | None
@@ -101,6 +115,7 @@ class _Plan:
     log_start_offset: int
     note_max: int | None
     forgets_note: bool
+    is_compacted: bool
 
     @property
     def gives_up(self) -> bool:
@@ -112,6 +127,27 @@ class _Plan:
         if noted is None or self.forgets_note:
             return None
         return noted if self.note_max is None else min(noted, self.note_max)
+
+
+@dataclass(frozen=True, slots=True)
+class _Surveyed:
+    """What a verification has found in a log, and what follows from it.
+
+    Attributes:
+        found: What does not fit.
+        holes: Ranges of offsets that are missing.
+        end_offset: Where the records end, as far as they can be read; exclusive.
+        offsets: What is said about the log beside it.
+        plan: What is going to be done.
+        identity: What is wrong with the `meta.properties` of a local log; None: nothing.
+    """
+
+    found: tuple[Finding, ...]
+    holes: tuple[OffsetRange, ...]
+    end_offset: int
+    offsets: LogOffsets
+    plan: _Plan
+    identity: DamagedIdentity | None
 
 
 def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) -> LogOffsets:
@@ -158,26 +194,53 @@ def repair_log(
             them either; nothing was changed.
         CorruptCheckpointError: a checkpoint that says what was flushed cannot be read; nothing was changed.
         DirectoryLockedError: a process has the directory open.
+        DiskFullError: no room, or (`TooManyOpenFilesError`) no descriptor: the text says whether anything was changed.
+            Repair again, once there is.
         StorageError: there is no log, or the disk failed.
     """
+    with _repair_errors(directory, "Nothing was changed"):
+        lock = _take_lock(fs, parent_of(directory))
     try:
-        lock = fs.lock(f"{parent_of(directory)}/{_LOCK_FILE}")
-    except BlockingIOError as error:
-        raise DirectoryLockedError(f"{parent_of(directory)} is in use by another process: stop it first") from error
-    try:
-        return _repair(
-            fs, directory, accept_loss=accept_loss, now_ms=now_ms, forget_flushed_offset=forget_flushed_offset
-        )
-    except OSError as error:
-        raise StorageError(f"{directory} cannot be repaired: {error}. Check the disk, then repair again") from error
+        with _repair_errors(directory, "Nothing was changed"):
+            surveyed = _survey(fs, directory, accept_loss=accept_loss, forgets_note=forget_flushed_offset)
+            if surveyed.found:
+                _refuse_what_stays_shut(fs, directory, surveyed.plan, surveyed.found, now_ms)
+        with _repair_errors(directory, "It has begun, and another repair ends it"):
+            return _mend(fs, directory, surveyed, now_ms)
     finally:
         lock.release()
 
 
-def _repair(
-    fs: FileSystem, directory: str, *, accept_loss: bool, now_ms: int, forget_flushed_offset: bool
-) -> RepairReport:
-    offsets = read_offsets(fs, directory, forgets_note=forget_flushed_offset)
+def _take_lock(fs: FileSystem, path: str) -> Lock:
+    try:
+        return fs.lock(f"{path}/{_LOCK_FILE}")
+    except BlockingIOError as error:
+        raise DirectoryLockedError(f"{path} is in use by another process: stop it first") from error
+
+
+@contextlib.contextmanager
+def _repair_errors(directory: str, outcome: str) -> Generator[None]:
+    """The errors of the disk as ours.
+
+    Args:
+        directory: Of the log.
+        outcome: What holds where there is no room, or no descriptor.
+    """
+    try:
+        yield
+    except DiskFullError as error:  # of the log that was opened, which cannot know
+        if not isinstance(error.__cause__, OSError):
+            raise
+        raise disk_full("a repair did not end", directory, error.__cause__, outcome) from error
+    except OSError as error:
+        if is_disk_full(error):
+            raise disk_full("a repair did not end", directory, error, outcome) from error
+        raise StorageError(f"{directory} cannot be repaired: {error}. Check the disk, then repair again") from error
+
+
+def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: bool) -> _Surveyed:
+    """Finds what does not fit, and decides.  Changes nothing."""
+    offsets = read_offsets(fs, directory, forgets_note=forgets_note)
     promises = read_promises(fs, directory)
     verifier = LogVerifier(
         fs,
@@ -191,31 +254,56 @@ def _repair(
     found = tuple(verifier.run())
     if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
         raise StorageError(f"{directory} holds no segments: there is nothing to repair")
-    plan = _plan(found, verifier.holes, offsets, forgets_note=forget_flushed_offset)
+    plan = _plan(found, verifier.holes, offsets, forgets_note=forgets_note, is_compacted=promises.is_compacted)
     if plan.gives_up and not accept_loss:
         raise _refusal(found, offsets.flushed_offset)
+    identity = damaged_identity(fs, directory)
+    return _Surveyed(found, tuple(verifier.holes), verifier.totals.end_offset, offsets, plan, identity)
+
+
+def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> RepairReport:
+    found, offsets, plan = surveyed.found, surveyed.offsets, surveyed.plan
+    told = found
+    if surveyed.identity is not None:
+        surveyed.identity.mend(fs)
+        told = (identity_finding(surveyed.identity), *found)
     if not found:
-        if forget_flushed_offset:
+        if plan.forgets_note:
             FlushedOffsetFile.load(fs, directory).remove()
-        end_offset = verifier.totals.end_offset
-        return RepairReport((), (), None, end_offset, end_offset)
-    _refuse_what_stays_shut(fs, directory, plan, found, now_ms)
+        return RepairReport(told, (), None, surveyed.end_offset, surveyed.end_offset)
     _prepare(fs, directory, plan, offsets, found)
     log = _open(fs, directory, plan, now_ms)
-    if plan.lost_offset is not None:  # a batch whose offset has changed is no torn write
-        log.truncate_to(max(plan.lost_offset, log.log_start_offset))
-    log.close(now_ms)
+    try:
+        if plan.lost_offset is not None:  # a batch whose offset has changed is no torn write
+            log.truncate_to(max(plan.lost_offset, log.log_start_offset))
+        log.close(now_ms)
+    except BaseException:
+        log.close_for_good()
+        raise
     if (
         offsets.recovery_point is not None or plan.gives_up
     ):  # without one the next start would take a hole for a torn tail
         _write_recovery_point(fs, directory, log.log_end_offset)
-    left = tuple(LogVerifier(fs, directory, log.log_end_offset, deep=False, is_closed=True).run())
-    before = max(verifier.totals.end_offset, offsets.flushed_offset or 0)
-    return RepairReport(found, left, log.recovery, before, log.log_end_offset)
+    end_offset = log.log_end_offset
+    after = LogVerifier(fs, directory, end_offset, deep=False, is_closed=True, is_compacted=plan.is_compacted)
+    left = tuple(after.run())
+    before = max(surveyed.end_offset, offsets.flushed_offset or 0)
+    given_up = ranges_given_up(surveyed.holes, plan.log_start_offset, before, end_offset)
+    return RepairReport(told, left, log.recovery, before, end_offset, given_up)
+
+
+def identity_finding(damaged: DamagedIdentity) -> Finding:
+    """As what it is reported: a file that is made again."""
+    return Finding(FindingKind.DERIVED, damaged.path, None, None, damaged.reason)
 
 
 def _plan(
-    found: tuple[Finding, ...], holes: Sequence[tuple[int, int]], offsets: LogOffsets, *, forgets_note: bool
+    found: tuple[Finding, ...],
+    holes: Sequence[tuple[int, int]],
+    offsets: LogOffsets,
+    *,
+    forgets_note: bool,
+    is_compacted: bool,
 ) -> _Plan:
     """What is given up, and what may be promised before the log is opened: nothing from the damage on."""
     lost_offset = _first_lost_offset(found, offsets.flushed_offset)
@@ -229,7 +317,15 @@ def _plan(
         holes_end = None if holes_end is None else min(holes_end, lost_offset)
     if holes_end is not None:  # above the recovery point a hole would be a torn tail
         recovery_point = max(recovery_point or 0, holes_end)
-    return _Plan(lost_offset, holes_end, recovery_point or 0, offsets.log_start_offset or 0, note_max, forgets_note)
+    return _Plan(
+        lost_offset,
+        holes_end,
+        recovery_point or 0,
+        offsets.log_start_offset or 0,
+        note_max,
+        forgets_note,
+        is_compacted,
+    )
 
 
 def _refuse_what_stays_shut(
@@ -254,6 +350,7 @@ def _refuse_what_stays_shut(
         clean=False,
         now_ms=now_ms,
         is_read_only=True,
+        is_compacted=plan.is_compacted,
     )
     Log(view, directory, _CONFIG, PurePosixPath(directory).name, loader.load(), None, now_ms).close_for_good()
 
@@ -273,7 +370,7 @@ def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, f
 
 def _raise_claim(fs: FileSystem, directory: str, plan: _Plan) -> None:
     """What is behind the missing offsets stays, and is complete from there on; it may be so from later on only."""
-    claim = read_complete_from(fs, directory)
+    claim = None if plan.is_compacted else read_complete_from(fs, directory)
     if claim is not None and plan.holes_end_offset is not None and claim < plan.holes_end_offset:
         write_complete_from(fs, directory, plan.holes_end_offset)
 
@@ -294,6 +391,7 @@ def _open(fs: FileSystem, directory: str, plan: _Plan, now_ms: int) -> Log:
         log_start_offset=plan.log_start_offset,
         clean=False,
         now_ms=now_ms,
+        is_compacted=plan.is_compacted,
     )
 
 

@@ -24,6 +24,7 @@ from enum import Enum
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, ReplogError, UnsupportedCompressionError
+from replog.log.disk_space import reading_errors
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.epoch_file import epoch_path
 from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
@@ -35,7 +36,7 @@ from replog.log.repair.index_verification import IndexVerifier
 from replog.log.repair.transaction_verification import TransactionVerifier
 from replog.log.segments.promised_end import promised_end_offset
 from replog.log.segments.scan import PlacedBatch, scan_batches
-from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, check_records
+from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, check_records, describe_epoch
 from replog_checkpoints import File, FileSystem, OpenMode
 
 
@@ -123,8 +124,13 @@ class LogVerifier:
         """Everything that does not fit.
 
         Raises:
-            OSError: the directory or a file cannot be read.
+            TooManyOpenFilesError: this process may open no more files; verify again, once it may.
+            StorageError: the directory or a file cannot be read.
         """
+        with reading_errors("verified", self.directory):
+            yield from self._run()
+
+    def _run(self) -> Iterator[Finding]:
         names = self.fs.list_dir(self.directory)
         claim = None if self.is_compacted else read_complete_from(self.fs, self.directory)
         self._complete = Completeness(self.fs, self.directory, claim)
@@ -255,9 +261,9 @@ class LogVerifier:
     def _verify_epoch(self, path: str, batch: PlacedBatch) -> None:
         """Whether the epoch of a batch can be, for no checksum covers it."""
         epoch, offset = batch.header.partition_leader_epoch, batch.header.base_offset
-        if epoch < self._epoch:
-            reason = f"leader epoch {epoch} after epoch {self._epoch}: one of the two is wrong"
-            raise CorruptRecordError(path, batch.position, reason)
+        wrong_epoch = describe_epoch(epoch, self._epoch)
+        if wrong_epoch is not None:
+            raise CorruptRecordError(path, batch.position, wrong_epoch)
         if contradicts(self._checkpointed_epochs, self._epoch, epoch, offset):
             reason = f"leader epoch {epoch}, but offset {offset} is of epoch {self._epoch}, as the leader-epoch checkpoint says"
             raise CorruptRecordError(path, batch.position, reason)

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from cli_kit import Replog
 
+from replog.local import open_log
 from replog.log import LogConfig, LogDirectory
 from replog.log.recovery.flushed_offset import encode_flushed_offset
 from replog.records import encode_batch
@@ -89,6 +90,20 @@ def test_flushed_records_are_not_given_up_without_being_told(replog: Replog, dat
     assert (row["kind"], row["end_offset"], row["offsets_given_up"]) == ("repaired", 0, RECORDS)
 
 
+def test_what_was_given_up_is_counted_and_named_wherever_it_was(replog: Replog, data: Path) -> None:
+    folder = data / "flights-0"
+    _, gone, last = sorted(folder.glob("*.log"))
+    first, end, damaged = int(gone.stem), int(last.stem), int(last.stem) + 1
+    gone.unlink()
+    damage(last, 1070 + 100)  # in its second batch
+    *_, row = rows(replog, "repair", folder, "--accept-loss")
+    assert (row["offsets_given_up"], row["end_offset"]) == (end - first + RECORDS - damaged, damaged)
+    assert row["given_up"] == [
+        {"first_offset": first, "last_offset": end - 1},
+        {"first_offset": damaged, "last_offset": RECORDS - 1},
+    ]
+
+
 def test_a_running_node_is_left_alone(replog: Replog, data: Path) -> None:
     logs = LogDirectory.open(OsFileSystem(), str(data), cluster_id=None, node_id=1, now_ms=T0)
     done = replog("log", "repair", data)
@@ -141,3 +156,15 @@ def test_a_flushed_offset_that_another_program_left_behind_is_forgotten_when_ask
     *_, row = rows(replog, "repair", data / "flights-0", "--forget-flushed-offset")
     assert (row["kind"], row["end_offset"], row["offsets_given_up"]) == ("intact", RECORDS, 0)
     assert not note.exists()
+
+
+def test_the_damaged_identity_of_a_local_log_is_found_and_made_anew(replog: Replog, tmp_path: Path) -> None:
+    with open_log(tmp_path / "orders") as log:
+        log.append(b"a")
+    meta = tmp_path / "orders" / "meta.properties"
+    meta.write_bytes(meta.read_bytes()[:60])
+    finding, _ = rows(replog, "verify", tmp_path / "orders", status=1)
+    assert (finding["problem"], finding["path"]) == ("derived", str(meta))
+    assert [row["kind"] for row in rows(replog, "repair", tmp_path / "orders")] == ["finding", "repaired"]
+    with open_log(tmp_path / "orders") as log:
+        assert [record.value for record in log] == [b"a"]

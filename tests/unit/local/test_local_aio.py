@@ -259,3 +259,28 @@ async def test_a_reader_that_is_cancelled_goes_on_with_the_next_record(tmp_path:
         for _ in range(5):
             await read()
         assert found == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_what_is_appended_while_a_page_is_read_is_not_skipped(tmp_path: Path) -> None:
+    with replog.open_log(tmp_path / "log", flush="os") as log:
+        for number in range(3):
+            log.append(b"%d" % number)
+        records, next_offset = log.read_chunk(0, 1)
+        assert ([record.offset for record in records], next_offset) == ([0], 1)
+
+
+async def test_a_tail_of_a_task_gives_what_is_appended_while_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replog.open_log_async(tmp_path / "log", flush="os") as log:
+        read_chunk = LocalLog.read_chunk
+
+        def read_late(self: LocalLog, offset: int, end_offset: int) -> tuple[list[replog.Record], int]:
+            if log.log_end_offset < 9:
+                log.log.append(b"late")
+            return read_chunk(self, offset, end_offset)
+
+        monkeypatch.setattr(LocalLog, "read_chunk", read_late)
+        await log.append(b"first")
+        tail = log.tail(0, timeout_s=30)
+        assert [(await anext(tail)).offset for _ in range(9)] == list(range(9))

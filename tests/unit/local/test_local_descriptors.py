@@ -164,6 +164,89 @@ def use(disk: FewDescriptors, flush: str) -> None:
         assert {offset for offset in acknowledged if offset >= start} <= {record.offset for record in log}
 
 
+@pytest.mark.parametrize("flush", ["always", "os"])
+def test_an_append_without_a_descriptor_says_whether_the_record_is_there(flush: str) -> None:
+    """Who takes "nothing was changed" at its word appends again; who is told that it is there must not."""
+    said: set[bool] = set()
+    for moment in range(1000):
+        disk = FewDescriptors(SimulatedFileSystem())
+        with open_simulated(disk, flush=flush, segment_bytes=1024, max_batch_bytes=512) as log:
+            end = disk.taken_count + moment
+            disk.refuse(moment)
+            for number in range(12):
+                try:
+                    log.append(b"%03d" % number * 100)
+                except TooManyOpenFilesError as error:
+                    told = str(error)
+                    is_there = "appended again it would be there twice" in told
+                    assert is_there != ("Nothing was changed" in told)
+                    said.add(is_there)
+                    disk.allow()
+                    if not is_there:
+                        log.append(b"%03d" % number * 100)
+            is_over = disk.taken_count <= end
+            disk.allow()
+            log.flush()
+            assert values(log) == [b"%03d" % number * 100 for number in range(12)]
+        if is_over:
+            break
+    assert 10 < moment < 999
+    assert said == ({False, True} if flush == "always" else {False})
+
+
+def test_a_log_that_is_closed_without_a_descriptor_is_whole_when_it_is_opened_again() -> None:
+    disk = FewDescriptors(SimulatedFileSystem())
+    log = open_simulated(disk, flush="os")
+    log.append(b"a")
+    disk.refuse(0)
+    with pytest.raises(StorageError, match=r"closed, but not in order: too many open files.* open it again"):
+        log.close()
+    disk.allow()
+    with open_simulated(disk) as log:
+        assert values(log) == [b"a"]
+
+
+AIO = """
+import asyncio, gc, os
+from replog.errors import TooManyOpenFilesError
+
+async def use(log):
+    held = []
+    try:
+        while True:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        pass
+    for _ in range(FREE):
+        os.close(held.pop())
+    try:
+        log.aio()
+    except TooManyOpenFilesError as error:
+        assert "ulimit -n" in str(error), error
+        refused = True
+    else:
+        refused = False
+    for descriptor in held:
+        os.close(descriptor)
+    tasks = log.aio()
+    assert await tasks.append(b"a") == 0
+    await tasks.close()
+    return refused
+
+with replog.open_log(path, maintenance_interval_ms=0) as log:
+    refused = asyncio.run(use(log))
+assert refused == (FREE == 0), refused
+"""
+
+
+@pytest.mark.parametrize("free", [0, 1, 2])
+def test_the_first_view_for_tasks_without_a_descriptor_says_so_and_the_next_one_works(
+    tmp_path: Path, free: int
+) -> None:
+    """Its code is loaded by the first call."""
+    run(tmp_path, f"FREE = {free}\n{AIO}")
+
+
 def retried(disk: FewDescriptors, call: Callable[[], T]) -> T:
     try:
         return call()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import replog
 from replog.errors import CorruptRecordError
+from replog.local import LocalLog
 from replog.local.reading import ReadableLog
 
 SCRIPT = """
@@ -58,7 +60,7 @@ def read(records, end_offset):
             threading.Timer(0.003, log.append, (VALUE,)).start()
     return caught
 
-caught = read(log.iterate(), 20_000)
+caught = read(log.iterate(), 20_000) + read(log.tail(0), 20_050)
 over.set()
 assert caught == count > 0, (caught, count)
 log.append(b"the log is as usable as before")
@@ -104,3 +106,107 @@ def test_damage_is_told_each_time(tmp_path: Path) -> None:
         for _ in range(2):
             with pytest.raises(CorruptRecordError):
                 next(records)
+
+
+@pytest.mark.parametrize("by_next", [True, False], ids=["next", "for"])
+def test_a_tail_that_was_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_next: bool) -> None:
+    """While it waits, and while it reads; the last record that was given is not given again."""
+    with replog.open_log(tmp_path / "log") as log:
+        log.append(b"0")
+        tail = log.tail(0)
+        found = [next(tail).value]
+        for owner, name in ((LocalLog, "wait_for"), (ReadableLog, "_fetch")):
+            undone = getattr(owner, name)
+
+            def interrupt(*_: object, owner: type = owner, undone: Any = undone, **__: object) -> None:
+                monkeypatch.setattr(owner, undone.__name__, undone)
+                log.append(b"%d" % log.log_end_offset)
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(owner, name, interrupt)
+            if owner is ReadableLog:
+                log.append(b"%d" % log.log_end_offset)
+            with pytest.raises(KeyboardInterrupt):
+                next(tail)
+            while found[-1] != b"%d" % (log.log_end_offset - 1):
+                found.append(next(tail if by_next else iter(tail)).value)
+        assert found == [b"%d" % number for number in range(log.log_end_offset)]
+        log.close()
+        assert list(tail) == []
+
+
+def test_a_tail_that_has_timed_out_has_ended(tmp_path: Path) -> None:
+    with replog.open_log(tmp_path / "log") as log:
+        log.append(b"0")
+        tail = log.tail(0, timeout_s=0)
+        assert [record.value for record in tail] == [b"0"]
+        log.append(b"1")
+        assert next(tail, None) is None
+
+
+WAITER = """
+import os, signal, sys, threading
+import replog
+
+class Interrupted(KeyboardInterrupt):
+    pass
+
+armed = False
+
+def interrupt(number, frame):
+    if armed:
+        raise Interrupted
+
+def send():
+    while not over.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
+
+def append():
+    try:
+        while not over.is_set():
+            log.append(b"x")
+    except BaseException as error:
+        failures.append(error)
+
+def wait_once():
+    global armed
+    try:
+        armed = True
+        log.wait_for(1 << 40, timeout_s=0.05)
+        armed = False
+    except Interrupted:  # more of them may come on the way here
+        armed = False
+        return 1
+    return 0
+
+signal.signal(signal.SIGINT, interrupt)
+log = replog.open_log(sys.argv[1], flush="os", maintenance_interval_ms=0)
+over, failures, caught = threading.Event(), [], 0
+threads = [threading.Thread(target=target, daemon=True) for target in (send, append)]
+for thread in threads:
+    thread.start()
+for _ in range(300):
+    try:
+        caught += wait_once()
+    except Interrupted:
+        armed = False
+        caught += 1
+over.set()
+for thread in threads:
+    thread.join()
+assert not failures, failures
+assert caught > 100, caught
+end_offset = log.log_end_offset
+last = threading.Thread(target=log.append, args=(b"last",))
+last.start()
+assert log.wait_for(end_offset)
+last.join()
+log.close()
+"""
+
+
+def test_a_rain_of_signals_neither_stalls_a_wait_nor_takes_the_lock_of_an_append(tmp_path: Path) -> None:
+    path = ":".join(path for path in sys.path if path)
+    command = [sys.executable, "-W", "always", "-c", WAITER, str(tmp_path / "log")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={"PYTHONPATH": path})
+    assert (done.stderr, done.returncode) == ("", 0)

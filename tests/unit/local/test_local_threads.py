@@ -126,7 +126,7 @@ def test_a_waiting_reader_is_told_of_the_end(how: str) -> None:
     log.append(b"a")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(list, log.tail(0))
-        wait_until(lambda: log._watchers._threads_count == 1)
+        wait_until(lambda: log._watchers.waiters_count == 1)
         if how == "close":
             log.close()
             assert [record.value for record in waiting.result(20)] == [b"a"]

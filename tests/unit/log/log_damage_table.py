@@ -87,7 +87,7 @@ unclean 0.index                           ir   i    i    ir   i    -    r    q  
 unclean 0.log                             q    fq   ifqb q    q    q    q    q    q
 unclean 0.timeindex                       ir   i    i    ir   r    -    r    q    q
 unclean 12.index                          r    r    r    r    r    -    r    q    q
-unclean 12.log                            cq   cq   cqb  c    q    q    q    q    q
+unclean 12.log                            cq   cq   cq   c    q    q    q    q    q
 unclean 12.snapshot                       i    i    i    i    i    i    i    q    q
 unclean 12.timeindex                      r    r    r    r    r    -    r    q    f
 unclean 12.txnindex                       r    r    r    r    r    -    r    q    f
@@ -99,7 +99,7 @@ unclean partition.metadata                q    q    qR   q    q    i    r    q  
 flushed log-start-offset-checkpoint       R    R    rRb  R    R    R    r    R    R
 flushed recovery-point-offset-checkpoint  R    R    irqR R    R    R    r    R    R
 flushed 0.log                             q    fq   ifqb q    q    q    q    q    q
-flushed 12.log                            q    q    qb   q    q    q    q    q    q
+flushed 12.log                            q    q    q    q    q    q    q    q    q
 flushed 23.log                            q    q    q    r    q    q    q    q    q
 flushed flushed-offset                    r    r    r    i    r    r    r    q    q
 """

@@ -25,7 +25,7 @@ def batch(
 
 def stored(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
     """The same batch as a leader stores it."""
-    return base_offset.to_bytes(8, "big") + data[8:12] + leader_epoch.to_bytes(4, "big") + data[16:]
+    return base_offset.to_bytes(8, "big") + data[8:12] + leader_epoch.to_bytes(4, "big", signed=True) + data[16:]
 
 
 def open_log(

@@ -69,7 +69,9 @@ def test_a_follower_leaves_out_batches_of_a_higher_epoch_and_all_after_them() ->
     ("data", "reason"),
     [
         (stored(batch(), 1, 1), "where 2 was expected"),
-        (stored(batch(), 2, 0), "epoch 0 after epoch 1"),
+        (stored(batch(), 2, 0), "epoch 0 cannot follow epoch 1"),
+        (stored(batch(), 2, -1) + stored(batch(), 3, 0), "epoch 0 cannot follow epoch 1"),
+        (stored(batch(), 2, -2), "epoch -2 cannot be"),
         (stored(batch(), 2, 1)[:-1] + b"x", "checksum"),
         (stored(batch(), 2, 1) + stored(batch(), 2, 1), "where 3 was expected"),
     ],

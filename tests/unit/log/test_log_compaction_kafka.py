@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from replog.log import CleanupPolicy, Log
+from replog.log.repair.repair import repair_log
 from replog.records import decode_batch
+from replog_checkpoints import OsFileSystem
+from tests import kafka_fixtures
 from tests.kafka_fixtures import NOW_MS, batches, committed_rows, copy_partition, end_offset, open_log, rows
 
 KEY, VALUE = 3, 4
@@ -71,3 +75,32 @@ def test_kafkas_transactions_are_compacted(tmp_path: Path) -> None:
         for header, batch in batches(log)
     )
     log.close(NOW_MS)
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+@pytest.mark.parametrize("damaged", [".timeindex", ".log"])
+def test_a_repair_takes_no_gap_of_kafkas_compaction_for_a_hole(tmp_path: Path, stop: str, damaged: str) -> None:
+    """Kafka has compacted a folder that we had made, and left our `complete-from` in it."""
+    shutil.copytree(kafka_fixtures.ROOT / stop, tmp_path / "kafka")
+    folder, fs = tmp_path / "kafka" / "compacted-0", OsFileSystem()
+    (folder / "complete-from").write_bytes(b"")
+    kept = offsets(folder)
+    assert kept[0] > 0  # the oldest segment begins at 0
+    path = sorted(folder.glob(f"*{damaged}"))[0 if damaged != ".log" else -1]
+    if damaged == ".log":  # a torn tail, above what was flushed
+        path.write_bytes(path.read_bytes() + b"torn")
+    else:
+        path.write_bytes(b"\x7f" * len(path.read_bytes()))
+    report = repair_log(fs, str(folder), accept_loss=False, now_ms=NOW_MS)
+    assert (len(report.found), report.left) == (1, ())
+    assert not (folder / "complete-from").exists()
+    assert offsets(folder) == kept
+
+
+def offsets(folder: Path) -> list[int]:
+    """Of the records in a folder that nobody has open."""
+    log = Log.open_read_only(OsFileSystem(), str(folder), now_ms=NOW_MS)
+    try:
+        return [row[0] for row in rows(log)]
+    finally:
+        log.close(NOW_MS)

@@ -105,5 +105,43 @@ def test_a_flipped_epoch_at_a_border_is_found_when_the_epochs_are_made_again() -
     fs, bases = flushed_log()
     path, position = places(fs, bases)[6]
     fs.flip_bit(path, position + EPOCH_POSITION + 3, 3)
-    with pytest.raises(CorruptRecordError, match="leader epoch 3 after epoch 10"):
+    with pytest.raises(CorruptRecordError, match="leader epoch 3 cannot follow epoch 10"):
         open_log(fs, config=SMALL, recovery_point=21, clean=True)
+
+
+@pytest.mark.parametrize("offset", [7, 8, 16, 20], ids=lambda offset: f"at {offset}")
+@pytest.mark.parametrize(
+    ("epoch", "is_good"),
+    [(-1, True), (-2, False), (-(2**31) + 3, False), (-(2**31), False), (1, False)],
+    ids=str,
+)
+@pytest.mark.parametrize("is_rebuilt", [False, True], ids=["scanned", "epochs made again"])
+def test_a_start_and_a_verification_judge_a_negative_epoch_of_a_batch_alike(
+    offset: int, epoch: int, *, is_good: bool, is_rebuilt: bool
+) -> None:
+    fs, bases = flushed_log()
+    path, position = places(fs, bases)[offset]
+    data = bytearray(read_file(fs, path))
+    data[position + EPOCH_POSITION : position + EPOCH_POSITION + 4] = epoch.to_bytes(4, "big", signed=True)
+    write_file(fs, path, bytes(data))
+    if is_rebuilt:
+        fs.remove(f"{FOLDER}/leader-epoch-checkpoint")
+    found = [finding for finding in LogVerifier(fs, FOLDER, 21).run() if finding.offset is not None]
+    assert [finding.offset for finding in found[:1]] == ([] if is_good else [offset])
+    recovery_point = 21 if is_rebuilt else 0
+    if is_good:
+        assert open_log(fs, config=SMALL, recovery_point=recovery_point).log_end_offset == 21
+    else:
+        with pytest.raises(CorruptRecordError, match=rf"leader epoch {epoch} cannot .*\(offset {offset}\)"):
+            open_log(fs, config=SMALL, recovery_point=recovery_point)
+
+
+@pytest.mark.parametrize("entry", ["-1 0", "-2 0", "2 -1", f"-{2**31} 0"])
+def test_a_start_and_a_verification_make_a_checkpoint_with_a_negative_number_again(entry: str) -> None:
+    fs, _ = flushed_log()
+    path = f"{FOLDER}/leader-epoch-checkpoint"
+    write_file(fs, path, f"0\n3\n{entry}\n3 7\n9 14\n".encode())
+    assert [(one.kind, one.path) for one in LogVerifier(fs, FOLDER, 21).run()] == [(FindingKind.DERIVED, path)]
+    log = open_log(fs, config=SMALL, recovery_point=21)
+    assert log.leader_epochs.entries == [(2, 0), (3, 7), (9, 14)]
+    assert read_file(fs, path) == b"0\n3\n2 0\n3 7\n9 14\n"

@@ -117,6 +117,7 @@ def test_a_time_entry_is_added_only_where_time_moves_on(scanner: Any) -> None:
         (batch(0), "offsets 0 to 0 cannot follow offset 0"),
         (batch(OFFSET_MAX, count=2), "cannot follow"),
         (batch(1, epoch=1), "leader epoch 1 cannot follow epoch 3"),
+        (batch(1, epoch=-2), "leader epoch -2 cannot be, the lowest one is -1"),
         (batch(1, epoch=3)[:-1] + b"x", "checksum"),
         (batch(1, epoch=3)[:16] + b"\1" + batch(1, epoch=3)[17:], "magic 1 is not 2"),
         (batch(1, epoch=3)[:57] + b"\0\0\0\2" + batch(1, epoch=3)[61:], "2 records cannot stand in 1 offsets"),
