@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from replog.client.addresses import Leader
@@ -48,6 +48,20 @@ R = TypeVar("R", bound=PartitionResult)
 Members = Sequence[tuple[TopicPartition, Leader]]
 
 
+class Failure(NamedTuple):
+    """Why partitions have no result after an attempt.
+
+    Attributes:
+        partition: one of them.
+        leader: who was asked; None: nobody leads.
+        error: what came of it.
+    """
+
+    partition: TopicPartition
+    leader: Leader | None
+    error: ReplogError
+
+
 def partition_error(code: ErrorCode, message: str, partition: TopicPartition) -> ReplogError:
     """The error for a partition's answer, with the partition named in its text.
 
@@ -81,6 +95,7 @@ async def ask_leaders(
     timeout_ms: int,
     what: str,
     skips_leaderless: bool = False,
+    give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, R]:
     """One result for each partition, from the leaders; retried across leader changes, so that it must be safe to repeat.
 
@@ -92,17 +107,18 @@ async def ask_leaders(
         timeout_ms: overall limit.
         what: for messages.
         skips_leaderless: whether the result may lack partitions that have no leader; else a leader is waited for.
+        give_up: looks at what went wrong in each attempt; an error that it returns ends the call.
 
     Raises:
         UnknownTopicOrPartitionError: a partition does not exist.
         RequestTimedOutError: some leader did not answer in time; it names the last cause.
-        ReplogError: what a leader answered that is not worth a retry.
+        ReplogError: what a leader answered that is not worth a retry, or what `give_up` returned.
     """
     wanted = tuple(dict.fromkeys(partitions))
     await require_partitions(view, wanted)
     found: dict[TopicPartition, R] = {}
 
-    async def attempt(remaining_ms: int) -> dict[TopicPartition, R]:
+    async def attempt(remaining_ms: int) -> dict[TopicPartition, R] | ReplogError:
         missing = [
             partition
             for partition in wanted
@@ -112,10 +128,17 @@ async def ask_leaders(
         failures = await _ask_each(view, missing, request_for, results_of, found, limit_ms)
         if failures:
             view.request_refresh()
-            raise next((error for error in failures if not isinstance(error, RetriableError)), failures[0])
+            errors = [failure.error for failure in failures]
+            final = [error for error in errors if not isinstance(error, RetriableError)]
+            if not final and give_up is not None and (verdict := give_up(failures)) is not None:
+                return verdict
+            raise (final or errors)[0]
         return found
 
-    return await retry(attempt, timeout_ms=timeout_ms, what=what, backoff=Backoff(view.rng))
+    outcome = await retry(attempt, timeout_ms=timeout_ms, what=what, backoff=Backoff(view.rng))
+    if isinstance(outcome, ReplogError):
+        raise outcome
+    return outcome
 
 
 async def _ask_each(
@@ -125,19 +148,20 @@ async def _ask_each(
     results_of: Callable[[ClientResponse], Sequence[R]],
     found: dict[TopicPartition, R],
     timeout_ms: int,
-) -> list[ReplogError]:
+) -> list[Failure]:
     """Asks every leader at once; fills `found`, returns what went wrong."""
-    failures: list[ReplogError] = []
+    failures: list[Failure] = []
     by_address: dict[str, list[tuple[TopicPartition, Leader]]] = {}
-    leaderless: list[str] = []
+    leaderless: list[TopicPartition] = []
     for partition in wanted:
         leader = view.leader(*partition)
         if leader is None:
-            leaderless.append(view.image.why_leaderless(*partition))
+            leaderless.append(partition)
         else:
             by_address.setdefault(leader.address, []).append((partition, leader))
     if leaderless:
-        failures.append(LeaderNotAvailableError(_some(leaderless)))
+        reasons = _some([view.image.why_leaderless(*partition) for partition in leaderless])
+        failures.append(Failure(leaderless[0], None, LeaderNotAvailableError(reasons)))
 
     async def ask(address: str, members: Members) -> Mapping[TopicPartition, R]:
         results = results_of(await view.call(address, request_for(members), timeout_ms=timeout_ms))
@@ -147,13 +171,13 @@ async def _ask_each(
     answers = await asyncio.gather(
         *(ask(address, members) for address, members in by_address.items()), return_exceptions=True
     )
-    for answer in answers:
+    for members, answer in zip(by_address.values(), answers, strict=True):
         if isinstance(answer, ReplogError):
-            failures.append(answer)
+            failures.append(Failure(*members[0], answer))
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            failures += _collect(answer, found)
+            failures += _collect(members, answer, found)
     return failures
 
 
@@ -163,11 +187,13 @@ def _some(texts: Sequence[str]) -> str:
     return named if len(texts) <= NAMED_MAX else f"{named}; and {len(texts) - NAMED_MAX} more"
 
 
-def _collect(answer: Mapping[TopicPartition, R], found: dict[TopicPartition, R]) -> list[ReplogError]:
+def _collect(members: Members, answer: Mapping[TopicPartition, R], found: dict[TopicPartition, R]) -> list[Failure]:
     failures = []
+    leaders = dict(members)
     for partition, result in answer.items():
         if result.error is ErrorCode.NONE:
             found[partition] = result
         else:
-            failures.append(partition_error(result.error, result.message, partition))
+            error = partition_error(result.error, result.message, partition)
+            failures.append(Failure(partition, leaders[partition], error))
     return failures

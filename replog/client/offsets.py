@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from replog.client.cluster import ClusterView, expect
-from replog.client.leader_calls import Members, ask_leaders
+from replog.client.leader_calls import Failure, Members, ask_leaders
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
+from replog.errors import ReplogError
 from replog.rpc.messages import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -21,7 +22,12 @@ from replog.rpc.messages import (
 
 
 async def list_offsets(
-    view: ClusterView, timestamps: Mapping[TopicPartition, int], *, timeout_ms: int, skips_leaderless: bool = False
+    view: ClusterView,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int,
+    skips_leaderless: bool = False,
+    give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """One offset per partition, from the leaders; retried across leader changes.
 
@@ -31,6 +37,7 @@ async def list_offsets(
             watermark, exclusive) or EARLIEST_TIMESTAMP (the log start).
         timeout_ms: overall limit.
         skips_leaderless: as in `ask_leaders`.
+        give_up: as in `ask_leaders`.
 
     Raises:
         UnknownTopicOrPartitionError: a partition does not exist.
@@ -53,6 +60,7 @@ async def list_offsets(
         timeout_ms=timeout_ms,
         what="list offsets",
         skips_leaderless=skips_leaderless,
+        give_up=give_up,
     )
     return {partition: OffsetAndTimestamp(result.offset, result.timestamp) for partition, result in found.items()}
 

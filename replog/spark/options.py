@@ -79,7 +79,7 @@ class ReadOptions:
         include_headers: whether the schema has a column `headers`.
         fail_on_data_loss: whether records that are gone fail the query; otherwise the rest is read, with a warning.
         min_partitions: wished number of tasks; 0: one for each topic partition.
-        poll_timeout_ms: how long a task may get no records before it fails; None: 10 s where no broker could serve
+        poll_timeout_ms: how long a task may get no records, and planning no offsets; None: 10 s where no broker could serve
             it, 60 s where one may answer yet.
     """
 

@@ -30,16 +30,8 @@ from replog.errors import (
 )
 from replog.records import Buffer
 from replog.rpc.messages import FetchResult
-from replog.rpc.transport import ConnectionLostError
+from replog.spark.patience import STALL_TIMEOUT_MS, UNSERVED_TIMEOUT_MS, named, why_unserved
 from replog.spark.snapshot import OffsetRange
-
-UNSERVED_TIMEOUT_MS = 10_000
-"""How long a range may bring nothing while no broker could serve it: the partition has no leader, its leader refuses
-connections, or no broker of the cluster answers."""
-
-STALL_TIMEOUT_MS = 60_000
-"""The same while some broker leads the partition and may answer yet.  Covers a leader that is silent until its session ends
-(`broker.session.timeout.ms`) and a new one whose high watermark waits for followers (`replica.lag.time.max.ms`)."""
 
 LOOK_S = 0.5
 """How often a range that brings nothing looks at the metadata."""
@@ -198,19 +190,12 @@ class RangeReader:
 
     def _why_unserved(self) -> str:
         """Why no broker could serve the range now; "" when one may."""
-        if self._state.leader is None:
-            return f"the partition has no leader; the last was {_named(self._last_leader)}"
         loss = self._pool.loss(self._state)
-        if isinstance(loss, ConnectionLostError) and loss.refused:
-            return f"its leader, {_named(self._state.leader)}, refuses connections"
-        silent_s = asyncio.get_running_loop().time() - self._view.heard_s
-        if silent_s * 1000 >= self._unserved_timeout_ms:
-            return f"no broker of the cluster answers; its leader was {_named(self._state.leader)}"
-        return ""
+        return why_unserved(self._view, self._state.leader, self._last_leader, loss, self._unserved_timeout_ms)
 
     def _stalled(self, waited_ms: int, unserved: str) -> RequestTimedOutError:
         state = self._state
-        silent = f"its leader, {_named(state.leader)}, sends no records; its high watermark is {state.high_watermark}"
+        silent = f"its leader, {named(state.leader)}, sends no records; its high watermark is {state.high_watermark}"
         cause = self._pool.loss(state) or self._view.last_error
         return RequestTimedOutError(
             f"read {self._wanted}: at offset {state.position} nothing came for {waited_ms} ms: {unserved or silent}. "
@@ -226,7 +211,3 @@ class RangeReader:
 
     def _is_at_end(self) -> bool:
         return self._state.fetch_offset >= self._wanted.end_offset
-
-
-def _named(leader: Leader | None) -> str:
-    return f"broker {leader.broker_id} ({leader.address})" if leader is not None else "not known"

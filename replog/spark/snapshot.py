@@ -19,12 +19,10 @@ from replog.client.types import OffsetAndTimestamp, TopicPartition
 from replog.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicIdError
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from replog.spark.options import EARLIEST, LATEST, PartitionOffsets, ReadOptions
+from replog.spark.patience import PlanningPatience
 
 CONNECT_TIMEOUT_MS = 5_000
 """How long the first answer of a broker may take: with what Spark adds, a wrong port is told within ten seconds."""
-
-OFFSETS_TIMEOUT_MS = 60_000
-"""How long leaders may take to know their high watermark; covers a failover."""
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +64,8 @@ async def resolve_snapshot(view: ClusterView, options: ReadOptions) -> Snapshot:
         options: what to read.
 
     Raises:
-        RequestTimedOutError: no broker answers, or some leader does not know its high watermark in time.
+        RequestTimedOutError: no broker answers, or some partition has nobody that tells its offsets in time
+            (`PlanningPatience`).
         UnknownTopicOrPartitionError: a topic or partition does not exist.
         ConfigError: json offsets do not name the partitions that are read, or end before they start.
         OffsetOutOfRangeError: a json offset lies outside of the log.
@@ -76,9 +75,14 @@ async def resolve_snapshot(view: ClusterView, options: ReadOptions) -> Snapshot:
     partitions = _partitions(view, options)
     _require_named("startingOffsets", options.starting_offsets, partitions)
     _require_named("endingOffsets", options.ending_offsets, partitions)
+    patience = PlanningPatience(view, options.poll_timeout_ms)
     starts, ends = await asyncio.gather(
-        list_offsets(view, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_ms=OFFSETS_TIMEOUT_MS),
-        list_offsets(view, dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms=OFFSETS_TIMEOUT_MS),
+        *(
+            list_offsets(
+                view, dict.fromkeys(partitions, which), timeout_ms=patience.timeout_ms, give_up=patience.give_up
+            )
+            for which in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+        )
     )
     for topic, topic_id in topic_ids.items():
         if (now := view.image.topics.get(topic)) is None or now.topic_id != topic_id:

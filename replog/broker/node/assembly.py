@@ -40,6 +40,7 @@ from replog.broker.replicas.log_keeper import LogKeeper
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.broker.replicas.moves import ReplicaMoves
 from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.views import has_awaited_ends
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.handlers import NodeParts, RequestHandlers
 from replog.broker.requests.produce_path import ProducePath
@@ -420,7 +421,7 @@ class NodeAssembly(ABC):
         self._publisher.notify()
 
     def _metadata_applied(self) -> None:
-        if self._manager.awaited_ends():
+        if has_awaited_ends(self._manager.image, self.config.node_id, self._manager.replicas):
             self._lifecycle.hurry()
 
     def _has_seen_removal(self, topic_id: UUID) -> bool:

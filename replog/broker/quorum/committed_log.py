@@ -6,6 +6,7 @@ row of batches is handed over in pieces, between which the loop does other thing
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from replog.rpc.metadata_records import decode_metadata_record
 
 PIECE_BYTES = 8 << 10
 """Of the log that are handed over at a time, and at least one batch: some milliseconds of work."""
+
+DECODED_TOGETHER = 500
+"""Records that are decoded in one go: some milliseconds.  One batch may have ten thousand: a topic that is created."""
 
 KEPT_RECORDS_MAX = 50_000
 
@@ -56,6 +60,26 @@ class _Kept:
     timestamp_ms: int
 
 
+class _Reading:
+    """A batch that is being decoded, some records at a time."""
+
+    def __init__(self, data: bytes, header: BatchHeader) -> None:
+        self.header = header
+        self._encoded = iter([]) if header.is_control else iter(decode_batch(data, header.position))
+        self._records: list[MetadataRecord] = []
+
+    def read_on(self) -> CommittedRecords | None:
+        """Decodes `DECODED_TOGETHER` more; the batch when that were the last ones."""
+        some = list(itertools.islice(self._encoded, DECODED_TOGETHER))
+        self._records += [decode_metadata_record(record.value, offset=record.offset) for record in some]
+        if len(some) == DECODED_TOGETHER:
+            return None
+        header = self.header
+        return CommittedRecords(
+            header.base_offset, header.last_offset + 1, header.partition_leader_epoch, tuple(self._records)
+        )
+
+
 class CommittedLog:
     """The committed part of a metadata log, as far as it has been handed over.
 
@@ -74,6 +98,7 @@ class CommittedLog:
         self._high_watermark = -1
         self._kept: deque[_Kept] = deque()
         self._kept_count = 0
+        self._reading: _Reading | None = None
         self.applied = log.log_start_offset
         self.applied_timestamp_ms = -1
         self.applied_bytes = 0
@@ -86,6 +111,7 @@ class CommittedLog:
     def load(self, snapshot_id: SnapshotId) -> None:
         """Starts from a snapshot."""
         self.forget_kept()
+        self._reading = None
         self.applied = snapshot_id.end_offset
         self._high_watermark = max(self._high_watermark, snapshot_id.end_offset)
         self.applied_timestamp_ms = self._log.snapshots.context(snapshot_id).last_contained_timestamp_ms
@@ -149,15 +175,27 @@ class CommittedLog:
         return kept
 
     def _hand_over_read(self) -> None:
+        """Reads a piece of the log and hands its batches over; a large one over several calls, whole at the last."""
+        if self._reading is not None and self._reading.header.base_offset == self.applied:
+            self._read_on(self._reading)
+            return
         data = self._log.read(self.applied, max_bytes=PIECE_BYTES, end_offset=self._high_watermark)
         if not data:
             raise InvariantViolationError(f"committed metadata at {self.applied} is missing from the log")
-        self.applied_bytes += len(data)
         for header in scan(data):
-            if header.last_offset < self.applied:
-                continue
+            if header.last_offset >= self.applied and not self._read_on(_Reading(data, header)):
+                return
+
+    def _read_on(self, reading: _Reading) -> bool:
+        """Hands a batch over if all its records are decoded then; whether they are."""
+        batch = reading.read_on()
+        self._reading = reading if batch is None else None
+        if batch is not None:
+            header = reading.header
+            self.applied_bytes += header.size_bytes
             self.applied_timestamp_ms = max(self.applied_timestamp_ms, header.max_timestamp)
-            self._hand(_committed(data, header))
+            self._hand(batch)
+        return batch is not None
 
     def _hand(self, batch: CommittedRecords) -> None:
         self.applied = batch.end_offset
@@ -166,11 +204,3 @@ class CommittedLog:
     def _records_of(self, snapshot_id: SnapshotId) -> Iterator[MetadataRecord]:
         for offset, value in self._log.snapshot_values(snapshot_id):
             yield decode_metadata_record(value, offset=offset)
-
-
-def _committed(data: bytes, header: BatchHeader) -> CommittedRecords:
-    records: tuple[MetadataRecord, ...] = ()
-    if not header.is_control:
-        decoded = decode_batch(data, header.position)
-        records = tuple(decode_metadata_record(record.value, offset=record.offset) for record in decoded)
-    return CommittedRecords(header.base_offset, header.last_offset + 1, header.partition_leader_epoch, records)

@@ -6,6 +6,7 @@ segment is full, by `flush.messages` and `flush.ms`, and before its files are cl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from replog.broker.disk.flusher import LogFlusher
@@ -49,22 +50,39 @@ class ReplicaFlushes:
         replica.log.maybe_roll(self._manager.clock.wall_ms())
         self.after_append(replica)
 
-    def request_due(self) -> None:
-        """Asks for an fsync of every log with unflushed records whose last one is `flush.ms` ago."""
-        now = self._manager.clock.now_ms()
-        for replica in self._manager.replicas.values():
-            log = replica.log
-            is_due = now - replica.last_flush_ms >= log.config.flush_ms
-            if is_due and log.recovery_point < log.log_end_offset and not log.failed:
-                self.request(replica)
+    def request_due(self, replicas: Iterable[Replica]) -> int:
+        """Asks for an fsync of every log with unflushed records whose last one is `flush.ms` ago.
 
-    def check_interval_ms(self) -> int:
-        """How long until `request_due` should look again (log.flush.scheduler.interval.ms)."""
+        Args:
+            replicas: those to look at; some may be gone.
+
+        Returns:
+            The shortest `flush.ms` among them.
+        """
+        now, shortest_ms = self._manager.clock.now_ms(), LONG_MAX
+        for replica in replicas:
+            log = replica.log
+            flush_ms = log.config.flush_ms
+            shortest_ms = min(shortest_ms, flush_ms)
+            is_due = now - replica.last_flush_ms >= flush_ms
+            if (
+                is_due
+                and log.recovery_point < log.log_end_offset
+                and self._manager.replicas.get(replica.key) is replica
+            ):
+                self.request(replica)
+        return shortest_ms
+
+    def check_interval_ms(self, shortest_ms: int) -> int:
+        """How long until `request_due` should look again (log.flush.scheduler.interval.ms).
+
+        Args:
+            shortest_ms: the shortest `flush.ms` that was found last.
+        """
         configured_ms = self._manager.config.log_flush_scheduler_interval_ms
         if configured_ms < LONG_MAX:
             return min(configured_ms, DAY_MS)
-        shortest = min((replica.log.config.flush_ms for replica in self._manager.replicas.values()), default=LONG_MAX)
-        return max(1, min(shortest // 2, CHECK_MAX_MS))  # at most: settings may change meanwhile
+        return max(1, min(shortest_ms // 2, CHECK_MAX_MS))  # at most: settings may change meanwhile
 
     def request(self, replica: Replica) -> None:
         """Asks for an fsync of everything its log holds now."""

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from replog.broker.replicas.image_steps import REPLICAS_TOGETHER, in_steps
@@ -35,6 +36,9 @@ CREATED_TOGETHER = 64
 
 CREATING_THREADS = 2
 """Threads that create logs at a time: fewer than there are, for the fsyncs of the metadata log need one, too."""
+
+TAKEN_TOGETHER = 16
+"""Replicas that get their roles in one step once their logs are there: with a line told of each, some milliseconds."""
 
 LATER_MAX = 10_000
 """Requests that wait for images."""
@@ -102,6 +106,7 @@ class ImageQueue:
         self._is_blocked = False
         self._creating: set[asyncio.Task[None]] = set()
         self._creating_threads = asyncio.Semaphore(CREATING_THREADS)
+        self._taking = asyncio.Lock()  # one step at a time, however many threads have created logs
         self._held: dict[Place, _Held] = {}
         self._later: list[Callable[[], None]] = []
         manager.wait_for_image = self.run_later
@@ -202,10 +207,14 @@ class ImageQueue:
         for job in jobs:
             held = self._held.pop(job.replica.key)
             self._manager.take_role(held.local, is_new=held.is_new)
-        self._after_step()
+        self._go_on_waiting()
 
     def _after_step(self) -> None:
         self._on_applied()
+        self._go_on_waiting()
+
+    def _go_on_waiting(self) -> None:
+        """Has requests looked at again, and the next image."""
         later, self._later = self._later, []
         for run in later:
             run()
@@ -220,8 +229,14 @@ class ImageQueue:
     async def _run(self, jobs: Sequence[CreateJob]) -> None:
         async with self._creating_threads:
             await asyncio.get_running_loop().run_in_executor(self._executor, run_together, jobs)
+        async with self._taking:
+            await self._take_in_steps(jobs)
+
+    async def _take_in_steps(self, jobs: Sequence[CreateJob]) -> None:
         with contextlib.suppress(BrokerClosedError):
-            await self._manager.driver.call(lambda: self._take_created(jobs))
+            for first in range(0, len(jobs), TAKEN_TOGETHER):
+                await self._manager.driver.call(partial(self._take_created, jobs[first : first + TAKEN_TOGETHER]))
+            await self._manager.driver.call(self._on_applied)  # once: it may look at every replica
 
 
 def _each(changes: Iterator[None]) -> Iterator[bool]:

@@ -3,12 +3,13 @@
 Why: one record deletes a topic of any size, one broker that goes gives this one thousands of partitions to lead, and every
 part of a node shares its event loop.  A step that takes a second makes the node look dead, and moves the controller.
 
-Each iterator changes one replica after the other, and yields in between; `in_steps` puts as many together as make a short
-step.  What is small, as almost every change is, is one step.
+Each iterator changes one replica after the other, and yields in between, more than once after one that took as long as
+several; `in_steps` puts as many together as make a short step.  What is small, as almost every change is, is one step.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 REPLICAS_TOGETHER = 100
 """Replicas that are changed in one step: about ten milliseconds."""
+
+LEADERS_TOGETHER = 4
+"""Of those, replicas that begin an epoch: each writes it to its disk first, and waits for that some milliseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -95,8 +99,18 @@ class ImageSteps:
         broker_id = self._manager.config.node_id
         for locals_ in (changes.leaders, changes.followers):
             for local in locals_:
+                weight = REPLICAS_TOGETHER // LEADERS_TOGETHER if self._begins_epoch(local) else 1
                 self._manager.take_role(local, is_new=is_new_replica(before, local, broker_id))
-                yield
+                yield from itertools.repeat(None, weight)
+
+    def _begins_epoch(self, local: LocalPartition) -> bool:
+        """Whether this broker will lead the replica in an epoch in which it does not lead it yet."""
+        registration = local.registration
+        if registration.leader != self._manager.config.node_id:
+            return False
+        replica = self._manager.replicas.get((local.topic_id, local.partition_id))
+        role = None if replica is None else replica.role
+        return not isinstance(role, Leader) or role.leader_epoch != registration.leader_epoch
 
     def tell_leaders(self, brokers: Collection[int], changes: LocalChanges) -> Iterator[None]:
         """Tells leaders that a broker has changed which has a replica of theirs; but for those that `changes` has told."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from typing import TypeVar
@@ -17,7 +17,7 @@ from replog.broker.process import descriptor_limit, open_descriptors
 from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.tasks import watched_task
-from replog.config.server import ServerConfig
+from replog.config.server import LONG_MAX, ServerConfig
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import CheckpointJob, DiskState, LogManager
 from replog.rpc.task_ends import end_tasks
@@ -26,6 +26,9 @@ FILE_DELETION_INTERVAL_MS = 1_000
 DESCRIPTOR_INTERVAL_MS = 1_000
 PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """Kafka's producer.id.expiration.check.interval.ms."""
+
+LOGS_TOGETHER = 1_000
+"""Logs that are looked at in one go: some milliseconds."""
 
 _NEVER_MS = 1 << 62
 
@@ -60,6 +63,7 @@ class LogKeeper:
         self._on_failure = on_failure
         self._states: dict[str, DiskState] = {}
         self._turn = 0
+        self._shortest_flush_ms = LONG_MAX
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -87,7 +91,15 @@ class LogKeeper:
 
     async def checkpoint_high_watermarks(self) -> None:
         manager = self._manager
-        await self._write(lambda: self._logs.prepare_high_watermarks(manager.known_high_watermarks()))
+        seen: list[tuple[Replica, int]] = []
+        for some in self._some_together():
+            await manager.driver.call(partial(_note_high_watermarks, some, seen))
+        await self._write(lambda: self._logs.prepare_high_watermarks(self._still_ours(seen)))
+
+    def _still_ours(self, seen: Iterable[tuple[Replica, int]]) -> dict[tuple[str, int], int]:
+        """Without replicas that are gone: another one may have taken the name."""
+        ours = set(map(id, self._manager.replicas.values()))
+        return {(replica.topic, replica.partition_id): mark for replica, mark in seen if id(replica) in ours}
 
     async def checkpoint_recovery_points(self) -> None:
         await self._write(self._logs.prepare_recovery_points)
@@ -138,9 +150,11 @@ class LogKeeper:
         for path, directory in self._logs.directories.items():
             is_full = directory.space.state is DiskState.READ_ONLY
             now_ms = _NEVER_MS if is_full else self._manager.clock.wall_ms()
-            for key, log in list(directory.logs.items()):
+            for number, (key, log) in enumerate(list(directory.logs.items()), 1):
+                if number % LOGS_TOGETHER == 0:
+                    await asyncio.sleep(0)
                 due_ms = log.next_file_deletion_ms
-                if due_ms is None or due_ms > now_ms or key not in directory.logs:
+                if due_ms is None or due_ms > now_ms or directory.logs.get(key) is not log:
                     continue
                 job = log.prepare_file_deletion(now_ms)
                 if job is not None:
@@ -152,11 +166,18 @@ class LogKeeper:
     async def _flush_on_schedule(self) -> None:
         """log.flush.interval.ms and flush.ms; the interval follows the settings of the topics."""
         while True:
-            await asyncio.sleep(self._manager.flushes.check_interval_ms() / 1000)
+            await asyncio.sleep(self._manager.flushes.check_interval_ms(self._shortest_flush_ms) / 1000)
             try:
-                await self._manager.driver.call(self._manager.flushes.request_due)
+                await self.request_due_flushes()
             except BrokerClosedError:
                 return
+
+    async def request_due_flushes(self) -> None:
+        shortest_ms = LONG_MAX
+        for some in self._some_together():
+            due = partial(self._manager.flushes.request_due, some)
+            shortest_ms = min(shortest_ms, await self._manager.driver.call(due))
+        self._shortest_flush_ms = shortest_ms
 
     async def bound_descriptors(self) -> None:
         """Closes files of logs, round and round, when this process has more open than half of what it may.
@@ -179,6 +200,12 @@ class LogKeeper:
             self._manager.flushes.request(replica)
         return 1
 
+    def _some_together(self) -> Iterator[list[Replica]]:
+        """The replicas there are now, `LOGS_TOGETHER` at a time."""
+        replicas = list(self._manager.replicas.values())
+        for first in range(0, len(replicas), LOGS_TOGETHER):
+            yield replicas[first : first + LOGS_TOGETHER]
+
     async def _each(self, work: Callable[[Replica], object]) -> None:
         for replica in list(self._manager.replicas.values()):
             await self._manager.driver.call(partial(self._if_ours, replica, work))
@@ -192,6 +219,10 @@ class LogKeeper:
 
     async def _in_thread(self, run: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, run)
+
+
+def _note_high_watermarks(replicas: Iterable[Replica], seen: list[tuple[Replica, int]]) -> None:
+    seen += [(replica, replica.high_watermark) for replica in replicas]
 
 
 async def _every(interval_ms: int, run: Callable[[], Awaitable[None]]) -> None:

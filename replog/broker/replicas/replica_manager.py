@@ -145,7 +145,7 @@ class ReplicaManager:
     # ---- metadata -----------------------------------------------------------------------------------------------------
 
     def apply(self, before: MetadataImage, changes: LocalChanges, changed_brokers: Collection[int]) -> Iterator[None]:
-        """Makes this broker's replicas what the image in force says, but for deletions; yields after each replica.
+        """Makes this broker's replicas what the image in force says, but for deletions; yields after each (`image_steps`).
 
         Args:
             before: the image before it.

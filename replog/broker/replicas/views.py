@@ -61,6 +61,13 @@ def awaited_ends(
     return tuple(ends)
 
 
+def has_awaited_ends(image: MetadataImage, broker_id: int, replicas: Collection[ReplicaKey]) -> bool:
+    """Whether `awaited_ends` finds any; where thousands wait, this looks at the first."""
+    return any(
+        key in replicas and broker_id in partition.last_known_elr for key, partition in image.awaiting_reports.items()
+    )
+
+
 def replica_statuses(
     replicas: Iterable[Replica],
     offline: Iterable[OfflineReplica],

@@ -128,14 +128,62 @@ def test_a_long_row_of_batches_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) 
     assert rig.committed.applied == 11
 
 
-def test_a_snapshot_comes_first() -> None:
+def test_a_large_batch_is_decoded_in_steps_and_handed_over_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the thousands of records of one new topic do not hold the loop, and nobody sees half of it."""
+    monkeypatch.setattr(committed_log, "DECODED_TOGETHER", 10)
+    decoded: list[int] = []
+    decode = committed_log.decode_metadata_record
+    monkeypatch.setattr(
+        committed_log,
+        "decode_metadata_record",
+        lambda value, *, offset: (decoded.append(offset), decode(value, offset=offset))[1],
+    )
     rig = Rig()
-    snapshot_id = SnapshotId(1, 1)
+    rig.append([level(0)], kept=False)
+    records = [level(number) for number in range(35)]
+    rig.append(records, kept=False)
+    rig.append([level(99)], kept=False)
+    rig.committed.advance(38)
+    steps = [(len(decoded), rig.committed.applied)]
+    while rig.committed.is_behind:
+        rig.committed.hand_over()
+        steps.append((len(decoded), rig.committed.applied))
+    assert decoded == list(range(1, 38))
+    assert steps == [(11, 2), (21, 2), (31, 2), (36, 37), (37, 38)]
+    assert rig.seen[1:] == [
+        CommittedRecords(1, 2, 1, (level(0),)),
+        CommittedRecords(2, 37, 1, tuple(records)),
+        CommittedRecords(37, 38, 1, (level(99),)),
+        38,
+    ]
+
+
+def test_a_snapshot_takes_the_place_of_a_batch_that_is_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committed_log, "DECODED_TOGETHER", 10)
+    rig = Rig()
+    rig.append([level(number) for number in range(35)], kept=False)
+    rig.append([level(99)], kept=False)
+    rig.committed.advance(37)
+    snapshot_id = write_snapshot(rig, 36)
+    rig.committed.load(snapshot_id)
+    while rig.committed.is_behind:
+        rig.committed.hand_over()
+    assert rig.seen[1:] == [(snapshot_id, (level(9),)), CommittedRecords(36, 37, 1, (level(99),)), 37]
+
+
+def write_snapshot(rig: Rig, end_offset: int) -> SnapshotId:
+    snapshot_id = SnapshotId(end_offset, 1)
     values = [encode_metadata_record(level(9))]
     job = rig.log.snapshots.prepare_write(snapshot_id, SnapshotContext(77, ()), values, timestamp_ms=1)
     assert job is not None
     job.run()
     rig.log.snapshots.add(snapshot_id)
+    return snapshot_id
+
+
+def test_a_snapshot_comes_first() -> None:
+    rig = Rig()
+    snapshot_id = write_snapshot(rig, 1)
     rig.committed.load(snapshot_id)
     assert rig.seen == [(snapshot_id, (level(9),))]
     assert (rig.committed.applied, rig.committed.applied_timestamp_ms) == (1, 77)

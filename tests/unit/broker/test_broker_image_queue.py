@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -13,10 +14,10 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
-from replog.broker.replicas.image_queue import ImageQueue
-from replog.broker.replicas.image_steps import REPLICAS_TOGETHER
+from replog.broker.replicas.image_queue import CREATED_TOGETHER, TAKEN_TOGETHER, ImageQueue
+from replog.broker.replicas.image_steps import LEADERS_TOGETHER, REPLICAS_TOGETHER
 from replog.errors import ErrorCode
-from replog.log import LogDirectory
+from replog.log import Log, LogDirectory
 from replog.metadata.delta import LocalPartition, MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (
@@ -255,6 +256,54 @@ async def test_what_concerns_thousands_of_replicas_is_done_in_many_steps() -> No
         deleted = images.submit(RemoveTopicRecord(OTHER))
         assert await steps_until(images, deleted) > 2
         assert list(images.it.manager.replicas) == [KEY]
+
+
+async def most_together(images: Images, calls: list[object], end: Callable[[], bool]) -> int:
+    """The largest number of `calls` that are made in one turn of the driver, until `end`."""
+    driver, most, turns = images.it.manager.driver, 0, 0
+    while not end():
+        before = len(calls)
+        await driver.call(lambda: None)
+        most = max(most, len(calls) - before)
+        turns += 1
+        assert turns < 10_000
+    return most
+
+
+async def test_few_replicas_begin_an_epoch_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each writes it to its disk first: a hundred together held the loop for most of a second."""
+    async with queued() as images:
+        images.gate.set()
+        images.submit(*many_partitions(leader=2))
+        manager = images.it.manager
+        await wait_until(lambda: len(manager.replicas) == MANY + 1)
+        written: list[object] = []
+        assign = Log.assign_epoch_start
+        monkeypatch.setattr(Log, "assign_epoch_start", lambda log, epoch: (written.append(log), assign(log, epoch)))
+        elected = images.submit(*(PartitionChangeRecord(number, OTHER, leader=1) for number in range(MANY)))
+        assert await most_together(images, written, lambda: manager.applied_offset == elected) == LEADERS_TOGETHER
+        assert len(written) == MANY
+        shrunk = images.submit(*(PartitionChangeRecord(number, OTHER, isr=(1,)) for number in range(MANY)))
+        assert await steps_until(images, shrunk) < MANY // LEADERS_TOGETHER  # nothing is written: large steps again
+        assert len(written) == MANY
+
+
+async def test_few_replicas_get_their_roles_in_one_step_after_their_logs_were_created(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with queued() as images:
+        manager = images.it.manager
+        images.submit(*many_partitions())
+        await images.it.settle()
+        taken: list[object] = []
+        take = manager.take_role
+        monkeypatch.setattr(manager, "take_role", lambda local, **kw: (taken.append(local), take(local, **kw)))
+        told = len(images.applied)
+        images.gate.set()
+        assert await most_together(images, taken, lambda: len(taken) == MANY) == TAKEN_TOGETHER
+        assert len(manager.replicas) == MANY + 1
+        threads_count = math.ceil(MANY / CREATED_TOGETHER)
+        await wait_until(lambda: len(images.applied) == told + threads_count)  # told once of what each has created
 
 
 async def test_the_controller_is_told_of_an_image_when_the_last_replica_has_changed() -> None:

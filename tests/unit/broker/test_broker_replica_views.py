@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from broker_kit import TOPIC, batch, registered, rig, topic
+from broker_kit import TOPIC, TOPIC_ID, batch, registered, rig, topic
 
-from replog.metadata.records import PartitionChangeRecord
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.views import has_awaited_ends
+from replog.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from replog.rpc.node_messages import ReplicaProgress
 
 BROKERS = (registered(1), registered(2), registered(3))
@@ -45,3 +47,29 @@ async def test_a_follower_knows_nothing_of_the_others() -> None:
         await it.apply(PartitionChangeRecord(0, it.replica.topic_id, leader=2))
         (status,) = it.manager.statuses({(TOPIC, 0)})
         assert (status.is_leader, status.leader) == (False, None)
+
+
+class Counted(dict[ReplicaKey, Replica]):
+    """Replicas that count how often one is looked for."""
+
+    looks = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.looks += 1
+        return super().__contains__(key)
+
+
+async def test_whether_ends_are_awaited_is_known_from_the_first_of_many() -> None:
+    """It is asked after each step of a start, of which there are thousands where thousands of replicas wait."""
+    async with rig() as it:
+        made = [PartitionRecord(number, TOPIC_ID, (1, 2), (1, 2), 1, 0, 0) for number in range(20)]
+        await it.apply(*BROKERS, TopicRecord(TOPIC, TOPIC_ID), *made)
+        assert not has_awaited_ends(it.image, 1, it.manager.replicas)
+        lost = {"leader": -1, "isr": (), "elr": (), "last_known_elr": (1, 2)}
+        await it.apply(*(PartitionChangeRecord(number, TOPIC_ID, **lost) for number in range(20)))
+        replicas = Counted(it.manager.replicas)
+        assert has_awaited_ends(it.image, 1, replicas)
+        assert replicas.looks == 1
+        assert not has_awaited_ends(it.image, 3, replicas)
+        assert not has_awaited_ends(it.image, 1, {})
+        assert len(it.manager.awaited_ends()) == 20

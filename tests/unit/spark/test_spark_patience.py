@@ -11,10 +11,15 @@ import pytest
 
 from replog.errors import RequestTimedOutError
 from replog.records import decode_records
+from replog.rpc.calls import IncomingCall
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog.spark import range_reader
+from replog.spark.options import parse_read_options
 from replog.spark.range_reader import FetchSettings, RangeReader
+from replog.spark.snapshot import Snapshot, resolve_snapshot
 from replog.testing.virtual_loop import VirtualLoop
-from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.client.fake_cluster import FakeCluster, FakeNode
 from tests.unit.spark.spark_fakes import fill, open_view, whole
 
 T = TypeVar("T")
@@ -144,3 +149,97 @@ def test_a_broker_that_comes_back_in_time_is_read_from_again() -> None:
 
     offsets, _, error = in_virtual_time(read_through(gone_for_eight_seconds))
     assert (offsets, error) == (list(range(RECORDS)), "")
+
+
+# ---- while it is planned ---------------------------------------------------------------------------------------------------
+
+
+def leave_calls_unanswered(node: FakeNode) -> None:
+    """A node answers no calls, either, while it is silent."""
+    answer = node.handle_client_call
+
+    async def answer_or_not(call: IncomingCall[ClientRequest], context: RequestContext) -> ClientResponse:
+        if node.is_silent:
+            await asyncio.sleep(call.timeout_ms / 1000)
+            raise ConnectionLostError(f"no answer within {call.timeout_ms} ms")
+        return await answer(call, context)
+
+    node.handle_client_call = answer_or_not  # type: ignore[method-assign]
+
+
+async def plan_through(
+    trouble: Callable[[FakeCluster], Awaitable[None]], **options: str
+) -> tuple[Snapshot | None, float, str]:
+    """Plans a read of two brokers whose trouble began before.
+
+    Returns:
+        What was planned, the seconds that it or the error took to come, and the error's text.
+    """
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    fill(cluster, "t", RECORDS)
+    for node in cluster.nodes.values():
+        leave_calls_unanswered(node)
+    loop = asyncio.get_running_loop()
+    async with open_view(cluster) as view:
+        planned, text, began_s = None, "", loop.time()
+        troubling: asyncio.Task[None] = asyncio.create_task(trouble(cluster))  # type: ignore[arg-type]  # coroutines
+        await asyncio.sleep(0)
+        try:
+            wanted = parse_read_options({"bootstrap.servers": "h:1", "subscribe": "t", **options})
+            planned = await resolve_snapshot(view, wanted)
+        except RequestTimedOutError as error:
+            text = str(error)
+        took_s = loop.time() - began_s
+        await troubling
+    return planned, took_s, text
+
+
+@pytest.mark.parametrize(
+    ("trouble", "text"),
+    [
+        (no_leader, "t-0 has no leader; it waits for one of the brokers 1,2"),
+        (refused, f"its leader, {LEADER}, refuses connections"),
+        (all_silent, f"no broker of the cluster answers; its leader was {LEADER}"),
+    ],
+)
+def test_planning_fails_after_ten_seconds_where_no_broker_can_tell_the_offsets(
+    trouble: Callable[[FakeCluster], Awaitable[None]], text: str
+) -> None:
+    planned, took_s, error = in_virtual_time(plan_through(trouble))
+    assert planned is None
+    assert 10 <= took_s < 16  # an attempt at a silent broker takes five
+    assert text in error
+    assert "kafkaConsumer.pollTimeoutMs" in error
+
+
+def test_planning_waits_a_minute_for_a_leader_that_is_alive_and_silent() -> None:
+    planned, took_s, error = in_virtual_time(plan_through(leader_silent))
+    assert planned is None
+    assert 60 <= took_s < 62
+    assert "list offsets" in error
+
+
+def test_planning_goes_on_at_the_next_leader() -> None:
+    async def stands_still_for_fifteen_seconds(cluster: FakeCluster) -> None:
+        silence(cluster, 1)
+        await asyncio.sleep(15)
+        cluster.move_leader("t", 0, 2)
+
+    planned, took_s, error = in_virtual_time(plan_through(stands_still_for_fifteen_seconds))
+    assert error == ""
+    assert planned is not None
+    assert planned.ranges[0].end_offset == RECORDS
+    assert 15 <= took_s < 21
+
+
+@pytest.mark.parametrize("trouble", [no_leader, refused, all_silent, leader_silent])
+@pytest.mark.parametrize("limit_s", [2, 100])
+def test_the_option_sets_how_long_planning_waits(
+    trouble: Callable[[FakeCluster], Awaitable[None]], limit_s: int
+) -> None:
+    option = {"kafkaConsumer.pollTimeoutMs": str(limit_s * 1_000)}
+    planned, took_s, error = in_virtual_time(plan_through(trouble, **option))
+    assert planned is None
+    assert limit_s <= took_s < limit_s + 6
+    assert error
