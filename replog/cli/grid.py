@@ -39,13 +39,14 @@ class Grid:
         table = Table(box=None, pad_edge=False, header_style="bold")
         last = len(self._headers) - 1
         for index, header in enumerate(self._headers):
-            widths = [len(row[index]) for row in self._rows]
+            title = header.removeprefix(">")
+            width = max((len(row[index]) for row in self._rows), default=0)
             table.add_column(
-                header.removeprefix(">"),
+                title,
                 justify="right" if header.startswith(">") else "left",
                 no_wrap=index != last,
                 overflow="fold",
-                min_width=min(LAST_WIDTH_MIN, max(widths, default=0)) if index == last else None,
+                min_width=min(LAST_WIDTH_MIN, width) if index == last else max(len(title), width),
             )
         for row in self._rows:
             table.add_row(*map(Text, row))

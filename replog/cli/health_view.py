@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from replog.cli.common import counted
+from replog.client.awaited import Awaited
 from replog.client.health import BrokerHealth, BrokerState, ClusterHealth
 from replog.errors import ReplogError
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from replog.rpc.quorum_messages import QuorumMember
+
+AWAITED_NAMED_MAX = 5
+"""Groups of brokers of which is told how many partitions wait for them."""
 
 _STATES = {
     BrokerState.DOWN: ("is down", "are down"),
@@ -104,10 +108,10 @@ def _named(noun: str, ids: Iterable[int]) -> str:
     return f"{noun}{'' if len(numbers) == 1 else 's'} {_joined(numbers)}"
 
 
-def _joined(parts: Iterable[str]) -> str:
+def _joined(parts: Iterable[str], word: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def _capital(text: str) -> str:
@@ -193,10 +197,32 @@ def _partition_facts(health: ClusterHealth) -> list[tuple[str, str]]:
     lines = [("partitions", text)]
     for partition in health.troubled:
         missing = ", missing " + ",".join(map(str, partition.missing)) if partition.missing else ""
-        lines.append(("", f"{partition.topic}-{partition.partition_id}: {partition.trouble.value}{missing}"))
+        waits = f"; waits for {awaited_words(partition.awaited)}" if partition.awaited.brokers else ""
+        lines.append(("", f"{partition.topic}-{partition.partition_id}: {partition.trouble.value}{missing}{waits}"))
     if health.troubled_count > len(health.troubled):
         lines.append(("", f"and {health.troubled_count - len(health.troubled):,} more"))
+        lines += _waiting_facts(health)
     return lines
+
+
+def _waiting_facts(health: ClusterHealth) -> list[tuple[str, str]]:
+    """Tells how many partitions wait for whom, where not all are named: a line each for those that most wait for."""
+    texts = [
+        f"{counted(one.partitions_count, 'partition')} for {awaited_words(one)}"
+        for one in health.awaited[:AWAITED_NAMED_MAX]
+    ]
+    if len(health.awaited) > AWAITED_NAMED_MAX:
+        texts.append("and others")
+    return [("" if index else "waiting", text) for index, text in enumerate(texts)]
+
+
+def awaited_words(awaited: Awaited) -> str:
+    """Says `broker 2`, `broker 2 or 3` (either helps), `brokers 2 and 3` (both must come), `2 of brokers 1, 2 and 3`."""
+    if awaited.needed_count >= len(awaited.brokers):
+        return _named("broker", awaited.brokers)
+    if awaited.needed_count == 1:
+        return f"broker {_joined(map(str, awaited.brokers), 'or')}"
+    return f"{awaited.needed_count} of {_named('broker', awaited.brokers)}"
 
 
 def _change_facts(health: ClusterHealth) -> list[tuple[str, str]]:

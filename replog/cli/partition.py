@@ -114,14 +114,14 @@ def _row(replica: ReplicaDescription) -> list[str]:
         *(f"{number:,}" if number >= 0 else "-" for number in numbers),
         caught_up(replica),
         str(replica.broker_epoch) if replica.broker_epoch >= 0 else "-",
-        "in" if replica.is_in_isr else "out",
+        "in" if replica.is_in_isr else "out, in the elr" if replica.is_in_elr else "out",
         f"{replica.state}: {replica.reason}" if replica.reason else replica.state,
     ]
 
 
 def caught_up(replica: ReplicaDescription) -> str:
     """When it had everything the last time, in words."""
-    if replica.lag_records < 0:
+    if replica.lag_records < 0 or replica.is_away:
         return "-"
     if replica.lag_ms < 0:
         return "not yet"

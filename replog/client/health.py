@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from replog.client.addresses import address_of
+from replog.client.awaited import NOBODY, Awaited, AwaitedBy, awaited
 from replog.client.operations import CLUSTER
 from replog.errors import ReplogError
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
@@ -154,6 +155,7 @@ class TroubledPartition:
     Attributes:
         missing: brokers whose replica should be in sync and is not.
         offline: those of them that say their replica cannot be used (its disk, its bytes).
+        awaited: who must come back before it has a leader, or takes acks=all writes.
     """
 
     topic: str
@@ -163,6 +165,7 @@ class TroubledPartition:
     isr: tuple[int, ...]
     missing: tuple[int, ...]
     offline: tuple[int, ...]
+    awaited: Awaited = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,7 @@ class ClusterHealth:
         missing_brokers: brokers whose replicas are missing from ISRs.
         troubled: the first of the partitions with trouble, the worst first.
         moving: the first of the partitions that are being reassigned.
+        awaited: the brokers that must come back, with how many partitions wait for the same ones: the most first.
     """
 
     cluster_id: str
@@ -192,6 +196,7 @@ class ClusterHealth:
     troubled: tuple[TroubledPartition, ...]
     moving_count: int
     moving: tuple[str, ...]
+    awaited: tuple[AwaitedBy, ...] = ()
 
     @property
     def troubled_count(self) -> int:
@@ -237,7 +242,7 @@ async def cluster_health(admin: Admin, *, timeout_ms: int = ASK_TIMEOUT_MS) -> C
     quorum, default = await asyncio.gather(
         _quorum(admin, timeout_ms), default_min_insync_replicas(admin, timeout_ms=timeout_ms)
     )
-    named = [(topic, one.partition_id) for topic, one, _ in _worst_first(metadata, default)[:NAMED_MAX]]
+    named = [(topic.name, one.partition_id) for topic, one, _ in _worst_first(metadata, default)[:NAMED_MAX]]
     answers = await asyncio.gather(*(_ask(admin, broker, named, timeout_ms) for broker in metadata.brokers))
     by_broker = {broker.broker_id: answer for broker, answer in zip(metadata.brokers, answers, strict=True)}
     return judged(metadata, quorum, default, by_broker)
@@ -273,9 +278,10 @@ def judged(
         default_min_isr: `min.insync.replicas` of topics that do not say it.
         answers: by broker id; None, or no entry: no answer.
     """
-    troubled = _worst_first(metadata, default_min_isr)
-    counts = Counter(trouble for _, _, trouble in troubled)
-    missing = {broker_id for _, partition, _ in troubled for broker_id in missing_replicas(partition)}
+    brokers = tuple(_broker(broker, metadata, answers.get(broker.broker_id)) for broker in metadata.brokers)
+    looks = _Looks(answers, frozenset(broker.broker_id for broker in brokers if broker.is_up), default_min_isr)
+    found = _worst_first(metadata, default_min_isr)
+    counts = Counter(trouble for _, _, trouble in found)
     partitions = [(topic.name, one) for topic in metadata.topics for one in topic.partitions]
     moving = [
         f"{topic}-{one.partition_id}" for topic, one in partitions if one.adding_replicas or one.removing_replicas
@@ -283,7 +289,7 @@ def judged(
     return ClusterHealth(
         cluster_id=metadata.cluster_id,
         metadata_offset=metadata.metadata_offset,
-        brokers=tuple(_broker(broker, metadata, answers.get(broker.broker_id)) for broker in metadata.brokers),
+        brokers=brokers,
         quorum=quorum,
         default_min_insync_replicas=default_min_isr,
         topics_count=len(metadata.topics),
@@ -291,14 +297,17 @@ def judged(
         unavailable_count=counts[PartitionTrouble.UNAVAILABLE],
         under_min_isr_count=counts[PartitionTrouble.UNDER_MIN_ISR],
         under_replicated_count=counts[PartitionTrouble.UNDER_REPLICATED],
-        missing_brokers=tuple(sorted(missing)),
-        troubled=tuple(_troubled(*one, answers) for one in troubled[:NAMED_MAX]),
+        missing_brokers=tuple(sorted({broker_id for _, one, _ in found for broker_id in missing_replicas(one)})),
+        troubled=tuple(_troubled(*one, looks) for one in found[:NAMED_MAX]),
         moving_count=len(moving),
         moving=tuple(moving[:NAMED_MAX]),
+        awaited=_awaited_by(looks.awaited(topic, partition) for topic, partition, _ in found),
     )
 
 
-def _worst_first(metadata: ClusterMetadata, default_min_isr: int) -> list[tuple[str, PartitionInfo, PartitionTrouble]]:
+def _worst_first(
+    metadata: ClusterMetadata, default_min_isr: int
+) -> list[tuple[TopicInfo, PartitionInfo, PartitionTrouble]]:
     """(topic, partition, its trouble), by name within each trouble."""
     found = []
     for topic in metadata.topics:
@@ -306,20 +315,42 @@ def _worst_first(metadata: ClusterMetadata, default_min_isr: int) -> list[tuple[
         for partition in topic.partitions:
             trouble = trouble_of(partition, min_isr)
             if trouble is not None:
-                found.append((topic.name, partition, trouble))
+                found.append((topic, partition, trouble))
     order = list(PartitionTrouble)
-    return sorted(found, key=lambda one: (order.index(one[2]), one[0], one[1].partition_id))
+    return sorted(found, key=lambda one: (order.index(one[2]), one[0].name, one[1].partition_id))
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """What was heard, as far as it counts for single partitions."""
+
+    answers: Mapping[int, DescribeNodeResponse | None]
+    brokers_up: frozenset[int]
+    default_min_isr: int
+
+    def offline(self, broker_id: int, topic: str, partition_id: int) -> bool:
+        return _says_offline(self.answers.get(broker_id), topic, partition_id)
+
+    def awaited(self, topic: TopicInfo, partition: PartitionInfo) -> Awaited:
+        def is_away(broker_id: int) -> bool:
+            return broker_id not in self.brokers_up or self.offline(broker_id, topic.name, partition.partition_id)
+
+        return awaited(partition, min_insync_replicas_of(topic, self.default_min_isr), is_away)
 
 
 def _troubled(
-    topic: str,
-    partition: PartitionInfo,
-    trouble: PartitionTrouble,
-    answers: Mapping[int, DescribeNodeResponse | None],
+    topic: TopicInfo, partition: PartitionInfo, trouble: PartitionTrouble, looks: _Looks
 ) -> TroubledPartition:
-    number, missing = partition.partition_id, missing_replicas(partition)
-    offline = tuple(broker_id for broker_id in missing if _says_offline(answers.get(broker_id), topic, number))
-    return TroubledPartition(topic, number, trouble, partition.leader, partition.isr, missing, offline)
+    name, number, missing = topic.name, partition.partition_id, missing_replicas(partition)
+    offline = tuple(broker_id for broker_id in missing if looks.offline(broker_id, name, number))
+    waits_for = looks.awaited(topic, partition)
+    return TroubledPartition(name, number, trouble, partition.leader, partition.isr, missing, offline, waits_for)
+
+
+def _awaited_by(found: Iterable[Awaited]) -> tuple[AwaitedBy, ...]:
+    """Counts the partitions that wait for the same brokers."""
+    counts = Counter(one for one in found if one.brokers)
+    return tuple(AwaitedBy(one.brokers, one.needed_count, count) for one, count in counts.most_common(NAMED_MAX))
 
 
 def _says_offline(answer: DescribeNodeResponse | None, topic: str, number: int) -> bool:

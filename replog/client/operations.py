@@ -12,6 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from replog.choices import require_choice
+from replog.client.addresses import address_of
 from replog.client.arguments import (
     assignments_of,
     broker_ids_of,
@@ -50,11 +51,17 @@ from replog.controller.requests import (
     UpdateFeaturesResponse,
 )
 from replog.controller.requests import TopicPartition as ControllerTopicPartition
-from replog.errors import BrokerIdNotRegisteredError, ErrorCode, ReplogError, RequestTimedOutError
+from replog.errors import (
+    BrokerIdNotRegisteredError,
+    BrokerNotAvailableError,
+    ErrorCode,
+    ReplogError,
+    RequestTimedOutError,
+)
 from replog.metadata.records import ElectionType, ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.error_codes import error_from_code
-from replog.rpc.metadata_messages import PartitionInfo
+from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo
 from replog.rpc.quorum_messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -152,15 +159,33 @@ class Operations:
     ) -> tuple[ConfigDescription, ...]:
         """Every configuration in force for a resource, by name, with where its value comes from.
 
+        A broker is asked itself: what its file says, nobody else knows.
+
         Raises:
             UnknownTopicOrPartitionError: no such topic.
             InvalidRequestError: no such broker.
+            BrokerNotAvailableError: the broker does not answer.
         """
         _require_resource(resource)
-        response = await self._view.call_any(
-            DescribeConfigsRequest(*resource), timeout_ms=self._limit_ms(timeout_ms), what="describe configs"
-        )
+        request, within_ms = DescribeConfigsRequest(*resource), self._limit_ms(timeout_ms)
+        broker = await self._broker_named(resource, within_ms)
+        if broker is None:  # a topic, the cluster, or a broker that does not exist, as any other will tell
+            response = await self._view.call_any(request, timeout_ms=within_ms, what="describe configs")
+        else:
+            try:
+                response = await self._view.call(address_of(broker), request, timeout_ms=within_ms)
+            except (ConnectionLostError, RequestTimedOutError) as error:
+                raise BrokerNotAvailableError(
+                    f"broker {broker.broker_id} does not answer, and nobody else knows what its file says: {error}"
+                ) from error
         return expect(response, DescribeConfigsResponse).configs
+
+    async def _broker_named(self, resource: tuple[ResourceType, str], within_ms: int) -> BrokerInfo | None:
+        resource_type, name = resource
+        if resource_type is not ResourceType.BROKER or not name:
+            return None
+        metadata = await self._view.ready(within_ms)
+        return next((broker for broker in metadata.brokers if str(broker.broker_id) == name), None)
 
     # ---- partitions --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from replog.client.addresses import address_of
@@ -19,6 +19,8 @@ from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, ReplicaProgress, ReplicaStatus
 
 NO_ANSWER = "no answer"
+DOWN = "down"
+NOT_REGISTERED = "not registered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,16 @@ class ReplicaDescription:
     """One replica.  Offsets are exclusive ends; -1 is a number that nobody could tell.
 
     Attributes:
-        state: what its broker says ("leader", "follower, fetching", "offline", ...), or "no answer".
+        state: what its broker says ("leader", "follower, fetching", "offline", ...), or "no answer"; "down" where the
+            controller has fenced the broker too, "not registered" where it does not know it.
         reason: why it stands still, where it does.
         is_in_isr: as the metadata says.
         log_end_offset: as its broker says; without an answer, as the leader heard it last.
-        flushed_offset: the same for what is on stable storage.
-        lag_records: offsets behind the leader's log end, as the leader knows.
-        lag_ms: since it is known to have had everything; -1 also where it never had under this leader.
+        flushed_offset: the same for what is on stable storage; of a broker that is down nobody knows what it flushed before.
+        lag_records: offsets behind the leader's log end, as the leader knows; of a broker that is down, if the leader ever heard it.
+        lag_ms: since it is known to have had everything; -1 also where it never had under this leader, or is down.
         broker_epoch: of its last fetch; of the leader, its own.
+        is_in_elr: as the metadata says: out of the ISR, and it has all that is committed.
     """
 
     broker_id: int
@@ -47,6 +51,12 @@ class ReplicaDescription:
     lag_records: int
     lag_ms: int
     broker_epoch: int
+    is_in_elr: bool = False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether its broker does not run, as far as anybody knows."""
+        return self.state in {DOWN, NOT_REGISTERED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +120,7 @@ async def describe_partition(
     answers = await asyncio.gather(
         *(_ask(view, view.image.brokers.get(broker_id), name, timeout_ms) for broker_id in partition.replicas)
     )
-    return described(info, partition, dict(zip(partition.replicas, answers, strict=True)))
+    return described(info, partition, dict(zip(partition.replicas, answers, strict=True)), view.image.brokers)
 
 
 async def _ask(
@@ -126,7 +136,10 @@ async def _ask(
 
 
 def described(
-    topic: TopicInfo, partition: PartitionInfo, answers: Mapping[int, DescribeNodeResponse | None]
+    topic: TopicInfo,
+    partition: PartitionInfo,
+    answers: Mapping[int, DescribeNodeResponse | None],
+    brokers: Mapping[int, BrokerInfo],
 ) -> PartitionDescription:
     """Puts together what the metadata and the replicas' brokers (None: no answer) say.  Pure."""
     name = (topic.name, partition.partition_id)
@@ -155,10 +168,27 @@ def described(
         waiting_produces=-1 if leader is None else leader.waiting_produces,
         is_recovering=leader is not None and leader.recovering,
         replicas=tuple(
-            _replica(broker_id, partition, answers.get(broker_id), statuses.get(broker_id), progress.get(broker_id))
+            _replica(
+                broker_id,
+                partition,
+                _state(answers.get(broker_id), statuses.get(broker_id), brokers.get(broker_id)),
+                answers.get(broker_id),
+                statuses.get(broker_id),
+                progress.get(broker_id),
+            )
             for broker_id in partition.replicas
         ),
     )
+
+
+def _state(answer: DescribeNodeResponse | None, status: ReplicaStatus | None, broker: BrokerInfo | None) -> str:
+    if status is not None:
+        return status.state
+    if answer is not None:
+        return "no replica here yet"
+    if broker is None:
+        return NOT_REGISTERED
+    return DOWN if broker.fenced else NO_ANSWER
 
 
 def _replica_in(answer: DescribeNodeResponse | None, name: tuple[str, int]) -> ReplicaStatus | None:
@@ -170,6 +200,7 @@ def _replica_in(answer: DescribeNodeResponse | None, name: tuple[str, int]) -> R
 def _replica(
     broker_id: int,
     partition: PartitionInfo,
+    state: str,
     answer: DescribeNodeResponse | None,
     status: ReplicaStatus | None,
     progress: ReplicaProgress | None,
@@ -179,10 +210,9 @@ def _replica(
     epoch = -1 if progress is None else progress.broker_epoch
     if epoch < 0 and broker_id == partition.leader and answer is not None:
         epoch = answer.broker_epoch
-    absent = NO_ANSWER if answer is None else "no replica here yet"
-    return ReplicaDescription(
+    found = ReplicaDescription(
         broker_id=broker_id,
-        state=absent if status is None else status.state,
+        state=state,
         reason="" if status is None else status.reason,
         is_in_isr=broker_id in partition.isr,
         log_start_offset=-1 if status is None else status.log_start_offset,
@@ -192,4 +222,15 @@ def _replica(
         lag_records=-1 if progress is None else progress.lag_records,
         lag_ms=-1 if progress is None else progress.lag_ms,
         broker_epoch=epoch,
+        is_in_elr=broker_id in partition.elr,
     )
+    return _without_guesses(found) if found.is_away else found
+
+
+def _without_guesses(replica: ReplicaDescription) -> ReplicaDescription:
+    """Keeps what is known of a replica that does not run: where it ended when the leader heard it last, how far that is behind.
+
+    What it flushed before it stopped, it told nobody; and with the leader's end at its last fetch it is not caught up now.
+    """
+    lag_records = replica.lag_records if replica.log_end_offset >= 0 else -1
+    return replace(replica, flushed_offset=-1, lag_records=lag_records, lag_ms=-1)

@@ -287,7 +287,7 @@ class ServerConfig:
     """When an acks=all acknowledgement waits for fsync.  auto: only while one replica is in sync, since nobody else has
     the record then.  always: on every in-sync replica; survives a power loss of all.  os: never.  A new cluster takes
     always and os from its first controller; later it is changed in the cluster.  Changed to always, it covers what was
-    acknowledged before once that is on every disk, which begins at once."""
+    acknowledged before once that is on every disk, which begins at once: change it while all replicas are in sync."""
 
     log_flush_interval_messages: Annotated[int, Number(1, LONG_MAX)] = LONG_MAX
     """Records after which a partition is flushed whatever the policy.  The default is never."""

@@ -23,13 +23,15 @@ may stay.  When ISR and ELR are both empty because everybody restarted uncleanly
 once all of them have told their end.
 
 A reassignment completes inside whatever change brings its last addition into the ISR: the replicas that were to go leave
-replicas, ISR and ELR in the same record, and if one of them led, another leads.
+replicas, ISR and ELR in the same record, and if one of them led, another leads.  An election from the ELR is such a change: where
+who is elected is all that stays, nobody is waited for.  That is left to the leader's next proposal where the controller has not
+heard yet that the elected can use its replica, and after an unclean election: the others may hold what is missing then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from uuid import UUID
 
@@ -55,6 +57,11 @@ def nobody(_broker_id: int) -> bool:
     return False
 
 
+def everybody(_broker_id: int) -> bool:
+    """Holds for every broker."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class ElectionRules:
     """What holds for one partition at the moment of a change.
@@ -64,12 +71,14 @@ class ElectionRules:
         min_isr: min.insync.replicas of the topic; never more of it counts than there are replicas.
         unclean_allowed: unclean.leader.election.enable of the topic.
         is_drained: whether a broker is being drained.
+        has_told: whether a broker has told this controller which replicas it cannot use.
     """
 
     is_acceptable: Callable[[int], bool]
     min_isr: int
     unclean_allowed: bool = False
     is_drained: Callable[[int], bool] = nobody
+    has_told: Callable[[int], bool] = everybody
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +165,9 @@ def partition_change(
     outcome = _elect(partition.leader, placed.replicas, isr, elr, rules, election)
     if outcome.election_type is ElectionType.UNCLEAN:
         leader_recovery_state = LeaderRecoveryState.RECOVERING
+    elif outcome.election_type is not None and rules.has_told(outcome.leader):
+        placed, outcome = _completed_by(outcome, placed)
+        min_isr = min(rules.min_isr, len(placed.replicas))
     last_known_elr = _last_known(partition, placed, outcome, min_isr, restarted_uncleanly, lost_disks)
     if may_commit:
         last_known_elr = ()
@@ -239,6 +251,13 @@ def _elect(
     if rules.unclean_allowed and active:
         return _Outcome(active[0], (active[0],), (), ElectionType.UNCLEAN)
     return _Outcome(NO_LEADER, isr, elr)
+
+
+def _completed_by(outcome: _Outcome, placed: Placement) -> tuple[Placement, _Outcome]:
+    """Judges the placement by the ISR of an election from the ELR, and takes those that go then out of the outcome."""
+    completed = placed.completed(outcome.isr)
+    gone = set(placed.replicas) - set(completed.replicas)
+    return completed, replace(outcome, elr=_without(outcome.elr, gone)) if gone else outcome
 
 
 def _choose(leader: int, preferred: int, may_lead: list[int], rules: ElectionRules, election: Election) -> int:

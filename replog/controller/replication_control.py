@@ -76,13 +76,14 @@ class ReplicationControl:
             settings.min_isr,
             settings.unclean_allowed if unclean_allowed is None else unclean_allowed,
             self._brokers.is_drained if self._brokers.drained else nobody,
+            self.has_told,
         )
 
     def has_told(self, broker_id: int) -> bool:
         """Whether the broker has told this controller which replicas it cannot use.
 
-        Before, none of its replicas joins an ISR: what a leader knows of one may be older than the loss of the disk, and
-        the controller that was told of that gone.
+        Before, none of its replicas joins an ISR, nor is one made the only copy by its election: what a leader knows of one
+        may be older than the loss of the disk, and the controller that was told of that gone.
         """
         return broker_id in self._heard
 

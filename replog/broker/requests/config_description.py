@@ -37,7 +37,7 @@ def describe_configs(
 
     Raises:
         UnknownTopicOrPartitionError: There is no such topic.
-        InvalidRequestError: There is no such broker.
+        InvalidRequestError: There is no such broker, or it is another one than answers.
     """
     places = [_Place(CLUSTER_DEFAULTS, "cluster", names_topics=False)]
     keys: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)
@@ -49,6 +49,10 @@ def describe_configs(
     elif resource_name:
         if not resource_name.isdecimal() or int(resource_name) not in image.brokers:
             raise InvalidRequestError(f'there is no broker "{resource_name}"; "" is the cluster-wide default')
+        if int(resource_name) != config.node_id:
+            raise InvalidRequestError(
+                f"node {config.node_id} does not know what the file of broker {resource_name} says: ask that broker"
+            )
         places.insert(0, _Place((resource_type, resource_name), "broker", names_topics=False))
         keys = tuple(key for key in (*CONFIG_KEYS, *BROKER_KEYS) if key not in CLUSTER_WIDE)
     described = (_describe(image, config, key, places) for key in keys)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from broker_kit import server_config
+from broker_kit import registered, server_config
 
 from replog.broker.requests.config_description import describe_configs, describe_node_configs
 from replog.config.server import KEYS
+from replog.errors import InvalidRequestError
 from replog.metadata.config_keys import BROKER_KEYS, CONFIG_KEYS, CONTROLLER_KEYS
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage
@@ -37,6 +38,20 @@ def test_others_are_those_of_the_file() -> None:
     assert described("log.retention.bytes", log_retention_bytes=7) == ConfigDescription(
         "log.retention.bytes", "7", "node"
     )
+
+
+def test_only_a_broker_itself_tells_what_its_file_says() -> None:
+    """Another would tell what its own file says, as that broker's."""
+    delta = MetadataDelta(MetadataImage())
+    for broker_id in (1, 2):
+        delta.replay(registered(broker_id))
+    image, config = delta.apply(2, 1), server_config(node_id=1, log_retention_bytes=7)
+    own = {one.name: one for one in describe_configs(image, config, ResourceType.BROKER, "1")}
+    assert (own["log.retention.bytes"].value, own["log.retention.bytes"].source) == ("7", "node")
+    with pytest.raises(InvalidRequestError, match="what the file of broker 2 says: ask that broker"):
+        describe_configs(image, config, ResourceType.BROKER, "2")
+    with pytest.raises(InvalidRequestError, match='there is no broker "3"'):
+        describe_configs(image, config, ResourceType.BROKER, "3")
 
 
 def of_node(*records: ConfigRecord, **file: object) -> dict[str, tuple[str | None, str]]:

@@ -43,6 +43,15 @@ def test_before_a_number_is_cut_rows_are_blocks() -> None:
     assert shown(grid, 40) == ["node 1: log end 1,024,000,000; flushed", "1,000,000,000; state leader"]
 
 
+def test_headers_and_texts_of_several_words_are_not_cut_either() -> None:
+    grid = Grid((">replica", ">high watermark", "isr", "state"), [["2", "7", "out, in the elr", "down"]])
+    assert shown(grid, 50) == [
+        "replica  high watermark  isr              state",
+        "      2               7  out, in the elr  down",
+    ]
+    assert shown(grid, 40) == ["replica 2: high watermark 7; isr out, in", "the elr; state down"]
+
+
 @pytest.mark.parametrize("width", [80, 60, 200])
 def test_a_partition_with_large_offsets_and_a_long_state(width: int) -> None:
     reason = "the log directory /var/lib/replog/disk2/data is offline: [Errno 5] Input/output error"

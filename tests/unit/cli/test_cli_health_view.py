@@ -10,6 +10,7 @@ from rich.console import Console
 
 from replog.cli.health_view import facts, render, said, sentence
 from replog.cli.status import _as_json, _Changes
+from replog.client.awaited import Awaited, AwaitedBy
 from replog.client.health import BrokerHealth, BrokerState, ClusterHealth, PartitionTrouble, TroubledPartition
 from replog.errors import RequestTimedOutError
 from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
@@ -152,6 +153,39 @@ def test_the_facts() -> None:
     apart = replace(GOOD, quorum=None, brokers=(broker(1), broker(2, address="10.0.0.2:9002")))
     assert ("controller", "none: the metadata quorum has no leader that answers") in facts(apart)
     assert "hosts" not in dict(facts(apart))
+
+
+def test_a_partition_tells_whom_it_waits_for() -> None:
+    waits = (Awaited((2,), 1), Awaited((2, 3), 1), Awaited((2, 3), 2), Awaited((1, 2, 3), 2), Awaited())
+    unavailable = TroubledPartition("t", 0, PartitionTrouble.UNAVAILABLE, -1, (), (1, 2, 3), ())
+    named = tuple(replace(unavailable, partition_id=number, awaited=one) for number, one in enumerate(waits))
+    found = replace(GOOD, unavailable_count=5, troubled=named, awaited=(AwaitedBy((2,), 1, 1),))
+    assert [text for name, text in facts(found) if not name] == [
+        "t-0: unavailable, missing 1,2,3; waits for broker 2",
+        "t-1: unavailable, missing 1,2,3; waits for broker 2 or 3",
+        "t-2: unavailable, missing 1,2,3; waits for brokers 2 and 3",
+        "t-3: unavailable, missing 1,2,3; waits for 2 of brokers 1, 2 and 3",
+        "t-4: unavailable, missing 1,2,3",
+    ]
+    assert "waiting" not in dict(facts(found)), "each has told it"
+    assert '"awaited": {"brokers": [2, 3], "needed_count": 1}' in _as_json(found)
+
+
+def test_of_many_partitions_is_counted_whom_they_wait_for() -> None:
+    """A line for each group of brokers, of which none is wider than a narrow terminal."""
+    groups = (AwaitedBy((2,), 1, 1_200), *(AwaitedBy((2, other), 1, 3) for other in range(3, 9)))
+    found = replace(GOOD, unavailable_count=1_218, awaited=groups)
+    lines = facts(found)
+    at = lines.index(("waiting", "1,200 partitions for broker 2"))
+    assert lines[at - 1] == ("", "and 1,218 more")
+    assert lines[at + 1 : at + 6] == [
+        *(("", f"3 partitions for broker 2 or {other}") for other in range(3, 7)),
+        ("", "and others"),
+    ]
+    assert '{"brokers": [2], "needed_count": 1, "partitions_count": 1200}' in _as_json(found)
+    out = io.StringIO()
+    Console(file=out, width=80).print(render(found))
+    assert "waiting     1,200 partitions for broker 2" in [line.rstrip() for line in out.getvalue().splitlines()]
 
 
 def test_the_screen_begins_with_the_sentence() -> None:

@@ -9,7 +9,7 @@ import pytest
 from cli_kit import Replog
 
 from replog.cli.errors import UsageError
-from replog.cli.partition import caught_up, partition_name, summary
+from replog.cli.partition import _row, caught_up, partition_name, summary
 from replog.client import PartitionDescription, ReplicaDescription
 
 REPLICA = ReplicaDescription(
@@ -69,3 +69,13 @@ def test_since_when_a_replica_is_behind() -> None:
     assert caught_up(replace(REPLICA, lag_records=5, lag_ms=12_500)) == "12,500 ms ago"
     assert caught_up(replace(REPLICA, lag_records=5, lag_ms=-1)) == "not yet"
     assert caught_up(replace(REPLICA, lag_records=-1, lag_ms=-1)) == "-"
+
+
+def test_a_replica_that_does_not_run_is_not_caught_up_now() -> None:
+    """All that is known of it: it is in the ELR, and where it ended when the leader heard it last."""
+    down = ReplicaDescription(
+        broker_id=2, state="down", reason="", is_in_isr=False, log_start_offset=-1, log_end_offset=1_024,
+        flushed_offset=-1, high_watermark=-1, lag_records=0, lag_ms=-1, broker_epoch=31, is_in_elr=True,
+    )  # fmt: skip
+    assert _row(down) == ["2", "-", "1,024", "-", "-", "0", "-", "31", "out, in the elr", "down"]
+    assert _row(replace(down, is_in_elr=False))[-2:] == ["out", "down"]

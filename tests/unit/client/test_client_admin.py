@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from client_kit import until
-from fake_cluster import FakeCluster
+from fake_cluster import FakeCluster, FakeNode
 
 from replog.client import Admin
 from replog.errors import (
@@ -17,6 +18,7 @@ from replog.errors import (
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
+from replog.metadata.records import ResourceType
 from replog.rpc.transport import ConnectionLostError
 
 
@@ -57,6 +59,26 @@ async def test_who_had_leaders_elected_finds_them() -> None:
         (result,) = await admin.elect_leaders([("t", 1)])
         assert result.error is ErrorCode.NONE
         assert cluster.logs["t", 1].leader == 1, "the brokers had not heard of it yet when the call returned"
+
+
+async def test_a_broker_tells_its_configuration_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one would tell what its own file says."""
+    asked: list[int] = []
+    answer = FakeNode.handle_client_call
+
+    async def heard(node: FakeNode, *call: Any) -> Any:
+        asked.append(node.node_id)
+        return await answer(node, *call)
+
+    monkeypatch.setattr(FakeNode, "handle_client_call", heard)
+    cluster = FakeCluster(3)
+    async with make(cluster) as admin:
+        for broker_id in (2, 3, 1):
+            await admin.describe_configs((ResourceType.BROKER, str(broker_id)))
+        assert asked == [2, 3, 1]
+        cluster.nodes[2].is_down = True
+        with pytest.raises(BrokerNotAvailableError, match="broker 2 does not answer, and nobody else knows"):
+            await admin.describe_configs((ResourceType.BROKER, "2"))
 
 
 async def test_a_lost_answer_to_create_and_delete_is_not_an_error() -> None:

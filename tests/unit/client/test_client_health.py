@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
 from fake_cluster import FakeCluster
 
 from replog.client import Admin
+from replog.client.awaited import NOBODY, Awaited, AwaitedBy
 from replog.client.health import (
     NAMED_MAX,
     BrokerState,
@@ -138,6 +140,51 @@ def test_an_offline_replica_is_told_by_its_broker() -> None:
 def test_of_many_partitions_the_first_are_named() -> None:
     found = health(*(partition(number, 1, (1,)) for number in range(1_000)))
     assert (found.under_replicated_count, len(found.troubled)) == (1_000, NAMED_MAX)
+
+
+AWAY = {1: answer(1), 2: None, 3: None}
+BROKERS_AWAY = (BROKERS[0], *(replace(broker, fenced=True) for broker in BROKERS[1:]))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "expected"),
+    [
+        (partition(0, -1, (), elr=(3, 2)), Awaited((2, 3), 1)),
+        (partition(0, -1, (), elr=(3,), last_known_elr=(2,)), Awaited((3,), 1)),
+        (partition(0, -1, (), last_known_elr=(1, 2, 3)), Awaited((2, 3), 2)),
+        (partition(0, -1, (), elr=(1, 2)), NOBODY),
+        (partition(0, -1, ()), NOBODY),
+        (partition(0, 1, (1,)), Awaited((2, 3), 1)),
+        (partition(0, 1, (1, 2)), NOBODY),
+    ],
+    ids=["either", "the eligible one", "all that did not tell", "is there", "an operator", "in sync", "goes on"],
+)
+def test_who_must_come_back(waiting: PartitionInfo, expected: Awaited) -> None:
+    found = health(waiting, brokers=BROKERS_AWAY, answers=AWAY, min_insync_replicas="2")
+    assert found.troubled[0].awaited == expected
+    by_all = [(one.brokers, one.needed_count, one.partitions_count) for one in found.awaited]
+    assert by_all == ([(expected.brokers, expected.needed_count, 1)] if expected.brokers else [])
+
+
+def test_a_replica_that_cannot_be_used_is_awaited_though_its_broker_runs() -> None:
+    found = health(partition(0, -1, (), elr=(3,)), answers={1: answer(1), 2: answer(2), 3: answer(3, 0)})
+    assert found.troubled[0].awaited == Awaited((3,), 1)
+
+
+def test_who_catches_up_need_not_come_back() -> None:
+    catching_up = {1: answer(1), 2: answer(2), 3: None}
+    brokers = (*BROKERS[:2], replace(BROKERS[2], fenced=True))
+    found = health(partition(0, 1, (1,)), brokers=brokers, answers=catching_up, min_insync_replicas="2")
+    assert found.troubled[0].awaited == NOBODY
+    found = health(partition(0, 1, (1,)), brokers=brokers, answers=catching_up, min_insync_replicas="3")
+    assert found.troubled[0].awaited == Awaited((3,), 1)
+
+
+def test_partitions_that_wait_for_the_same_brokers_are_counted_together() -> None:
+    either = (partition(number, -1, (), elr=(2, 3) if number % 2 else (3, 2)) for number in range(50))
+    one = (partition(number, -1, (), elr=(3,)) for number in range(50, 80))
+    found = health(*either, *one, brokers=BROKERS_AWAY, answers=AWAY)
+    assert found.awaited == (AwaitedBy((2, 3), 1, 50), AwaitedBy((3,), 1, 30))
 
 
 async def test_brokers_that_do_not_answer_are_part_of_the_answer() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from fake_cluster import FakeCluster
 
 from replog.client import Admin
-from replog.client.partition_description import NO_ANSWER, described
+from replog.client.partition_description import DOWN, NO_ANSWER, NOT_REGISTERED, described
 from replog.errors import UnknownTopicOrPartitionError
-from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import DescribeNodeResponse, LeaderView, ReplicaProgress, ReplicaStatus
 
 PARTITION = PartitionInfo(0, leader=2, leader_epoch=5, partition_epoch=7, replicas=(1, 2, 3), isr=(2, 3))
+BROKERS = {number: BrokerInfo(number, "127.0.0.1", 9000 + number, 1, fenced=False) for number in (1, 2, 3)}
 TOPIC = TopicInfo("flights", UUID(int=9), (PARTITION,))
 VIEW = LeaderView(
     partition_epoch=8,
@@ -50,6 +52,7 @@ def test_leader_and_replicas_are_put_together() -> None:
             2: answer(2, status(2, view=VIEW)),
             3: None,
         },
+        BROKERS,
     )
     assert (found.leader, found.partition_epoch, found.maximal_isr) == (2, 8, (2, 3, 1))
     assert (found.log_start_offset, found.log_end_offset, found.high_watermark) == (3, 100, 95)
@@ -62,15 +65,37 @@ def test_leader_and_replicas_are_put_together() -> None:
 
 
 def test_a_replica_that_does_not_answer_is_told_as_its_leader_heard_it() -> None:
-    found = described(TOPIC, PARTITION, {1: None, 2: answer(2, status(2, view=VIEW)), 3: answer(3)})
+    found = described(TOPIC, PARTITION, {1: None, 2: answer(2, status(2, view=VIEW)), 3: answer(3)}, BROKERS)
     first, _, third = found.replicas
     assert (first.state, first.log_end_offset, first.flushed_offset, first.broker_epoch) == (NO_ANSWER, 90, 80, 31)
     assert third.state == "no replica here yet"
 
 
+@pytest.mark.parametrize(("fenced", "state"), [(True, DOWN), (None, NOT_REGISTERED)])
+def test_of_a_stopped_member_of_the_elr_nothing_is_told_that_is_not_known(*, fenced: bool | None, state: str) -> None:
+    """It stopped with everything, and flushed after its last fetch; it is no more caught up now than it runs now."""
+    brokers = {2: BROKERS[2]} if fenced is None else {**BROKERS, 1: replace(BROKERS[1], fenced=fenced)}
+    heard = (ReplicaProgress(1, 100, 0, lag_records=0, lag_ms=0, broker_epoch=31), *VIEW.replicas[1:])
+    leader = answer(2, status(2, view=replace(VIEW, elr=(1,), replicas=heard)))
+    found = described(TOPIC, replace(PARTITION, isr=(2,), elr=(1,)), {1: None, 2: leader, 3: answer(3)}, brokers)
+    first = found.replicas[0]
+    assert (first.state, first.is_in_isr, first.is_in_elr) == (state, False, True)
+    assert (first.log_end_offset, first.lag_records, first.broker_epoch) == (100, 0, 31)
+    assert (first.flushed_offset, first.lag_ms) == (-1, -1)
+    assert not found.replicas[1].is_in_elr
+
+
+def test_a_leader_that_never_heard_a_stopped_replica_does_not_know_its_lag() -> None:
+    """The whole log, it would say, of a replica that may have all of it."""
+    brokers = {**BROKERS, 3: replace(BROKERS[3], fenced=True)}
+    found = described(TOPIC, PARTITION, {1: None, 2: answer(2, status(2, view=VIEW)), 3: None}, brokers)
+    third = found.replicas[2]
+    assert (third.state, third.log_end_offset, third.lag_records, third.lag_ms) == (DOWN, -1, -1, -1)
+
+
 def test_without_the_leader_only_the_metadata_is_known() -> None:
     for leader_says in (None, answer(2, status(2))):  # silent, or it does not lead any more
-        found = described(TOPIC, PARTITION, {1: answer(1, status(1)), 2: leader_says, 3: None})
+        found = described(TOPIC, PARTITION, {1: answer(1, status(1)), 2: leader_says, 3: None}, BROKERS)
         assert (found.partition_epoch, found.isr, found.maximal_isr) == (7, (2, 3), (2, 3))
         assert (found.log_end_offset, found.high_watermark, found.min_insync_replicas) == (-1, -1, -1)
         assert found.replicas[0].log_end_offset == 100, "of its own log a replica can tell"

@@ -152,5 +152,27 @@ def test_a_broker_has_told_what_it_cannot_use_when_it_has_told_all(quorum: Quoru
     assert quorum.leader._managers.replication.has_told(3)
 
 
+@pytest.mark.parametrize("has_told", [True, False])
+def test_an_election_completes_a_move_only_where_the_elected_has_told(quorum: Quorum, *, has_told: bool) -> None:
+    """After a change of the controller nobody knows yet whether its disk still works, and the other copy would go."""
+    quorum.create("flights", 1, 2)
+    quorum.heartbeat(2, want_fence=True)
+    quorum.reassign("flights", (2,))
+    quorum.heartbeat(2)
+    quorum.renounce()
+    quorum.claim(1)
+    quorum.commit()
+    if has_told:
+        tell(quorum, 2)
+    assert quorum.partition("flights").elr == (2,)
+    quorum.heartbeat(1, want_fence=True)
+    flights = quorum.partition("flights")
+    assert (flights.leader, flights.isr) == (2, (2,))
+    assert (flights.replicas, flights.elr) == (((2,), ()) if has_told else ((2, 1), (1,)))
+    tell(quorum, 2)
+    assert quorum.alter_isr("flights", (2,)) is ErrorCode.NONE
+    assert quorum.partition("flights").replicas == (2,), "what its leader proposes completes it anyway"
+
+
 def key(quorum: Quorum, name: str) -> tuple[UUID, int]:
     return quorum.image.topics_by_name[name].topic_id, 0

@@ -90,6 +90,37 @@ def test_the_others_stay_eligible_beside_a_leader_that_may_commit_alone() -> Non
     assert (state.leader, state.isr, state.elr) == (1, (1,), (2,))
 
 
+def test_an_election_from_the_elr_completes_a_move_to_who_is_elected() -> None:
+    """Who goes may be dead for good, and where nothing is written the new leader proposes nothing."""
+    moving = partition((), -1, elr=(2, 1), last_known_elr=(3,), removing_replicas=(1, 3))
+    record = change(moving, rules(2))
+    assert record == PartitionChangeRecord(
+        0, TOPIC, leader=2, isr=(2,), elr=(), last_known_elr=(), replicas=(2,), removing_replicas=(),
+        election_type=ElectionType.CLEAN,
+    )  # fmt: skip
+
+
+def test_an_election_in_the_change_that_empties_the_isr_completes_a_move_too() -> None:
+    moving = partition((1,), 1, elr=(2,), removing_replicas=(1, 3))
+    state = after(moving, rules(2), target_isr=(), leaves_in_order=True)
+    assert (state.replicas, state.leader, state.isr, state.elr) == ((2,), 2, (2,), ())
+    assert not state.is_reassigning
+
+
+def test_an_election_from_the_elr_completes_no_move_that_waits_for_another() -> None:
+    two_stay = partition((), -1, elr=(2, 1), adding_replicas=(3,), removing_replicas=(1,))
+    elected = after(two_stay, rules(2))
+    assert (elected.leader, elected.replicas, elected.elr) == (2, (1, 2, 3), (1,))
+    goes = after(partition((), -1, elr=(2, 1), removing_replicas=(1, 3)), rules(1))
+    assert (goes.leader, goes.replicas, goes.elr) == (1, (1, 2, 3), (2,))
+
+
+def test_an_unclean_election_completes_no_move() -> None:
+    moving = partition((), -1, elr=(1,), removing_replicas=(1, 3))
+    state = after(moving, rules(2, unclean=True))
+    assert (state.leader, state.replicas, state.removing_replicas) == (2, (1, 2, 3), (1, 3))
+
+
 def test_who_restarted_uncleanly_is_remembered_not_eligible() -> None:
     state = after(partition((1, 2), 1, elr=(3,)), rules(2, 3, min_isr=3), target_isr=(2,), restarted_uncleanly=(1,))
     assert (state.isr, state.elr, state.last_known_elr, state.leader) == ((2,), (3,), (1,), 2)
