@@ -50,7 +50,7 @@ from tests.sim.event_log import EventLog
 from tests.sim.fault_schedule import Fault, FaultDrawer
 from tests.sim.metadata_cluster_checks import Checker, Violation
 from tests.sim.metadata_cluster_simulation import CALM_S, HEALED_WITHIN_S, Simulation
-from tests.sim.replica_watch import watched_manager
+from tests.sim.replica_watch import watched_manager, watched_stepper
 from tests.sim.replication_checks import ReplicationChecks
 
 TOPIC = "flights"
@@ -181,7 +181,10 @@ class DataSimulation(Simulation):
 
     def run(self) -> None:
         try:
-            with mock.patch.object(node_assembly, "ReplicaManager", watched_manager(self.checker.replication)):
+            with (
+                mock.patch.object(node_assembly, "ReplicaStepper", watched_stepper(self.checker.replication)),
+                mock.patch.object(node_assembly, "ReplicaManager", watched_manager(self.checker.replication)),
+            ):
                 super().run()
         finally:  # killed processes leave their segments there, and with those all of the run
             INDEX_CACHE._copies.clear()

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, cast
 
 from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.errors import CorruptRecordError
 from replog.log import Log
 from replog.log.file_names import LOG_SUFFIX, file_path
@@ -153,13 +154,13 @@ def _batch(header: BatchHeader) -> Batch:
 class ReplicaWatcher(Protocol):
     """Told about every step, after it."""
 
-    def took_role(self, manager: ReplicaManager, replica: Replica) -> None: ...
+    def took_role(self, stepper: ReplicaStepper, replica: Replica) -> None: ...
 
     def leader_stepped(
-        self, manager: ReplicaManager, replica: Replica, message: LeaderMessage, high_watermark_before: int
+        self, stepper: ReplicaStepper, replica: Replica, message: LeaderMessage, high_watermark_before: int
     ) -> None: ...
 
-    def follower_stepped(self, manager: ReplicaManager, replica: Replica, high_watermark_before: int) -> None: ...
+    def follower_stepped(self, stepper: ReplicaStepper, replica: Replica, high_watermark_before: int) -> None: ...
 
 
 def watched_manager(watcher: ReplicaWatcher) -> type[ReplicaManager]:
@@ -168,10 +169,17 @@ def watched_manager(watcher: ReplicaWatcher) -> type[ReplicaManager]:
     class WatchedManager(ReplicaManager):
         def take_role(self, local: LocalPartition, *, is_new: bool) -> None:
             super().take_role(local, is_new=is_new)
-            replica = self.replicas.get((local.topic_id, local.partition_id))
+            replica = self.stepper.replicas.get((local.topic_id, local.partition_id))
             if replica is not None:
-                watcher.took_role(self, replica)
+                watcher.took_role(self.stepper, replica)
 
+    return WatchedManager
+
+
+def watched_stepper(watcher: ReplicaWatcher) -> type[ReplicaStepper]:
+    """A stepper that tells `watcher`; otherwise nothing is different."""
+
+    class WatchedStepper(ReplicaStepper):
         def step_leader(self, replica: Replica, message: LeaderMessage) -> None:
             before = replica.high_watermark
             super().step_leader(replica, message)
@@ -182,7 +190,7 @@ def watched_manager(watcher: ReplicaWatcher) -> type[ReplicaManager]:
             super().step_follower(replica, message, fetched)
             watcher.follower_stepped(self, replica, before)
 
-    return WatchedManager
+    return WatchedStepper
 
 
 def is_append(message: LeaderMessage) -> bool:

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from replog.broker.replicas.replica import Replica
-from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.controller.messages import CommittedRecords
 from replog.log import Log
 from replog.metadata.registrations import PartitionRegistration
@@ -201,25 +201,25 @@ class ReplicationChecks:
 
     # ---- told by the replica managers ------------------------------------------------------------------------------------
 
-    def took_role(self, manager: ReplicaManager, replica: Replica) -> None:
+    def took_role(self, stepper: ReplicaStepper, replica: Replica) -> None:
         if replica.topic == self._topic:
-            self._look(manager, replica)
+            self._look(stepper, replica)
 
     def leader_stepped(
-        self, manager: ReplicaManager, replica: Replica, message: LeaderMessage, high_watermark_before: int
+        self, stepper: ReplicaStepper, replica: Replica, message: LeaderMessage, high_watermark_before: int
     ) -> None:
         role = replica.role
         if replica.topic != self._topic or not isinstance(role, Leader):
             return
-        where = f"node {manager.config.node_id} in leader epoch {role.leader_epoch}"
+        where = f"node {stepper.config.node_id} in leader epoch {role.leader_epoch}"
         after = role.high_watermark
         if after < high_watermark_before:
             self._report(f"R6 the high watermark falls from {high_watermark_before} to {after}, {where}")
-        min_isr = self.metadata.least_min_isr(manager.image.end_offset)
+        min_isr = self.metadata.least_min_isr(stepper.image.end_offset)
         if after > high_watermark_before and len(role._isr.committed_isr) < min_isr:
             isr = list(role._isr.committed_isr)
             self._report(f"R6 the high watermark moves to {after} with the ISR {isr}, {where}")
-        watched = self._look(manager, replica)
+        watched = self._look(stepper, replica)
         if is_append(message):
             self._check_appender(watched, role)
 
@@ -227,10 +227,10 @@ class ReplicationChecks:
         node = self._cluster_or_raise.nodes[leader.node_id].node
         return self.metadata.least_min_isr(0 if node is None else node.image.end_offset)
 
-    def follower_stepped(self, manager: ReplicaManager, replica: Replica, high_watermark_before: int) -> None:
+    def follower_stepped(self, stepper: ReplicaStepper, replica: Replica, high_watermark_before: int) -> None:
         if replica.topic != self._topic:
             return
-        watched = self._look(manager, replica)
+        watched = self._look(stepper, replica)
         if watched.log.log_end_offset < high_watermark_before and not self._is_outdated(watched, high_watermark_before):
             self._report(
                 f"R8 node {watched.node_id} cuts its log to {watched.log.log_end_offset}, below its high watermark"
@@ -239,9 +239,9 @@ class ReplicationChecks:
 
     # ---- one replica -----------------------------------------------------------------------------------------------------
 
-    def _look(self, manager: ReplicaManager, replica: Replica) -> Watched:
+    def _look(self, stepper: ReplicaStepper, replica: Replica) -> Watched:
         """Takes in what a step has changed."""
-        watched = self._take(manager, replica)
+        watched = self._take(stepper, replica)
         watched.update()
         watched.compare(self._committed)
         role = replica.role
@@ -271,23 +271,23 @@ class ReplicationChecks:
         """Whether a replica that nobody counts on may know it from before all machines lost power, and more than they kept."""
         return high_watermark <= self._lost_end and watched.node_id not in self.metadata.members
 
-    def _take(self, manager: ReplicaManager, replica: Replica) -> Watched:
-        node_id = manager.config.node_id
+    def _take(self, stepper: ReplicaStepper, replica: Replica) -> Watched:
+        node_id = stepper.config.node_id
         watched = self._watched.get(node_id)
         if watched is None or watched.log is not replica.log:
             life = self._cluster_or_raise.nodes[node_id].lives
             if watched is not None and watched.life == life - 1:
-                self._check_restarted_log(manager, watched, replica.log)
+                self._check_restarted_log(stepper, watched, replica.log)
             elif watched is not None and watched.life == life and watched.log.directory != replica.log.directory:
                 self._check_moved_log(watched, replica.log)
             watched = self._watched[node_id] = Watched(node_id, life, replica, LogMirror(replica.log))
         watched.replica = replica
         return watched
 
-    def _check_restarted_log(self, manager: ReplicaManager, before: Watched, log: Log) -> None:
+    def _check_restarted_log(self, stepper: ReplicaStepper, before: Watched, log: Log) -> None:
         if log.log_end_offset < before.log.log_end_offset:
             return  # it was damaged, and begins anew
-        home = manager._logs.home_of(self._topic, before.replica.partition_id)
+        home = stepper.trouble._logs.home_of(self._topic, before.replica.partition_id)
         if home is not None and home.was_clean and log.log_start_offset < before.log.log_start_offset:
             self._report(
                 f"S10 node {before.node_id} starts at {log.log_start_offset} after an orderly stop, before it at"

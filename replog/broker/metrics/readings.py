@@ -15,7 +15,7 @@ from replog.broker.controller.driver import ControllerDriver
 from replog.broker.loop_lag import LoopLag
 from replog.broker.quorum.driver import QuorumDriver
 from replog.broker.replicas.replica import Replica, ReplicaKey
-from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.produce_path import ProducePath
 from replog.metadata.records import ElectionType
@@ -97,7 +97,7 @@ class Readings:
 class ReadParts:
     """Where the numbers are."""
 
-    manager: ReplicaManager
+    stepper: ReplicaStepper
     produce_path: ProducePath
     fetch_path: FetchPath
     lifecycle: BrokerLifecycle
@@ -111,22 +111,22 @@ class ReadParts:
         Raises:
             BrokerClosedError: The node is stopping.
         """
-        manager = self.manager
+        stepper = self.stepper
         leaders: list[LeaderReading] = []
         leaderless_count = 0
-        keys = [*manager.replicas, *manager.trouble.offline]
+        keys = [*stepper.replicas, *stepper.trouble.offline]
         for start in range(0, len(keys), REPLICAS_AT_ONCE):
             chunk = keys[start : start + REPLICAS_AT_ONCE]
-            leaders += await manager.driver.call(partial(read_leaders, manager, chunk))
-            leaderless_count += _leaderless_count(manager, chunk)
+            leaders += await stepper.driver.call(partial(read_leaders, stepper, chunk))
+            leaderless_count += _leaderless_count(stepper, chunk)
         return Readings(
             is_running=self.lifecycle.state is BrokerState.RUNNING,
             partitions_count=len(keys),
             offline_partitions_count=leaderless_count,
-            offline_replicas_count=len(manager.trouble.offline),
+            offline_replicas_count=len(stepper.trouble.offline),
             leaders=tuple(leaders),
-            isr_shrinks=manager.isr_changes.shrinks,
-            isr_expands=manager.isr_changes.expands,
+            isr_shrinks=stepper.isr_changes.shrinks,
+            isr_expands=stepper.isr_changes.expands,
             waiting_produces=self.produce_path.waiting_count,
             waiting_fetches=self.fetch_path.waiting_count,
             waiting_incremental_fetches=self.fetch_path.incremental.waiting_count,
@@ -138,10 +138,10 @@ class ReadParts:
         )
 
 
-def read_leaders(manager: ReplicaManager, keys: Sequence[ReplicaKey]) -> list[LeaderReading]:
+def read_leaders(stepper: ReplicaStepper, keys: Sequence[ReplicaKey]) -> list[LeaderReading]:
     """Reads those of the replicas that lead; it must run on the replica driver."""
-    now_ms = manager.clock.now_ms()
-    found = (manager.replicas.get(key) for key in keys)
+    now_ms = stepper.clock.now_ms()
+    found = (stepper.replicas.get(key) for key in keys)
     return [
         _read_leader(replica, replica.role, now_ms)
         for replica in found
@@ -165,9 +165,9 @@ def _read_leader(replica: Replica, leader: Leader, now_ms: int) -> LeaderReading
     )
 
 
-def _leaderless_count(manager: ReplicaManager, keys: Iterable[ReplicaKey]) -> int:
+def _leaderless_count(stepper: ReplicaStepper, keys: Iterable[ReplicaKey]) -> int:
     """Counts the partitions of this broker that nobody leads; one that was just deleted is left out."""
-    known = (manager.image.partition(*key) for key in keys)
+    known = (stepper.image.partition(*key) for key in keys)
     return sum(partition is not None and partition.leader < 0 for partition in known)
 
 

@@ -38,8 +38,8 @@ from replog.broker.replicas.fetchers import Fetchers
 from replog.broker.replicas.image_queue import ImageQueue
 from replog.broker.replicas.log_keeper import LogKeeper
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
-from replog.broker.replicas.moves import ReplicaMoves
 from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.replicas.views import has_awaited_ends
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.handlers import NodeParts, RequestHandlers
@@ -123,19 +123,19 @@ class NodeAssembly(ABC):
         """Makes what holds data, and keeps it as the metadata says."""
         config = self.config
         self._isr_sender = self._make_isr_sender()
-        self._manager = ReplicaManager(
+        stepper = self._stepper = ReplicaStepper(
             config=config,
             logs=self._logs,
             clock=self._clock,
             flusher=self._flusher,
             propose_isr=self._isr_sender.propose,
-            executor=self._executor,
             on_failure=self._fail,
         )
+        self._manager = ReplicaManager(stepper, self._logs, self._executor, self._environment.new_uuid, self._fail)
         self._lifecycle = self._make_lifecycle()
-        self._manager.trouble.on_offline = self._lifecycle.hurry
-        self._keeper = LogKeeper(config, self._logs, self._manager, self._executor, self._fail)
-        self._cleaner = LogCleaner(config, self._logs, self._manager, self._fail)
+        stepper.trouble.on_offline = self._lifecycle.hurry
+        self._keeper = LogKeeper(config, self._logs, stepper, self._manager.retry_roles, self._executor, self._fail)
+        self._cleaner = LogCleaner(config, self._logs, stepper, self._fail)
         self._images = ImageQueue(
             self._manager,
             self._executor,
@@ -143,18 +143,15 @@ class NodeAssembly(ABC):
             self._fail,
             self._has_seen_removal,
         )
-        self._manager.fetchers = self._make_fetchers()
-        self._manager.moves = ReplicaMoves(
-            self._manager, self._logs, self._executor, self._environment.new_uuid, self._fail
-        )
+        stepper.fetchers = self._make_fetchers()
         self._publisher: MetadataPublisher = MetadataPublisher(
             config.node_id, self.incarnation_id, self._images.submit, self._fail
         )
 
     def _build_paths(self) -> None:
         """Makes the paths by which requests come in."""
-        self._produce_path = ProducePath(self._manager, self._lifecycle.refuses_because)
-        self._fetch_path = FetchPath(self._manager, self._lifecycle.refuses_because)
+        self._produce_path = ProducePath(self._stepper, self._lifecycle.refuses_because, self._images.run_later)
+        self._fetch_path = FetchPath(self._stepper, self._lifecycle.refuses_because, self._images.run_later)
         self._producer_ids = ProducerIdAllocator(
             self.config.node_id, lambda: self._lifecycle.broker_epoch, self._channel
         )
@@ -167,7 +164,7 @@ class NodeAssembly(ABC):
             return self._produce_path, self._fetch_path
         metrics.watch_flusher(self._flusher)
         return metrics.metered_produce(self._produce_path), metrics.metered_fetch(
-            self._fetch_path, self._manager.driver
+            self._fetch_path, self._stepper.driver
         )
 
     def _make_controller(self) -> ControllerDriver | None:
@@ -260,8 +257,8 @@ class NodeAssembly(ABC):
             broker_id=self.config.node_id,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             channel=self._channel,
-            on_answer=lambda key, proposal_id, result: self._manager.driver.submit(
-                lambda: self._manager.handle_isr_answer(key, proposal_id, result)
+            on_answer=lambda key, proposal_id, result: self._stepper.driver.submit(
+                lambda: self._stepper.handle_isr_answer(key, proposal_id, result)
             ),
             on_failure=self._fail,
         )
@@ -281,9 +278,9 @@ class NodeAssembly(ABC):
             clock=self._clock,
             metadata_offset=lambda: self._manager.applied_offset,
             awaited_ends=self._manager.awaited_ends,
-            offline_replicas=self._manager.trouble.reported,
-            on_reported=lambda reported, offset: self._manager.driver.submit(
-                lambda: self._manager.trouble.controller_knows(reported, offset)
+            offline_replicas=self._stepper.trouble.reported,
+            on_reported=lambda reported, offset: self._stepper.driver.submit(
+                lambda: self._manager.controller_knows(reported, offset)
             ),
             on_lease_changed=self._tell_watchers,
             on_failure=self._fail,
@@ -292,14 +289,14 @@ class NodeAssembly(ABC):
     def _make_fetchers(self) -> Fetchers:
         return Fetchers(
             config=self.config,
-            driver=self._manager.driver,
+            driver=self._stepper.driver,
             clock=self._clock,
             transport=self._transport,
             hello=self._hello,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             address_of=self._address_of,
-            step=self._manager.step_follower,
-            throttle=self._manager.follower_throttle,
+            step=self._stepper.step_follower,
+            throttle=self._stepper.follower_throttle,
             on_failure=self._fail,
         )
 
@@ -337,7 +334,7 @@ class NodeAssembly(ABC):
         if self._controller is not None:
             self._controller.start(self._quorum)
             self._registrar.start()
-        self._manager.driver.start()
+        self._stepper.driver.start()
         self._quorum.start()
         self._snapshots.start()
         if self.config.is_broker:
@@ -350,7 +347,7 @@ class NodeAssembly(ABC):
         from replog.broker.metrics.readings import ReadParts
 
         return ReadParts(
-            manager=self._manager,
+            stepper=self._stepper,
             produce_path=self._produce_path,
             fetch_path=self._fetch_path,
             lifecycle=self._lifecycle,
@@ -364,7 +361,7 @@ class NodeAssembly(ABC):
         if not self._is_built:
             return
         stops = [
-            *(part.stop for part in (self._manager.moves, self._keeper, self._cleaner, self._manager.fetchers) if part),
+            *(part.stop for part in (self._manager.moves, self._keeper, self._cleaner, self._stepper.fetchers) if part),
             self._isr_sender.stop,
             self._registrar.stop,
             self._lifecycle.stop,
@@ -421,7 +418,7 @@ class NodeAssembly(ABC):
         self._publisher.notify()
 
     def _metadata_applied(self) -> None:
-        if has_awaited_ends(self._manager.image, self.config.node_id, self._manager.replicas):
+        if has_awaited_ends(self._stepper.image, self.config.node_id, self._stepper.replicas):
             self._lifecycle.hurry()
 
     def _has_seen_removal(self, topic_id: UUID) -> bool:
@@ -436,7 +433,7 @@ class NodeAssembly(ABC):
         if log is self._metadata_log.log:
             self._fail(error)
         else:
-            self._manager.driver.submit(lambda: self._manager.trouble.log_failed(log, error))
+            self._stepper.driver.submit(lambda: self._stepper.trouble.log_failed(log, error))
 
     def _address_of(self, broker_id: int) -> str | None:
         broker = self._publisher.image.brokers.get(broker_id)

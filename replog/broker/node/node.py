@@ -16,6 +16,7 @@ from typing import Self
 from replog.broker.node.assembly import NodeAssembly
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.resources import open_logs, open_metrics
+from replog.broker.replicas.log_keeper import known_high_watermarks
 from replog.config.server import ServerConfig
 from replog.errors import DiskFullError, StorageError
 from replog.log import LogManager, RecoveryProgress
@@ -150,7 +151,7 @@ class Node(NodeAssembly):
         _log.critical("the node stops: %s", error, exc_info=error)
         self._failure = error
         self._set_closed(error)
-        self._manager.driver.halt()
+        self._stepper.driver.halt()
         if self._ending is None:
             self._ending = asyncio.create_task(self._run_end(orderly=False), name="node-end")
 
@@ -178,7 +179,7 @@ class Node(NodeAssembly):
                 self._logs.close(broker_epoch=None, now_ms=now_ms)
             return
         try:
-            self._logs.checkpoint_high_watermarks(self._manager.known_high_watermarks())
+            self._logs.checkpoint_high_watermarks(known_high_watermarks(self._stepper.replicas.values()))
         except DiskFullError as error:
             _log.warning("%s", error)  # the older ones are still there
         except BaseException:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
-from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.tasks import watched_task
 from replog.config.server import ServerConfig
 from replog.errors import BrokerClosedError, DiskFullError, ReplogError, StorageError
@@ -34,7 +34,7 @@ class LogCleaner:
     Args:
         config: with the `log.cleaner` settings.
         logs: the log directories.
-        manager: of the replicas.
+        stepper: What steps the replicas.
         on_failure: told about a bug.
 
     Attributes:
@@ -45,12 +45,12 @@ class LogCleaner:
         self,
         config: ServerConfig,
         logs: LogManager,
-        manager: ReplicaManager,
+        stepper: ReplicaStepper,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.uncleanable: dict[ReplicaKey, str] = {}
         self._logs = logs
-        self._manager = manager
+        self._stepper = stepper
         self._on_failure = on_failure
         self._backoff_s = config.log_cleaner_backoff_ms / 1000
         self._settings = CompactionSettings(
@@ -79,12 +79,12 @@ class LogCleaner:
         replica = await self._dirtiest()
         if replica is None:
             return False
-        job = await self._manager.driver.call(lambda: self._prepare(replica))
+        job = await self._stepper.driver.call(lambda: self._prepare(replica))
         if job is None:
             return False
         self._job = job
         await asyncio.get_running_loop().run_in_executor(self._thread, job.run, self._throttle)
-        stats = await self._manager.driver.call(lambda: self._complete(replica, job))
+        stats = await self._stepper.driver.call(lambda: self._complete(replica, job))
         self._job = None
         if stats is None:
             return False
@@ -105,9 +105,9 @@ class LogCleaner:
         """Log by log, with other work in between.  What is overdue comes first, then the largest dirty share."""
         best: tuple[bool, float] = (False, 0.0)
         found: Replica | None = None
-        for replica in list(self._manager.replicas.values()):
+        for replica in list(self._stepper.replicas.values()):
             if replica.log.config.compacts and replica.key not in self.uncleanable:
-                need = await self._manager.driver.call(partial(self._need, replica))
+                need = await self._stepper.driver.call(partial(self._need, replica))
                 if need is not None and need > best:
                     best, found = need, replica
         return found
@@ -115,28 +115,28 @@ class LogCleaner:
     # ---- on the driver ------------------------------------------------------------------------------------------------
 
     def _need(self, replica: Replica) -> tuple[bool, float] | None:
-        if self._manager.replicas.get(replica.key) is not replica:
+        if self._stepper.replicas.get(replica.key) is not replica:
             return None
         try:
-            self._manager.flushes.roll_if_due(replica)
-            dirtiness = replica.log.dirtiness(self._manager.clock.wall_ms(), replica.high_watermark)
+            self._stepper.flushes.roll_if_due(replica)
+            dirtiness = replica.log.dirtiness(self._stepper.clock.wall_ms(), replica.high_watermark)
         except ReplogError as error:
             self._note_error(replica, error)
             return None
         return (dirtiness.is_overdue, dirtiness.ratio) if dirtiness.is_due(replica.log.config) else None
 
     def _prepare(self, replica: Replica) -> CompactionJob | None:
-        if self._manager.replicas.get(replica.key) is not replica:
+        if self._stepper.replicas.get(replica.key) is not replica:
             return None
         try:
-            return replica.log.prepare_compaction(self._manager.clock.wall_ms(), replica.high_watermark, self._settings)
+            return replica.log.prepare_compaction(self._stepper.clock.wall_ms(), replica.high_watermark, self._settings)
         except ReplogError as error:
             self._note_error(replica, error)
             return None
 
     def _complete(self, replica: Replica, job: CompactionJob) -> CompactionStats | None:
         try:
-            return replica.log.complete_compaction(job, self._manager.clock.wall_ms())
+            return replica.log.complete_compaction(job, self._stepper.clock.wall_ms())
         except ReplogError as error:
             self._note_error(replica, error)
             return None
@@ -147,7 +147,7 @@ class LogCleaner:
         if isinstance(error, DiskFullError):
             _log.warning("%s: not compacted for now: %s", replica.name, error)
         elif isinstance(error, StorageError) and replica.log.failed:
-            self._manager.trouble.log_failed(replica.log, error)
+            self._stepper.trouble.log_failed(replica.log, error)
         else:
             self.uncleanable[replica.key] = str(error)
             _log.error("%s: is not compacted until the broker restarts: %s", replica.name, error)
@@ -159,10 +159,10 @@ class LogCleaner:
         home = self._logs.home_of(replica.topic, replica.partition_id)
         if home is None:
             return
-        for job in await self._manager.driver.call(home.prepare_cleaner_offsets):
+        for job in await self._stepper.driver.call(home.prepare_cleaner_offsets):
             try:
                 await asyncio.get_running_loop().run_in_executor(self._thread, job.run)
             except DiskFullError as error:
                 _log.warning("%s", error)
             except StorageError as error:
-                await self._manager.driver.call(partial(self._manager.trouble.directory_failed, home.path, error))
+                await self._stepper.driver.call(partial(self._stepper.trouble.directory_failed, home.path, error))

@@ -18,9 +18,8 @@ replica of a partition stays offline.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
@@ -35,12 +34,10 @@ from replog.errors import (
 )
 from replog.log import DiskState, Log, LogManager
 from replog.metadata.delta import LocalPartition
+from replog.metadata.image import MetadataImage
 from replog.metadata.records import NO_LEADER
 from replog.metadata.registrations import PartitionRegistration
 from replog.rpc.node_messages import ReplicaStatus
-
-if TYPE_CHECKING:
-    from replog.broker.replicas.replica_manager import ReplicaManager
 
 _log = logging.getLogger(__name__)
 
@@ -78,26 +75,39 @@ class OfflineReplica:
 
 
 class DiskTrouble:
-    """The replicas of one broker that cannot be used now.  Runs on the replica manager's driver.
+    """The replicas of one broker that cannot be used now.  Runs on the replica driver.
 
     Args:
-        manager: of the replicas.
-        logs: the log directories.
+        broker_id: The broker's node id.
+        logs: The log directories.
+        replicas: The replicas that can be used; those that go offline are taken out.
+        image: Returns the metadata in force.
+        leave_role: Has a replica leave its role.
 
     Attributes:
-        offline: cannot be used.
-        beginning_anew: were quarantined, and fetch what they do not have.
-        waiting_for_room: could not take or keep their role because the disk is full.
-        on_offline: called when a replica went offline, or is usable again: the controller should know.
+        offline: The replicas that cannot be used.
+        beginning_anew: The replicas that were quarantined, and fetch what they do not have.
+        waiting_for_room: The replicas that could not take or keep their role because the disk is full.
+        on_offline: Called when a replica went offline, or is usable again: the controller should know.
     """
 
-    def __init__(self, manager: ReplicaManager, logs: LogManager) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        replicas: MutableMapping[ReplicaKey, Replica],
+        image: Callable[[], MetadataImage],
+        leave_role: Callable[[Replica], None],
+    ) -> None:
         self.offline: dict[ReplicaKey, OfflineReplica] = {}
         self.beginning_anew: set[ReplicaKey] = set()
         self.waiting_for_room: dict[ReplicaKey, LocalPartition] = {}
         self.on_offline: Callable[[], None] = _nobody_listens
-        self._manager = manager
+        self._broker_id = broker_id
         self._logs = logs
+        self._replicas = replicas
+        self._image = image
+        self._leave_role = leave_role
 
     def reason(self, key: ReplicaKey) -> str | None:
         """Why a replica cannot be used; None: it is not offline."""
@@ -113,32 +123,39 @@ class DiskTrouble:
     # ---- beginning anew -----------------------------------------------------------------------------------------------
 
     def controller_knows(self, reported: Sequence[ReportedReplica], metadata_offset: int) -> None:
-        """A heartbeat was answered.
+        """Notes what the controller was told of in a heartbeat that is answered; see `begin_anew`.
 
         Args:
-            reported: what it said is offline.
-            metadata_offset: end of the metadata with what the controller made of it.
+            reported: The replicas that it said are offline.
+            metadata_offset: The end of the metadata with what the controller made of it.
         """
         for replica in reported:
             offline = self.offline.get((replica.topic_id, replica.partition_id))
             if offline is not None and offline.known_offset is None:
                 offline.known_offset = metadata_offset
-        self.begin_anew()
 
-    def begin_anew(self) -> None:
-        """Quarantined replicas that nobody counts on any more are set aside and fetched again."""
+    def begin_anew(self) -> tuple[LocalPartition, ...]:
+        """Sets quarantined replicas aside that nobody counts on any more.
+
+        Returns:
+            The replicas that are to take a role again, as new ones, and to fetch everything.
+        """
+        found = []
         for key, offline in list(self.offline.items()):
-            registration = self._manager.image.partition(*key)
-            if registration is not None and self._is_given_up(offline, registration):
-                self._begin_anew(key, offline, registration)
+            registration = self._image().partition(*key)
+            if registration is not None and self._is_given_up(offline, registration) and self._is_set_aside(offline):
+                del self.offline[key]
+                self.beginning_anew.add(key)
+                found.append(LocalPartition(offline.topic, offline.topic_id, offline.partition_id, registration))
+        return tuple(found)
 
     def _is_given_up(self, offline: OfflineReplica, registration: PartitionRegistration) -> bool:
-        own_id = self._manager.config.node_id
+        own_id = self._broker_id
         home = self._logs.home_of(offline.topic, offline.partition_id)
         return (
             offline.is_damaged
             and offline.known_offset is not None
-            and self._manager.image.end_offset >= offline.known_offset
+            and self._image().end_offset >= offline.known_offset
             and own_id in registration.replicas
             and own_id not in (*registration.isr, *registration.elr)
             and registration.leader not in {NO_LEADER, own_id}
@@ -146,20 +163,18 @@ class DiskTrouble:
             and home.failure is None
         )
 
-    def _begin_anew(self, key: ReplicaKey, offline: OfflineReplica, registration: PartitionRegistration) -> None:
+    def _is_set_aside(self, offline: OfflineReplica) -> bool:
+        """Whether what is left of a replica could be taken out of the way."""
         try:
             path = self._logs.set_aside_log(offline.topic, offline.partition_id)
         except StorageError as error:
             _log.error("%s", error)
-            return
+            return False
         _log.warning(
             "%s-%d: was damaged and is fetched again; what was left of it is kept in %s, remove it if it is not needed",
             offline.topic, offline.partition_id, path,
         )  # fmt: skip
-        del self.offline[key]
-        self.beginning_anew.add(key)
-        local = LocalPartition(offline.topic, offline.topic_id, offline.partition_id, registration)
-        self._manager.take_role(local, is_new=True)
+        return True
 
     def caught_up(self, key: ReplicaKey) -> None:
         """The replica has everything that its leader has."""
@@ -195,19 +210,21 @@ class DiskTrouble:
         key = (local.topic_id, local.partition_id)
         _log.error("%s-%d: waits for room on the disk: %s", local.topic_name, local.partition_id, error)
         self._note_full(local.topic_name, local.partition_id, error)
-        replica = self._manager.replicas.get(key)
+        replica = self._replicas.get(key)
         if replica is not None:
-            self._manager.leave_role(replica)
+            self._leave_role(replica)
         self.waiting_for_room[key] = local
 
-    def retry_roles(self) -> None:
-        """Replicas that wait for room try to take their roles."""
+    def roles_without_room(self) -> tuple[LocalPartition, ...]:
+        """Returns the replicas that wait for room, as the metadata in force have them."""
+        found = []
         for key, local in list(self.waiting_for_room.items()):
-            registration = self._manager.image.partition(*key)
+            registration = self._image().partition(*key)
             if registration is None:
                 del self.waiting_for_room[key]
-            elif not self._manager.is_being_created(local):
-                self._manager.take_role(replace(local, registration=registration), is_new=True)
+            else:
+                found.append(replace(local, registration=registration))
+        return tuple(found)
 
     def forget(self, key: ReplicaKey) -> bool:
         """The replica is deleted; whether it was offline."""
@@ -227,7 +244,7 @@ class DiskTrouble:
 
     def log_failed(self, log: Log, error: StorageError) -> None:
         """The same for a log that is known only as such, after an fsync in a thread."""
-        replica = next((replica for replica in self._manager.replicas.values() if replica.log is log), None)
+        replica = next((replica for replica in self._replicas.values() if replica.log is log), None)
         if replica is not None:
             self.storage_failed(replica, error)
 
@@ -241,7 +258,7 @@ class DiskTrouble:
             raise error
         gone = set(self._logs.fail_directory(path, error))
         _log.critical("log directory %s is offline with %d replicas: %s", path, len(gone), error)
-        for replica in list(self._manager.replicas.values()):
+        for replica in list(self._replicas.values()):
             if (replica.topic, replica.partition_id) in gone:
                 self._take_offline(replica.topic, replica.topic_id, replica.partition_id, error)
 
@@ -258,7 +275,7 @@ class DiskTrouble:
     def _take_offline(self, topic: str, topic_id: UUID, partition_id: int, error: ReplogError) -> None:
         """Leaves the role, so that nothing is acknowledged any more."""
         key = (topic_id, partition_id)
-        registration = self._manager.image.partition(topic_id, partition_id)
+        registration = self._image().partition(topic_id, partition_id)
         if key in self.offline or registration is None:
             return
         is_damaged = isinstance(error, _DAMAGE)
@@ -266,9 +283,9 @@ class DiskTrouble:
         self.beginning_anew.discard(key)
         self.waiting_for_room.pop(key, None)
         _log.error("%s-%d is offline: %s", topic, partition_id, error)
-        replica = self._manager.replicas.pop(key, None)
+        replica = self._replicas.pop(key, None)
         if replica is not None:
-            self._manager.leave_role(replica)
+            self._leave_role(replica)
         self.on_offline()
 
     # ---- disks that are full ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""When the logs of a broker's replicas are flushed, and what an fsync changes.  Runs on the replica manager's driver.
+"""When the logs of a broker's replicas are flushed.  Runs on the replica driver.
 
 An acknowledgement asks for a flush through its leader or follower (`RequestFlush`); beside that way a log is flushed when a
 segment is full, by `flush.messages` and `flush.ms`, and before its files are closed for want of descriptors.
@@ -6,19 +6,16 @@ segment is full, by `flush.messages` and `flush.ms`, and before its files are cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
+from replog.broker.clock import Clock
 from replog.broker.disk.flusher import LogFlusher
 from replog.broker.disk.write_backs import WriteBacks
-from replog.broker.replicas.replica import Replica
-from replog.config.server import DAY_MS, LONG_MAX
-from replog.replication.follower import Follower
-from replog.replication.leader import Leader
-from replog.replication.messages import Flushed
-
-if TYPE_CHECKING:
-    from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.driver import Driver
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.config.server import DAY_MS, LONG_MAX, ServerConfig
+from replog.errors import StorageError
+from replog.log import Log
 
 CHECK_MAX_MS = 1_000
 
@@ -27,14 +24,35 @@ class ReplicaFlushes:
     """Asks for fsyncs.
 
     Args:
-        manager: of the replicas.
-        flusher: runs them, in threads.
+        config: The node's configuration.
+        clock: The node's clock.
+        driver: The replica driver.
+        flusher: What runs fsyncs, in threads.
+        replicas: The replicas that can be used.
+        on_flushed: Called on the driver after each fsync of a replica's log.
+        on_written_back: Called on the driver when a replica's disk has caught up by a part of a dirty window.
+        on_failed: Told about a log whose write-back failed.
     """
 
-    def __init__(self, manager: ReplicaManager, flusher: LogFlusher) -> None:
-        self._manager = manager
+    def __init__(
+        self,
+        config: ServerConfig,
+        clock: Clock,
+        driver: Driver,
+        flusher: LogFlusher,
+        replicas: Mapping[ReplicaKey, Replica],
+        on_flushed: Callable[[Replica], None],
+        on_written_back: Callable[[Replica], None],
+        on_failed: Callable[[Log, StorageError], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._driver = driver
         self._flusher = flusher
-        self._write_backs = WriteBacks(manager.driver.submit, manager.trouble.log_failed)
+        self._replicas = replicas
+        self._on_flushed = on_flushed
+        self._on_written_back = on_written_back
+        self._write_backs = WriteBacks(driver.submit, on_failed)
 
     def after_append(self, replica: Replica) -> None:
         """Beside the way of an acknowledgement: segments that are full, and log.flush.interval.messages."""
@@ -47,19 +65,19 @@ class ReplicaFlushes:
 
     def roll_if_due(self, replica: Replica) -> None:
         """Begins a new segment where the active one is too old, without waiting for an append, and flushes the old one."""
-        replica.log.maybe_roll(self._manager.clock.wall_ms())
+        replica.log.maybe_roll(self._clock.wall_ms())
         self.after_append(replica)
 
     def request_due(self, replicas: Iterable[Replica]) -> int:
         """Asks for an fsync of every log with unflushed records whose last one is `flush.ms` ago.
 
         Args:
-            replicas: those to look at; some may be gone.
+            replicas: The replicas to look at; some may be gone.
 
         Returns:
             The shortest `flush.ms` among them.
         """
-        now, shortest_ms = self._manager.clock.now_ms(), LONG_MAX
+        now, shortest_ms = self._clock.now_ms(), LONG_MAX
         for replica in replicas:
             log = replica.log
             flush_ms = log.config.flush_ms
@@ -68,25 +86,26 @@ class ReplicaFlushes:
             if (
                 is_due
                 and log.recovery_point < log.log_end_offset
-                and self._manager.replicas.get(replica.key) is replica
+                and not log.failed
+                and self._replicas.get(replica.key) is replica
             ):
                 self.request(replica)
         return shortest_ms
 
     def check_interval_ms(self, shortest_ms: int) -> int:
-        """How long until `request_due` should look again (log.flush.scheduler.interval.ms).
+        """Returns how long until `request_due` should look again (log.flush.scheduler.interval.ms).
 
         Args:
-            shortest_ms: the shortest `flush.ms` that was found last.
+            shortest_ms: The shortest `flush.ms` that was found last.
         """
-        configured_ms = self._manager.config.log_flush_scheduler_interval_ms
+        configured_ms = self._config.log_flush_scheduler_interval_ms
         if configured_ms < LONG_MAX:
             return min(configured_ms, DAY_MS)
         return max(1, min(shortest_ms // 2, CHECK_MAX_MS))  # at most: settings may change meanwhile
 
     def request(self, replica: Replica) -> None:
         """Asks for an fsync of everything its log holds now."""
-        self._flusher.request(replica.log, lambda _: self._manager.driver.submit(lambda: self._flushed(replica)))
+        self._flusher.request(replica.log, lambda _: self._driver.submit(lambda: self._flushed(replica)))
 
     async def stop(self) -> None:
         """Waits for what is being written back."""
@@ -96,22 +115,10 @@ class ReplicaFlushes:
 
     def _written_back(self, replica: Replica) -> None:
         """The disk has caught up by a part of a window: whoever was held back goes on."""
-        if replica.key in self._manager.replicas and replica.log.is_behind_write_back:
+        if replica.key in self._replicas and replica.log.is_behind_write_back:
             return
-        self._manager.on_written_back(replica)
-        if self._manager.fetchers is not None:
-            self._manager.fetchers.wake(replica)
+        self._on_written_back(replica)
 
     def _flushed(self, replica: Replica) -> None:
-        """What is flushed is asked of the log now: a truncation since the fsync may have lowered it."""
-        flushed_offset = replica.log.flushed_offset
-        replica.last_flush_ms = self._manager.clock.now_ms()
-        match replica.role:
-            case Leader():
-                self._manager.step_leader(replica, Flushed(flushed_offset))
-            case Follower():
-                self._manager.step_follower(replica, Flushed(flushed_offset))
-                if self._manager.fetchers is not None:
-                    self._manager.fetchers.wake(replica)
-            case None:
-                pass
+        replica.last_flush_ms = self._clock.now_ms()
+        self._on_flushed(replica)

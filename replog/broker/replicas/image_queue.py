@@ -21,15 +21,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
-from replog.broker.replicas.image_steps import REPLICAS_TOGETHER, in_steps
+from replog.broker.replicas.image_steps import ImageSteps, in_steps
 from replog.broker.replicas.logs import is_new_replica
 from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.replicas.retirements import Place
+from replog.broker.replicas.stepper import REPLICAS_TOGETHER
 from replog.broker.tasks import watched_task
 from replog.errors import BrokerClosedError
 from replog.log import CreateJob, run_together
 from replog.metadata.delta import LocalChanges, LocalPartition
 from replog.metadata.image import MetadataImage
+
+WaitForImage = Callable[[Callable[[], None]], bool]
+"""Has a call made after the next step of an image that is being applied; False: none is, or too many wait."""
 
 CREATED_TOGETHER = 64
 """Logs that one thread creates in one go: each has three files open then."""
@@ -97,6 +101,8 @@ class ImageQueue:
         was_deleted: Callable[[UUID], bool],
     ) -> None:
         self._manager = manager
+        self._stepper = manager.stepper
+        self._image_steps = ImageSteps(manager)
         self._executor = executor
         self._on_applied = on_applied
         self._on_failure = on_failure
@@ -109,15 +115,13 @@ class ImageQueue:
         self._taking = asyncio.Lock()  # one step at a time, however many threads have created logs
         self._held: dict[Place, _Held] = {}
         self._later: list[Callable[[], None]] = []
-        manager.wait_for_image = self.run_later
-        manager.is_being_created = lambda local: _place(local) in self._held
         manager.retirements.on_progress = self._unblock
 
     def submit(self, image: MetadataImage, changes: LocalChanges, changed_brokers: tuple[int, ...]) -> None:
         """Queues an image."""
         self._waiting.append(_Pending(image, changes, changed_brokers))
         if len(self._waiting) == 1:
-            self._manager.driver.submit(self._begin)
+            self._stepper.driver.submit(self._begin)
 
     async def stop(self) -> None:
         """Waits for what is being created; applies nothing more."""
@@ -150,7 +154,7 @@ class ImageQueue:
         for may_go_on in self._steps:
             self._is_blocked = not may_go_on
             if may_go_on:
-                self._manager.driver.submit(self._go_on)
+                self._stepper.driver.submit(self._go_on)
             return
         self._steps = None
         self._after_step()
@@ -163,18 +167,18 @@ class ImageQueue:
 
     def _apply(self, pending: _Pending) -> Iterator[bool]:
         """Yields after each step; False: the next one must wait for folders to be out of the way."""
-        manager = self._manager
-        before, manager.image = manager.image, pending.image
+        steps = self._image_steps
+        before, self._stepper.image = self._stepper.image, pending.image
         if not before.brokers:  # the first image
-            yield from _each(manager.image_steps.retire_strays(self._was_deleted))
-        yield from _each(manager.image_steps.delete(pending.changes.deletes))
+            yield from _each(steps.retire_strays(self._was_deleted))
+        yield from _each(steps.delete(pending.changes.deletes))
         for local in pending.roles:
             if (held := self._held.get(_place(local))) is not None:
                 self._held[_place(local)] = replace(held, local=local)
-        while not manager.retirements.places.isdisjoint(map(_place, pending.roles)):
+        while not self._manager.retirements.places.isdisjoint(map(_place, pending.roles)):
             yield False
         yield from self._create_logs(before, pending)
-        yield from _each(manager.apply(before, pending.without(self._held), pending.changed_brokers))
+        yield from _each(steps.apply(before, pending.without(self._held), pending.changed_brokers))
 
     def _create_logs(self, before: MetadataImage, pending: _Pending) -> Iterator[bool]:
         """Has the logs created that no disk has; their replicas are held."""
@@ -183,7 +187,8 @@ class ImageQueue:
             place = _place(local)
             job = None if place in self._held else self._manager.local_logs.prepare(before, pending.image, local)
             if job is not None:
-                self._held[place] = _Held(local, is_new_replica(before, local, self._manager.config.node_id))
+                self._manager.being_created.add(place)
+                self._held[place] = _Held(local, is_new_replica(before, local, self._stepper.config.node_id))
                 jobs.append(job)
             if len(jobs) == CREATED_TOGETHER:
                 self._create(jobs)
@@ -206,6 +211,7 @@ class ImageQueue:
         self._manager.local_logs.complete(jobs)
         for job in jobs:
             held = self._held.pop(job.replica.key)
+            self._manager.being_created.discard(job.replica.key)
             self._manager.take_role(held.local, is_new=held.is_new)
         self._go_on_waiting()
 
@@ -219,7 +225,7 @@ class ImageQueue:
         for run in later:
             run()
         if self._waiting:
-            self._manager.driver.submit(self._begin)
+            self._stepper.driver.submit(self._begin)
 
     def _create(self, jobs: Sequence[CreateJob]) -> None:
         task = watched_task(self._run(jobs), name="create-logs", on_failure=self._on_failure)
@@ -235,8 +241,8 @@ class ImageQueue:
     async def _take_in_steps(self, jobs: Sequence[CreateJob]) -> None:
         with contextlib.suppress(BrokerClosedError):
             for first in range(0, len(jobs), TAKEN_TOGETHER):
-                await self._manager.driver.call(partial(self._take_created, jobs[first : first + TAKEN_TOGETHER]))
-            await self._manager.driver.call(self._on_applied)  # once: it may look at every replica
+                await self._stepper.driver.call(partial(self._take_created, jobs[first : first + TAKEN_TOGETHER]))
+            await self._stepper.driver.call(self._on_applied)  # once: it may look at every replica
 
 
 def _each(changes: Iterator[None]) -> Iterator[bool]:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from replog.broker.replicas.logs import is_new_replica, tell_set_aside
 from replog.broker.replicas.replica import Replica
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import REPLICAS_TOGETHER, ReplicaStepper
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.broker.replicas.views import partition_state
 from replog.metadata.delta import LocalChanges, LocalPartition
@@ -26,20 +27,14 @@ from replog.metadata.records import ResourceType
 from replog.replication.leader import Leader
 from replog.replication.messages import StateChanged
 
-if TYPE_CHECKING:
-    from replog.broker.replicas.replica_manager import ReplicaManager
-
-REPLICAS_TOGETHER = 100
-"""Replicas that are changed in one step: about ten milliseconds."""
-
 LEADERS_TOGETHER = 4
-"""Of those, replicas that begin an epoch: each writes it to its disk first, and waits for that some milliseconds."""
+"""Of `REPLICAS_TOGETHER`, those that begin an epoch: each writes it to its disk first, and waits for that some milliseconds."""
 
 _log = logging.getLogger(__name__)
 
 
 class ImageSteps:
-    """Changes the replicas of one broker.  Runs on the replica manager's driver.
+    """Changes the replicas of one broker.  Runs on the replica driver.
 
     Args:
         manager: The replica manager.
@@ -47,6 +42,20 @@ class ImageSteps:
 
     def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
+        self._stepper: ReplicaStepper = manager.stepper
+
+    def apply(self, before: MetadataImage, changes: LocalChanges, changed_brokers: Collection[int]) -> Iterator[None]:
+        """Makes this broker's replicas what the image in force says, but for deletions; yields after each replica.
+
+        Args:
+            before: The image before it.
+            changes: What differs for this broker.
+            changed_brokers: The brokers whose registration changed; leaders of their partitions must know.
+        """
+        yield from self.take_roles(before, changes)
+        yield from self.tell_leaders(changed_brokers, changes)
+        yield from self.refresh_settings(before)
+        self._manager.image_applied()
 
     def retire_strays(self, was_deleted: Callable[[UUID], bool]) -> Iterator[None]:
         """Takes replicas out of the way that this broker no longer has: deleted, or moved, while it was down.
@@ -58,8 +67,8 @@ class ImageSteps:
                 come in between.
         """
         manager = self._manager
-        for place, topic_id in manager.local_logs.strays(manager.image):
-            is_kept = topic_id in manager.image.topics_by_id or not was_deleted(topic_id)
+        for place, topic_id in manager.local_logs.strays(self._stepper.image):
+            is_kept = topic_id in self._stepper.image.topics_by_id or not was_deleted(topic_id)
             target = manager.retirements.add(place, is_kept=is_kept)
             if is_kept:
                 tell_set_aside(place, target)
@@ -77,13 +86,13 @@ class ImageSteps:
 
     def _delete_one(self, local: LocalPartition) -> None:
         manager = self._manager
-        if manager.moves is not None and manager.moves.holds_deletion(local):
+        if manager.moves.holds_deletion(local):
             return
         key, place = (local.topic_id, local.partition_id), (local.topic_name, local.partition_id)
-        was_offline = manager.trouble.forget(key)
-        replica = manager.replicas.pop(key, None)
+        was_offline = self._stepper.trouble.forget(key)
+        replica = self._stepper.replicas.pop(key, None)
         if replica is not None:
-            manager.leave_role(replica)
+            self._stepper.leave_role(replica)
         home = manager.local_logs.home_of(place)
         if (replica or was_offline) and home and not home.failure and home.topic_id(*place) == local.topic_id:
             _log.info("%s-%d: deleted", *place)
@@ -96,7 +105,7 @@ class ImageSteps:
             before: The image before it.
             changes: What differs for this broker.
         """
-        broker_id = self._manager.config.node_id
+        broker_id = self._stepper.config.node_id
         for locals_ in (changes.leaders, changes.followers):
             for local in locals_:
                 weight = REPLICAS_TOGETHER // LEADERS_TOGETHER if self._begins_epoch(local) else 1
@@ -106,9 +115,9 @@ class ImageSteps:
     def _begins_epoch(self, local: LocalPartition) -> bool:
         """Whether this broker will lead the replica in an epoch in which it does not lead it yet."""
         registration = local.registration
-        if registration.leader != self._manager.config.node_id:
+        if registration.leader != self._stepper.config.node_id:
             return False
-        replica = self._manager.replicas.get((local.topic_id, local.partition_id))
+        replica = self._stepper.replicas.get((local.topic_id, local.partition_id))
         role = None if replica is None else replica.role
         return not isinstance(role, Leader) or role.leader_epoch != registration.leader_epoch
 
@@ -118,7 +127,7 @@ class ImageSteps:
             return
         changed = set(brokers)
         told = {(local.topic_id, local.partition_id) for local in changes.leaders}
-        leading = [replica for replica in self._manager.replicas.values() if isinstance(replica.role, Leader)]
+        leading = [replica for replica in self._stepper.replicas.values() if isinstance(replica.role, Leader)]
         for replica in leading:
             if not changed.isdisjoint(replica.registration.replicas) and replica.key not in told:
                 self._state_changed(replica)
@@ -126,33 +135,33 @@ class ImageSteps:
 
     def refresh_settings(self, before: MetadataImage) -> Iterator[None]:
         """Puts settings in force that differ in the image before."""
-        manager = self._manager
-        if manager.image.configs is before.configs:
+        stepper = self._stepper
+        if stepper.image.configs is before.configs:
             return
-        manager.configure_throttles()
-        changed = difference(before.configs, manager.image.configs)
+        self._manager.configure_throttles()
+        changed = difference(before.configs, stepper.image.configs)
         topics = {name for resource_type, name in changed if resource_type is ResourceType.TOPIC}
         concerns_all = len(topics) < len(changed)
-        for replica in list(manager.replicas.values()):
+        for replica in list(stepper.replicas.values()):
             if concerns_all or replica.topic in topics:
                 self._refresh_one(replica)
                 yield
 
     def _refresh_one(self, replica: Replica) -> None:
-        manager = self._manager
-        settings = TopicSettings(replica.topic, manager.image, manager.config)
+        stepper = self._stepper
+        settings = TopicSettings(replica.topic, stepper.image, stepper.config)
         if replica.flush_policy is not settings.flush_policy:
             replica.flush_policy = settings.flush_policy
-            manager.tell_flush_policy(replica)
+            stepper.tell_flush_policy(replica)
         replica.max_message_bytes = settings.max_message_bytes
         replica.record_rules = settings.record_rules()
         replica.log.set_config(settings.log_config())
         self._state_changed(replica)
 
     def _state_changed(self, replica: Replica) -> None:
-        manager = self._manager
+        stepper = self._stepper
         if isinstance(replica.role, Leader):
-            manager.step_leader(replica, StateChanged(partition_state(replica, manager.image, manager.config)))
+            stepper.step_leader(replica, StateChanged(partition_state(replica, stepper.image, stepper.config)))
 
 
 def in_steps(changes: Iterator[None]) -> Iterator[None]:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from replog.broker.process import descriptor_limit, open_descriptors
 from replog.broker.replicas.replica import Replica
-from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.tasks import watched_task
 from replog.config.server import LONG_MAX, ServerConfig
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
@@ -43,7 +43,8 @@ class LogKeeper:
     Args:
         config: with the intervals.
         logs: the log directories.
-        manager: of the replicas.
+        stepper: What steps the replicas.
+        retry_roles: Has replicas that wait for room try again to take their roles.
         executor: threads for the disk.
         on_failure: told about a bug, or a disk without which the node cannot go on.
     """
@@ -52,13 +53,15 @@ class LogKeeper:
         self,
         config: ServerConfig,
         logs: LogManager,
-        manager: ReplicaManager,
+        stepper: ReplicaStepper,
+        retry_roles: Callable[[], None],
         executor: Executor,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._config = config
         self._logs = logs
-        self._manager = manager
+        self._stepper = stepper
+        self._retry_roles = retry_roles
         self._executor = executor
         self._on_failure = on_failure
         self._states: dict[str, DiskState] = {}
@@ -90,15 +93,14 @@ class LogKeeper:
     # ---- checkpoints --------------------------------------------------------------------------------------------------
 
     async def checkpoint_high_watermarks(self) -> None:
-        manager = self._manager
         seen: list[tuple[Replica, int]] = []
         for some in self._some_together():
-            await manager.driver.call(partial(_note_high_watermarks, some, seen))
+            await self._stepper.driver.call(partial(_note_high_watermarks, some, seen))
         await self._write(lambda: self._logs.prepare_high_watermarks(self._still_ours(seen)))
 
     def _still_ours(self, seen: Iterable[tuple[Replica, int]]) -> dict[tuple[str, int], int]:
-        """Without replicas that are gone: another one may have taken the name."""
-        ours = set(map(id, self._manager.replicas.values()))
+        """Returns (topic, partition) -> high watermark, without replicas that are gone: another one may have taken the name."""
+        ours = set(map(id, self._stepper.replicas.values()))
         return {(replica.topic, replica.partition_id): mark for replica, mark in seen if id(replica) in ours}
 
     async def checkpoint_recovery_points(self) -> None:
@@ -108,7 +110,7 @@ class LogKeeper:
         await self._write(self._logs.prepare_log_start_offsets)
 
     async def _write(self, prepare: Callable[[], Mapping[str, list[CheckpointJob]]]) -> None:
-        for path, jobs in (await self._manager.driver.call(prepare)).items():
+        for path, jobs in (await self._stepper.driver.call(prepare)).items():
             for job in jobs:
                 try:
                     await self._in_thread(job.run)
@@ -131,16 +133,16 @@ class LogKeeper:
             if found is not before:
                 level = logging.ERROR if found is DiskState.READ_ONLY else logging.WARNING
                 _log.log(level, "%s", self._logs.directories[path].space.describe())
-        if self._manager.trouble.waiting_for_room and DiskState.READ_ONLY not in self._states.values():
-            await self._manager.driver.call(self._manager.trouble.retry_roles)
+        if self._stepper.trouble.waiting_for_room and DiskState.READ_ONLY not in self._states.values():
+            await self._stepper.driver.call(self._retry_roles)
 
     # ---- log by log ---------------------------------------------------------------------------------------------------
 
     async def apply_retention(self) -> None:
-        await self._each(self._manager.delete_old_segments)
+        await self._each(self._stepper.delete_old_segments)
 
     async def expire_producers(self) -> None:
-        now_ms = self._manager.clock.wall_ms()
+        now_ms = self._stepper.clock.wall_ms()
         await self._each(
             lambda replica: replica.log.producers.expire(now_ms, replica.log.config.producer_id_expiration_ms)
         )
@@ -149,7 +151,7 @@ class LogKeeper:
         """Files of deleted segments that are due; on a disk without room, all of them at once."""
         for path, directory in self._logs.directories.items():
             is_full = directory.space.state is DiskState.READ_ONLY
-            now_ms = _NEVER_MS if is_full else self._manager.clock.wall_ms()
+            now_ms = _NEVER_MS if is_full else self._stepper.clock.wall_ms()
             for number, (key, log) in enumerate(list(directory.logs.items()), 1):
                 if number % LOGS_TOGETHER == 0:
                     await asyncio.sleep(0)
@@ -166,7 +168,7 @@ class LogKeeper:
     async def _flush_on_schedule(self) -> None:
         """log.flush.interval.ms and flush.ms; the interval follows the settings of the topics."""
         while True:
-            await asyncio.sleep(self._manager.flushes.check_interval_ms(self._shortest_flush_ms) / 1000)
+            await asyncio.sleep(self._stepper.flushes.check_interval_ms(self._shortest_flush_ms) / 1000)
             try:
                 await self.request_due_flushes()
             except BrokerClosedError:
@@ -175,8 +177,8 @@ class LogKeeper:
     async def request_due_flushes(self) -> None:
         shortest_ms = LONG_MAX
         for some in self._some_together():
-            due = partial(self._manager.flushes.request_due, some)
-            shortest_ms = min(shortest_ms, await self._manager.driver.call(due))
+            due = partial(self._stepper.flushes.request_due, some)
+            shortest_ms = min(shortest_ms, await self._stepper.driver.call(due))
         self._shortest_flush_ms = shortest_ms
 
     async def bound_descriptors(self) -> None:
@@ -185,40 +187,45 @@ class LogKeeper:
         Logs with unflushed writes are flushed instead, and closed the next time round.
         """
         excess = await self._in_thread(open_descriptors) - descriptor_limit() // 2
-        replicas = list(self._manager.replicas.values())
+        replicas = list(self._stepper.replicas.values())
         for replica in replicas[self._turn :] + replicas[: self._turn]:
             if excess <= 0:
                 return
-            excess -= await self._manager.driver.call(partial(self._release_files, replica))
+            excess -= await self._stepper.driver.call(partial(self._release_files, replica))
             self._turn = (self._turn + 1) % len(replicas)
 
     def _release_files(self, replica: Replica) -> int:
         """Returns 1 where files are closed, or will be after a flush."""
-        if self._manager.replicas.get(replica.key) is not replica or replica.log.failed:
+        if self._stepper.replicas.get(replica.key) is not replica or replica.log.failed:
             return 0
         if not replica.log.release_files():
-            self._manager.flushes.request(replica)
+            self._stepper.flushes.request(replica)
         return 1
 
     def _some_together(self) -> Iterator[list[Replica]]:
-        """The replicas there are now, `LOGS_TOGETHER` at a time."""
-        replicas = list(self._manager.replicas.values())
+        """Yields the replicas there are now, `LOGS_TOGETHER` at a time."""
+        replicas = list(self._stepper.replicas.values())
         for first in range(0, len(replicas), LOGS_TOGETHER):
             yield replicas[first : first + LOGS_TOGETHER]
 
     async def _each(self, work: Callable[[Replica], object]) -> None:
-        for replica in list(self._manager.replicas.values()):
-            await self._manager.driver.call(partial(self._if_ours, replica, work))
+        for replica in list(self._stepper.replicas.values()):
+            await self._stepper.driver.call(partial(self._if_ours, replica, work))
 
     def _if_ours(self, replica: Replica, work: Callable[[Replica], object]) -> None:
-        if self._manager.replicas.get(replica.key) is replica:
+        if self._stepper.replicas.get(replica.key) is replica:
             work(replica)
 
     async def _directory_failed(self, path: str, error: StorageError) -> None:
-        await self._manager.driver.call(lambda: self._manager.trouble.directory_failed(path, error))
+        await self._stepper.driver.call(lambda: self._stepper.trouble.directory_failed(path, error))
 
     async def _in_thread(self, run: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, run)
+
+
+def known_high_watermarks(replicas: Iterable[Replica]) -> dict[tuple[str, int], int]:
+    """Returns (topic, partition) -> high watermark, for the checkpoint."""
+    return {(replica.topic, replica.partition_id): replica.high_watermark for replica in replicas}
 
 
 def _note_high_watermarks(replicas: Iterable[Replica], seen: list[tuple[Replica, int]]) -> None:

@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.replicas.replication_throttle import ReplicationThrottle
+from replog.broker.replicas.retirements import Retirements
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.tasks import watched_task
 from replog.errors import (
     BrokerClosedError,
@@ -36,9 +38,6 @@ from replog.metadata.config_keys import REPLICA_ALTER_LOG_DIRS_RATE
 from replog.metadata.delta import LocalPartition
 from replog.replication.leader import Leader
 from replog.rpc.log_dir_messages import ReplicaMoveStatus
-
-if TYPE_CHECKING:
-    from replog.broker.replicas.replica_manager import ReplicaManager
 
 STEP_BYTES = 1 << 20
 """Copied at once, and what may be missing when the copy takes the replica's place."""
@@ -68,12 +67,21 @@ class _CanceledError(Exception):
     """The replica is not here any more, or cannot be used."""
 
 
+class TakeRole(Protocol):
+    """What has a replica take a role."""
+
+    def __call__(self, local: LocalPartition, *, is_new: bool) -> None:
+        """Has a replica lead, follow or wait, as its registration says; `is_new`: no disk can hold it yet."""
+
+
 class ReplicaMoves:
-    """Runs on the replica manager's driver but for what a thread does.
+    """Runs on the replica driver but for what a thread does.
 
     Args:
-        manager: of the replicas.
-        logs: the log directories.
+        stepper: What steps the replicas.
+        logs: The log directories.
+        retirements: The replicas on their way out.
+        take_role: Has a replica take the role that the metadata give it.
         executor: threads for the disk.
         new_id: in the names of folders that are removed.
         on_failure: told about a bug.
@@ -84,14 +92,18 @@ class ReplicaMoves:
 
     def __init__(
         self,
-        manager: ReplicaManager,
+        stepper: ReplicaStepper,
         logs: LogManager,
+        retirements: Retirements,
+        take_role: TakeRole,
         executor: Executor,
         new_id: Callable[[], UUID],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.throttle = ReplicationThrottle(REPLICA_ALTER_LOG_DIRS_RATE, manager.clock)
-        self._manager = manager
+        self.throttle = ReplicationThrottle(REPLICA_ALTER_LOG_DIRS_RATE, stepper.clock)
+        self._stepper = stepper
+        self._retirements = retirements
+        self._take_role = take_role
         self._logs = logs
         self._executor = executor
         self._new_id = new_id
@@ -113,7 +125,7 @@ class ReplicaMoves:
             ThrottledError: too many wait.
             BrokerClosedError: the node stops.
         """
-        refused = await self._manager.driver.call(lambda: self._take_down(topic, partition_id, path))
+        refused = await self._stepper.driver.call(lambda: self._take_down(topic, partition_id, path))
         if refused is not None:
             raise refused
 
@@ -122,7 +134,7 @@ class ReplicaMoves:
         return tuple(self._status(move) for move in self._moves.values())
 
     def _status(self, move: _Move) -> ReplicaMoveStatus:
-        replica = self._manager.replicas.get(move.key)
+        replica = self._stepper.replicas.get(move.key)
         copied, missing = 0, -1
         if move.work is not None and replica is not None:
             copied, missing = move.work.copy.copied_bytes, move.work.copy.missing_bytes(replica.log.files())
@@ -132,7 +144,7 @@ class ReplicaMoves:
         """An error is returned: raised on the driver, one of a disk would end it."""
         name = f"{topic}-{partition_id}"
         key = next(
-            (key for key, r in self._manager.replicas.items() if (r.topic, r.partition_id) == (topic, partition_id)),
+            (key for key, r in self._stepper.replicas.items() if (r.topic, r.partition_id) == (topic, partition_id)),
             None,
         )
         if key is None:
@@ -190,13 +202,13 @@ class ReplicaMoves:
                 self._moves.pop(move.key, None)
 
     async def _carry_out(self, move: _Move) -> None:
-        begun = await self._manager.driver.call(lambda: self._guarded(lambda: self._begin(move)))
+        begun = await self._stepper.driver.call(lambda: self._guarded(lambda: self._begin(move)))
         if not isinstance(begun, ReplicaMove):
             raise begun
         work = move.work = begun
         _log.info("%s-%d: is copied from %s to %s", move.topic, move.partition_id, work.source.path, move.path)
         while not self._stopping.is_set():
-            files = await self._manager.driver.call(lambda: self._guarded(lambda: self._observe(move, work)))
+            files = await self._stepper.driver.call(lambda: self._guarded(lambda: self._observe(move, work)))
             if isinstance(files, Exception):
                 raise files
             room_bytes = min(STEP_BYTES, self.throttle.room_bytes())
@@ -212,14 +224,14 @@ class ReplicaMoves:
 
     async def _swap(self, move: _Move, work: ReplicaMove) -> bool:
         """Puts the copy in the place of the replica; False: not now."""
-        job = await self._manager.driver.call(lambda: self._guarded(lambda: self._begin_swap(move, work)))
+        job = await self._stepper.driver.call(lambda: self._guarded(lambda: self._begin_swap(move, work)))
         if isinstance(job, Exception):
             raise job
         if job is None:
             return False
-        await self._in_thread(lambda: job.run(self._manager.clock.wall_ms(), self._new_id()))
+        await self._in_thread(lambda: job.run(self._stepper.clock.wall_ms(), self._new_id()))
         try:
-            await self._manager.driver.call(lambda: self._end_swap(move, job))
+            await self._stepper.driver.call(lambda: self._end_swap(move, job))
         except BrokerClosedError:
             job.give_up()
             raise
@@ -236,14 +248,14 @@ class ReplicaMoves:
     async def _checkpoint(self, home: LogDirectory) -> None:
         """The new directory's checkpoints know the replica: until then a start would check it whole."""
         for prepare in (home.prepare_recovery_points, partial(home.prepare_high_watermarks, {})):
-            for job in await self._manager.driver.call(prepare):
+            for job in await self._stepper.driver.call(prepare):
                 try:
                     await self._in_thread(job.run)
                 except DiskFullError as error:
                     _log.warning("%s", error)
                 except StorageError as error:
-                    fail = partial(self._manager.trouble.directory_failed, home.path, error)
-                    await self._manager.driver.call(fail)
+                    fail = partial(self._stepper.trouble.directory_failed, home.path, error)
+                    await self._stepper.driver.call(fail)
                     return
 
     async def _pause(self) -> None:
@@ -271,29 +283,29 @@ class ReplicaMoves:
 
     def _observe(self, move: _Move, work: ReplicaMove) -> LogFiles:
         self._require(move)
-        files = self._manager.replicas[move.key].log.files()
+        files = self._stepper.replicas[move.key].log.files()
         work.target.space.admit(min(STEP_BYTES, work.copy.missing_bytes(files)))
         return files
 
     def _require(self, move: _Move) -> None:
-        replica = self._manager.replicas.get(move.key)
+        replica = self._stepper.replicas.get(move.key)
         if replica is None or replica.log.failed:
             raise _CanceledError("it is not here any more, or cannot be used")
 
     def _begin_swap(self, move: _Move, work: ReplicaMove) -> SwapJob | None:
         self._require(move)
-        replica = self._manager.replicas[move.key]
+        replica = self._stepper.replicas[move.key]
         if not move.has_rolled:  # so that what is checked when it is opened again is short
             move.has_rolled = True
-            replica.log.roll(self._manager.clock.wall_ms())
+            replica.log.roll(self._stepper.clock.wall_ms())
             return None
         if work.copy.missing_bytes(replica.log.files()) > STEP_BYTES:
             return None
         if isinstance(replica.role, Leader) and not self._is_settled(replica.key, replica.role):
             return None
         high_watermark = replica.high_watermark
-        self._manager.leave_role(replica)
-        del self._manager.replicas[move.key]
+        self._stepper.leave_role(replica)
+        del self._stepper.replicas[move.key]
         self._swapping = (move.topic, move.partition_id)
         return self._logs.begin_swap(work, high_watermark)
 
@@ -302,7 +314,7 @@ class ReplicaMoves:
 
         It would not know what the controller is asked for, nor what it has answered before the metadata has it.
         """
-        registration = self._manager.image.partition(*key)
+        registration = self._stepper.image.partition(*key)
         is_known = registration is not None and registration.partition_epoch >= role.partition_epoch
         return is_known and not role.isr_change_pending
 
@@ -311,18 +323,18 @@ class ReplicaMoves:
         self._swapping = None
         held, self._held = self._held, {}
         held.pop(move.key, None)
-        registration = self._manager.image.partition(*move.key)
-        is_ours = registration is not None and self._manager.config.node_id in registration.replicas
+        registration = self._stepper.image.partition(*move.key)
+        is_ours = registration is not None and self._stepper.config.node_id in registration.replicas
         local = None if registration is None else LocalPartition(move.topic, *move.key, registration)
         if local is not None and is_ours:
             _log.info("%s-%d: is in %s now", move.topic, move.partition_id, job.home.path)
-            self._manager.take_role(local, is_new=False)
+            self._take_role(local, is_new=False)
         else:
-            self._manager.retirements.add((move.topic, move.partition_id), is_kept=False)
-            self._manager.retirements.begin(lambda: self._take_roles(held.values()))
+            self._retirements.add((move.topic, move.partition_id), is_kept=False)
+            self._retirements.begin(lambda: self._take_roles(held.values()))
             return
         self._take_roles(held.values())
 
     def _take_roles(self, held: Iterable[tuple[LocalPartition, bool]]) -> None:
         for local, is_new in held:
-            self._manager.take_role(local, is_new=is_new)
+            self._take_role(local, is_new=is_new)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
-from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_reader import (
     MAX_WAIT_MS,
     NOT_FRESH,
@@ -53,26 +54,28 @@ class FetchPath:
     """Fetch requests of this broker.
 
     Args:
+        stepper: What steps the replicas.
         serving: The function that says why this broker may not serve now; None when it may.
+        wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
 
     Attributes:
         incremental: The incremental fetches: what streams have asked for.
         deletions: The deletions of records from the front of partitions.
     """
 
-    def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
-        self._manager = manager
+    def __init__(
+        self, stepper: ReplicaStepper, serving: Callable[[], str | None], wait_for_image: WaitForImage
+    ) -> None:
+        self._stepper = stepper
         self._serving = serving
-        self._reader = FetchReader(manager, serving)
+        self._reader = FetchReader(stepper, serving)
         self._purgatory: Purgatory[_Parked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
-        self.incremental = IncrementalFetches(manager, self._reader, serving)
-        self.deletions = RecordDeletions(manager, self._reader)
+        self.incremental = IncrementalFetches(stepper, self._reader, serving, wait_for_image)
+        self.deletions = RecordDeletions(stepper, self._reader)
         self._touched: set[ReplicaKey] = set()
         self._next_id = 0
-        manager.on_progress = self._touched.add
-        manager.after_drain = self._wake_touched
-        manager.fetch_deadline_ms = self._next_deadline_ms
-        manager.expire_fetches = self._expire
+        self._wait_for_image = wait_for_image
+        stepper.fetches = self
 
     @property
     def waiting_count(self) -> int:
@@ -81,29 +84,27 @@ class FetchPath:
 
     def submit(self, request: FetchRequest, answer: Answer) -> None:
         """Queues a request; `answer` is called once, on the loop."""
-        self._manager.driver.submit(lambda: self._fetch(request, answer))
+        self._stepper.driver.submit(lambda: self._fetch(request, answer))
 
     def submit_incremental(self, fetch: IncrementalFetch, request: FetchRequest) -> None:
         """Queues a request of a stream that keeps what it asks for."""
-        self._manager.driver.submit(lambda: fetch.submit(request))
+        self._stepper.driver.submit(lambda: fetch.submit(request))
 
     def close_incremental(self, fetch: IncrementalFetch) -> None:
         """Ends the incremental fetch of a stream that has ended."""
-        self._manager.driver.submit(fetch.close)
+        self._stepper.driver.submit(fetch.close)
 
     def _fetch(self, request: FetchRequest, answer: Answer) -> None:
         refused = self._serving()
         if refused is not None:
             answer(_refused(request, refused))
             return
-        replicas = self._manager.replicas
+        replicas = self._stepper.replicas
         keys = [(p.topic_id, p.partition_id) for p in request.partitions]
-        if not all(key in replicas for key in keys) and self._manager.wait_for_image(
-            lambda: self._fetch(request, answer)
-        ):
+        if not all(key in replicas for key in keys) and self._wait_for_image(lambda: self._fetch(request, answer)):
             return
         wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
-        until_ms = self._manager.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
+        until_ms = self._stepper.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
         read_wholly(
             self._reader, request, frozenset(keys), lambda slots: self._answer_or_park(request, answer, slots, until_ms)
         )
@@ -115,7 +116,7 @@ class FetchPath:
         if (
             until_ms is None
             or is_worth_sending(request, slots)
-            or until_ms <= self._manager.clock.now_ms()
+            or until_ms <= self._stepper.clock.now_ms()
             or len(self._purgatory) >= MAX_WAITING_FETCHES  # an empty answer now is better than an unbounded queue
         ):
             results = tuple(slot.result for slot in slots)
@@ -127,7 +128,15 @@ class FetchPath:
 
     # ---- waiting ------------------------------------------------------------------------------------------------------
 
-    def _wake_touched(self) -> None:
+    def progressed(self, key: ReplicaKey) -> None:
+        """Notes that a replica has news for those who wait for it."""
+        self._touched.add(key)
+
+    def follower_told(self, key: ReplicaKey) -> None:
+        """Looks again whether all followers know what a deletion of records waits for."""
+        self.deletions.check(key)
+
+    def answer_progressed(self) -> None:
         """Looks again at the fetches whose partitions moved in the drain that just ended."""
         if not self._touched:
             return
@@ -139,12 +148,12 @@ class FetchPath:
                     self._complete(waiting.operation_id)
         self.incremental.wake(touched)
 
-    def _next_deadline_ms(self) -> int | None:
+    def next_deadline_ms(self) -> int | None:
         deadlines_ms = (self._purgatory.next_deadline_ms(), self.incremental.next_deadline_ms())
         return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
 
-    def _expire(self) -> None:
-        for waiting in self._purgatory.expire(self._manager.clock.now_ms()):
+    def expire(self) -> None:
+        for waiting in self._purgatory.expire(self._stepper.clock.now_ms()):
             self._answer(waiting.payload)
         self.incremental.expire()
 
@@ -172,11 +181,11 @@ class FetchPath:
         if partition.timestamp != EARLIEST_TIMESTAMP and not leader.latest_offset_available():
             # the high watermark bounds both the latest offset and a lookup by time
             error = ErrorCode.OFFSET_NOT_AVAILABLE
-            return _offset_failed(partition, error, error.name, self._manager.config.node_id, leader.leader_epoch)
+            return _offset_failed(partition, error, error.name, self._stepper.config.node_id, leader.leader_epoch)
         try:
             offset, timestamp = self._find(replica, leader, partition.timestamp)
         except StorageError as storage_error:
-            self._manager.trouble.storage_failed(replica, storage_error)
+            self._stepper.trouble.storage_failed(replica, storage_error)
             failed = self._reader.not_leader(partition)
             return _offset_failed(partition, failed.error, failed.message)
         return ListOffsetsResult(
@@ -186,7 +195,7 @@ class FetchPath:
             offset=offset,
             timestamp=timestamp,
             leader_epoch=leader.leader_epoch,
-            leader_id=self._manager.config.node_id,
+            leader_id=self._stepper.config.node_id,
         )
 
     def epoch_end(self, partition: EpochEndPartition) -> EpochEndResult:
@@ -203,7 +212,7 @@ class FetchPath:
             epoch=-1 if end is None else end.epoch,
             end_offset=-1 if end is None else end.end_offset,
             leader_epoch=leader.leader_epoch,
-            leader_id=self._manager.config.node_id,
+            leader_id=self._stepper.config.node_id,
         )
 
     @staticmethod

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeAlias
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
-from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.replicas.replication_throttle import UNLIMITED
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.config.server import ReplicaSelector
 from replog.errors import BrokerClosedError, DiskFullError, ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.log import ReadJob
@@ -74,8 +74,8 @@ class FetchReader:
         serving: The function that says why this broker may not serve now; None when it may.
     """
 
-    def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
-        self._manager = manager
+    def __init__(self, stepper: ReplicaStepper, serving: Callable[[], str | None]) -> None:
+        self._stepper = stepper
         self._serving = serving
 
     def read_warm(
@@ -123,7 +123,7 @@ class FetchReader:
 
     def has_something(self, request: FetchRequest, partition: FetchPartition) -> bool:
         """Whether there are records for one partition of the request, or news that cannot wait for some."""
-        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
         role = self._serving_role(request, replica)
         if replica is None or role is None:
             return True  # not the leader any more: that is news
@@ -142,7 +142,7 @@ class FetchReader:
             case Leader() as leader:
                 return leader
             case Follower() as follower if replica is not None and request.replica_id == CONSUMER_REPLICA_ID:
-                config = self._manager.config
+                config = self._stepper.config
                 is_in_sync = config.node_id in replica.registration.isr
                 return follower if is_in_sync and config.replica_selector is ReplicaSelector.RACK_AWARE else None
             case _:
@@ -162,8 +162,8 @@ class FetchReader:
             done: The function that is called with what the disk has brought, for `checked`; now, and with nothing, if
                 the disk has too much to do; with None if it could not be read.
         """
-        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
-        if replica is None or self._serving_role(request, replica) is None or self._manager.cold_reads.is_full:
+        replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
+        if replica is None or self._serving_role(request, replica) is None or self._stepper.cold_reads.is_full:
             done(b"")  # the client asks again
             return
         try:
@@ -177,10 +177,10 @@ class FetchReader:
             done(b"")  # the client asks again
             return
         except StorageError as error:
-            self._manager.trouble.storage_failed(replica, error)
+            self._stepper.trouble.storage_failed(replica, error)
             done(None)
             return
-        self._manager.cold_reads.start(replica.log, job, lambda job: done(self._data_of(replica, job)))
+        self._stepper.cold_reads.start(replica.log, job, lambda job: done(self._data_of(replica, job)))
 
     def _data_of(self, replica: Replica, job: ReadJob) -> bytes | None:
         try:
@@ -190,7 +190,7 @@ class FetchReader:
         except DiskFullError:  # no descriptor was left
             return b""
         except StorageError as error:
-            self._manager.trouble.storage_failed(replica, error)
+            self._stepper.trouble.storage_failed(replica, error)
             return None
 
     def checked(self, request: FetchRequest, partition: FetchPartition, slot: Slot, data: bytes | None) -> Slot:
@@ -231,7 +231,7 @@ class FetchReader:
         Returns:
             The result and the data, which is None where it has to be read from the disk.
         """
-        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
         role = self._serving_role(request, replica)
         if replica is None or role is None:
             return self.not_leader(partition), b""
@@ -257,10 +257,10 @@ class FetchReader:
             except DiskFullError as failure:  # no descriptor is left
                 return failed_fetch(partition, failure.code, str(failure), replica), b""
             except StorageError as failure:
-                self._manager.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
+                self._stepper.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
                 return self.not_leader(partition), b""
         if data and _is_being_filled(request.replica_id, replica, role):
-            self._manager.leader_throttle.count(len(data))
+            self._stepper.leader_throttle.count(len(data))
         diverging = check.diverging
         result = FetchResult(
             topic_id=partition.topic_id,
@@ -278,9 +278,9 @@ class FetchReader:
 
     def _room_bytes(self, request: FetchRequest, partition: FetchPartition) -> int:
         """Returns what the throttle leaves for a replica that is being filled; other ones have no limit."""
-        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
         is_filled = replica is not None and _is_being_filled(request.replica_id, replica, replica.role)
-        return self._manager.leader_throttle.room_bytes() if is_filled else UNLIMITED
+        return self._stepper.leader_throttle.room_bytes() if is_filled else UNLIMITED
 
     def _data(
         self,
@@ -301,7 +301,7 @@ class FetchReader:
             return b""  # the log start moved between check and read
 
     def _count_progress(self, request: FetchRequest, partition: FetchPartition, replica: Replica) -> None:
-        self._manager.step_leader(
+        self._stepper.step_leader(
             replica,
             FollowerFetched(
                 replica_id=request.replica_id,
@@ -312,7 +312,7 @@ class FetchReader:
                 leader_end_offset=replica.log.log_end_offset,
             ),
         )
-        self._manager.on_follower_told(replica.key)
+        self._stepper.fetches.follower_told(replica.key)
 
     def _out_of_range(self, partition: FetchPartition, replica: Replica, role: Leader | Follower) -> FetchResult:
         log = replica.log
@@ -338,21 +338,21 @@ class FetchReader:
         refused = self._serving()
         if refused is not None:
             return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, refused)
-        replica = self._manager.replicas.get((partition.topic_id, partition.partition_id))
+        replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
         if replica is None or not isinstance(replica.role, Leader):
             other = self.not_leader(partition)
             return Refusal(other.error, other.message, other.leader_id, other.leader_epoch)
         error = replica.role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
         if error is not ErrorCode.NONE:
-            return Refusal(error, error.name, self._manager.config.node_id, replica.role.leader_epoch)
+            return Refusal(error, error.name, self._stepper.config.node_id, replica.role.leader_epoch)
         return replica, replica.role
 
     def not_leader(self, partition: Asked) -> FetchResult:
         """Returns why this broker does not answer for a partition, and who might."""
-        image = self._manager.image
+        image = self._stepper.image
         known = image.partition(partition.topic_id, partition.partition_id)
         offset = partition.fetch_offset if isinstance(partition, FetchPartition) else -1
-        unusable = self._manager.unusable((partition.topic_id, partition.partition_id))
+        unusable = self._stepper.unusable((partition.topic_id, partition.partition_id))
         if unusable is not None:
             error, message = unusable
             return FetchResult(partition.topic_id, partition.partition_id, error, offset, message=message)
@@ -370,7 +370,7 @@ class FetchReader:
             fetch_offset=offset,
             leader_id=known.leader,
             leader_epoch=known.leader_epoch,
-            message=f"broker {self._manager.config.node_id} does not lead this partition, broker {known.leader} does",
+            message=f"broker {self._stepper.config.node_id} does not lead this partition, broker {known.leader} does",
         )
 
 

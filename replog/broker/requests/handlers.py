@@ -277,13 +277,13 @@ class RequestHandlers:
         def look_up() -> ListOffsetsResponse:
             return ListOffsetsResponse(tuple(map(self._parts.fetch_path.list_offset, request.partitions)))
 
-        return await self._parts.manager.driver.call(look_up)
+        return await self._parts.manager.stepper.driver.call(look_up)
 
     async def _epoch_ends(self, request: EpochEndsRequest) -> EpochEndsResponse:
         def look_up() -> EpochEndsResponse:
             return EpochEndsResponse(tuple(map(self._parts.fetch_path.epoch_end, request.partitions)))
 
-        return await self._parts.manager.driver.call(look_up)
+        return await self._parts.manager.stepper.driver.call(look_up)
 
     async def _init_producer_id(self, timeout_ms: int) -> InitProducerIdResponse:
         refused = self._parts.lifecycle.refuses_because()
@@ -304,9 +304,7 @@ class RequestHandlers:
     ) -> MoveReplicaResponse | DescribeLogDirsResponse:
         manager = self._parts.manager
         if isinstance(request, DescribeLogDirsRequest):
-            return DescribeLogDirsResponse(await manager.driver.call(manager.describe_log_dirs))
-        if manager.moves is None:
-            raise BrokerNotAvailableError("the broker is starting")
+            return DescribeLogDirsResponse(await manager.stepper.driver.call(manager.describe_log_dirs))
         await manager.moves.request(request.topic, request.partition_id, request.path)
         return MoveReplicaResponse()
 
@@ -327,7 +325,7 @@ class RequestHandlers:
             quorum_replicas=tuple(
                 QuorumReplica(node_id, end) for node_id, end in sorted(quorum.voter_end_offsets.items())
             ),
-            replicas=await manager.driver.call(lambda: manager.statuses(names)),
+            replicas=await manager.stepper.driver.call(lambda: manager.statuses(names)),
             rss_bytes=resident_bytes(),
             version=__version__,
         )

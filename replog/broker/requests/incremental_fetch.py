@@ -21,8 +21,9 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import ReplicaKey
-from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_reader import (
     MAX_RESPONSE_BYTES,
     MAX_WAIT_MS,
@@ -245,15 +246,23 @@ class IncrementalFetches:
     """The incremental fetches of all streams.
 
     Args:
-        manager: The manager of the replicas.
+        stepper: What steps the replicas.
         reader: The reader of their records.
         serving: The function that says why this broker may not serve now; None when it may.
+        wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
     """
 
-    def __init__(self, manager: ReplicaManager, reader: FetchReader, serving: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        stepper: ReplicaStepper,
+        reader: FetchReader,
+        serving: Callable[[], str | None],
+        wait_for_image: WaitForImage,
+    ) -> None:
         self.reader = reader
         self.serving = serving
-        self._manager = manager
+        self.wait_for_image = wait_for_image
+        self._stepper = stepper
         self._fetches: dict[int, IncrementalFetch] = {}
         self._watching: dict[ReplicaKey, list[IncrementalFetch]] = {}
         self._deadlines = Deadlines[int]()
@@ -299,13 +308,10 @@ class IncrementalFetches:
     # ---- for the fetches themselves ---------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        return self._manager.clock.now_ms()
+        return self._stepper.clock.now_ms()
 
     def is_known(self, key: ReplicaKey) -> bool:
-        return key in self._manager.replicas
-
-    def wait_for_image(self, run: Callable[[], None]) -> bool:
-        return self._manager.wait_for_image(run)
+        return key in self._stepper.replicas
 
     def watch(self, key: ReplicaKey, fetch: IncrementalFetch) -> None:
         watchers = self._watching.setdefault(key, [])

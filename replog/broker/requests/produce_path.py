@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
-from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.errors import DiskFullError, ErrorCode, InvariantViolationError, ReplogError, StorageError
 from replog.log import AppendInfo, AppendOutcome
 from replog.records import BatchHeader, TimestampType, validate_produced
@@ -66,7 +67,9 @@ class ProducePath:
     """Produce requests of this broker.
 
     Args:
+        stepper: What steps the replicas.
         serving: The function that says why this broker may not serve clients now; None when it may.
+        wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
 
     Attributes:
         on_begin: The function that is told the answers of requests that are taken up together; None where nobody
@@ -75,8 +78,10 @@ class ProducePath:
             likewise.
     """
 
-    def __init__(self, manager: ReplicaManager, serving: Callable[[], str | None]) -> None:
-        self._manager = manager
+    def __init__(
+        self, stepper: ReplicaStepper, serving: Callable[[], str | None], wait_for_image: WaitForImage
+    ) -> None:
+        self._stepper = stepper
         self._serving = serving
         self._waiting: dict[int, _Waiting] = {}
         self._next_id = 0
@@ -85,8 +90,8 @@ class ProducePath:
         self.on_begin: Callable[[Sequence[Answer]], None] | None = None
         self.on_appended: Callable[[Sequence[Answer]], None] | None = None
         self._ready_count = 0  # checked, not appended: held back, or next in this run
-        manager.on_written_back = self._release
-        manager.on_produce_completed = self._complete
+        self._wait_for_image = wait_for_image
+        stepper.produces = self
 
     @property
     def waiting_count(self) -> int:
@@ -97,7 +102,7 @@ class ProducePath:
         """Queues a request; `answer` is called once, on the loop."""
         self._queue.append((request, answer))
         if len(self._queue) == 1:
-            self._manager.driver.submit(self._produce_queued)
+            self._stepper.driver.submit(self._produce_queued)
 
     def _produce_queued(self) -> None:
         """Takes up all that came in while the driver was busy: batches of one partition are appended together."""
@@ -137,8 +142,8 @@ class ProducePath:
             state.decide(index, _failed(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused))
             return
         key: ReplicaKey = (partition.topic_id, partition.partition_id)
-        replica = self._manager.replicas.get(key)
-        if replica is None and self._manager.wait_for_image(lambda: self._check_again(state, index, partition, batch)):
+        replica = self._stepper.replicas.get(key)
+        if replica is None and self._wait_for_image(lambda: self._check_again(state, index, partition, batch)):
             return
         if replica is None or not isinstance(replica.role, Leader):
             state.decide(index, self._not_leader(partition, replica))
@@ -157,7 +162,7 @@ class ProducePath:
                 batch,
                 max_batch_bytes=replica.max_message_bytes,
                 rules=replica.record_rules,
-                now_ms=self._manager.clock.wall_ms(),
+                now_ms=self._stepper.clock.wall_ms(),
             )
         except ReplogError as failure:  # the client's batch, not our disk, even where it says corrupt
             state.decide(index, _failed(partition, error_code_of(failure), str(failure), replica))
@@ -178,7 +183,7 @@ class ProducePath:
                 self._ready_count -= len(batches)
                 self._append(replica, batches)
 
-    def _release(self, replica: Replica) -> None:
+    def written_back(self, replica: Replica) -> None:
         """Checks again what was held back, since the disk has caught up: its partition may have moved meanwhile."""
         held = self._held.pop(replica.key, [])
         self._ready_count -= len(held)
@@ -197,20 +202,20 @@ class ProducePath:
             outcomes = replica.log.append_all_as_leader(
                 [one.batch for one in batches],
                 leader_epoch=leader.leader_epoch,
-                now_ms=self._manager.clock.wall_ms(),
+                now_ms=self._stepper.clock.wall_ms(),
                 headers=[one.header for one in batches],
             )
         except StorageError as error:
-            self._manager.trouble.storage_failed(replica, error)
+            self._stepper.trouble.storage_failed(replica, error)
             for one in batches:
                 one.open.decide(one.index, _failed(one.partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error), replica))
             return
         full = next((outcome for outcome in outcomes if isinstance(outcome, DiskFullError)), None)
         if full is not None:
-            self._manager.trouble.disk_full(replica, full)
+            self._stepper.trouble.disk_full(replica, full)
         if any(isinstance(outcome, AppendInfo) and not outcome.duplicate for outcome in outcomes):
-            self._manager.step_leader(replica, Appended(replica.log.log_end_offset))
-            self._manager.on_progress(replica.key)
+            self._stepper.step_leader(replica, Appended(replica.log.log_end_offset))
+            self._stepper.fetches.progressed(replica.key)
         for one, outcome in zip(batches, outcomes, strict=True):
             self._answer_or_await(replica, leader.leader_epoch, one, outcome)
 
@@ -226,7 +231,7 @@ class ProducePath:
             base_offset=outcome.base_offset,
             log_start_offset=outcome.log_start_offset,
             append_time_ms=outcome.max_timestamp if has_append_time else -1,
-            leader_id=self._manager.config.node_id,
+            leader_id=self._stepper.config.node_id,
             leader_epoch=leader_epoch,
         )
         if one.open.request.acks == ACKS_ALL:
@@ -237,10 +242,10 @@ class ProducePath:
     def _await(self, waiting: _Waiting, replica: Replica, *, end_offset: int) -> None:
         self._next_id += 1
         self._waiting[self._next_id] = waiting
-        deadline_ms = self._manager.clock.now_ms() + waiting.open.request.timeout_ms
-        self._manager.step_leader(replica, AwaitProduce(self._next_id, end_offset, deadline_ms))
+        deadline_ms = self._stepper.clock.now_ms() + waiting.open.request.timeout_ms
+        self._stepper.step_leader(replica, AwaitProduce(self._next_id, end_offset, deadline_ms))
 
-    def _complete(self, request_id: int, error: ErrorCode) -> None:
+    def completed(self, request_id: int, error: ErrorCode) -> None:
         waiting = self._waiting.pop(request_id, None)
         if waiting is None:
             raise InvariantViolationError(f"produce {request_id} is answered, but nobody waits for it")
@@ -250,21 +255,21 @@ class ProducePath:
         waiting.open.decide(waiting.index, result)
 
     def _not_leader(self, partition: ProducePartition, replica: Replica | None) -> ProduceResult:
-        unusable = self._manager.unusable((partition.topic_id, partition.partition_id))
+        unusable = self._stepper.unusable((partition.topic_id, partition.partition_id))
         if unusable is not None:
             return _failed(partition, *unusable, replica)
-        if replica is None and partition.topic_id not in self._manager.image.topics_by_id:
+        if replica is None and partition.topic_id not in self._stepper.image.topics_by_id:
             return _failed(
                 partition, ErrorCode.UNKNOWN_TOPIC_ID, "this broker does not know the topic (yet, or any more)"
             )
-        known = self._manager.image.partition(partition.topic_id, partition.partition_id)
+        known = self._stepper.image.partition(partition.topic_id, partition.partition_id)
         if known is None:
             return _failed(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
         return ProduceResult(
             partition.topic_id,
             partition.partition_id,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            message=f"broker {self._manager.config.node_id} does not lead this partition, broker {known.leader} does",
+            message=f"broker {self._stepper.config.node_id} does not lead this partition, broker {known.leader} does",
             leader_id=known.leader,
             leader_epoch=known.leader_epoch,
         )

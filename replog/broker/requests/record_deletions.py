@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
-from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.broker.requests.fetch_reader import FetchReader, Refusal
 from replog.errors import ErrorCode, StorageError, ThrottledError
@@ -36,16 +36,15 @@ class RecordDeletions:
     """DeleteRecords requests of this broker.
 
     Args:
-        manager: The manager of the replicas.
+        stepper: What steps the replicas.
         reader: The reader, which knows the partitions that are led here, and what to say of the others.
     """
 
-    def __init__(self, manager: ReplicaManager, reader: FetchReader) -> None:
-        self._manager = manager
+    def __init__(self, stepper: ReplicaStepper, reader: FetchReader) -> None:
+        self._stepper = stepper
         self._reader = reader
         self._waiting: dict[ReplicaKey, list[_Waiting]] = {}
         self._count = 0
-        manager.on_follower_told = self._check
 
     def __len__(self) -> int:
         return self._count
@@ -60,13 +59,13 @@ class RecordDeletions:
         Raises:
             ThrottledError: Too many deletions wait already.
         """
-        begun = await self._manager.driver.call(lambda: self._begin_all(request))
+        begun = await self._stepper.driver.call(lambda: self._begin_all(request))
         pending = [one.done for one in begun if isinstance(one, _Waiting)]
         try:
             if pending:
                 await asyncio.wait(pending, timeout=timeout_ms / 1000)
         finally:
-            self._manager.driver.submit(lambda: self._forget(begun))
+            self._stepper.driver.submit(lambda: self._forget(begun))
         return DeleteRecordsResponse(tuple(map(_result_now, begun)))
 
     def _begin_all(self, request: DeleteRecordsRequest) -> list[DeleteRecordsResult | _Waiting]:
@@ -87,18 +86,18 @@ class RecordDeletions:
         try:
             if offset > replica.log.log_start_offset:
                 replica.log.set_log_start_offset(offset)
-                self._manager.log_start_moved(replica)
+                self._stepper.log_start_moved(replica)
         except StorageError as failure:
-            self._manager.trouble.storage_failed(replica, failure)
+            self._stepper.trouble.storage_failed(replica, failure)
             return _failed(partition, ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
         waiting = _Waiting(partition, offset)
         self._waiting.setdefault(key, []).append(waiting)
         self._count += 1
-        self._check(key)
+        self.check(key)
         return waiting
 
     def _refusal(self, replica: Replica, offset: int) -> tuple[ErrorCode, str] | None:
-        settings = TopicSettings(replica.topic, self._manager.image, self._manager.config)
+        settings = TopicSettings(replica.topic, self._stepper.image, self._stepper.config)
         if CleanupPolicy.DELETE not in settings.cleanup_policy:
             return (
                 ErrorCode.POLICY_VIOLATION,
@@ -111,12 +110,12 @@ class RecordDeletions:
             )
         return None
 
-    def _check(self, key: ReplicaKey) -> None:
+    def check(self, key: ReplicaKey) -> None:
         """Looks at the deletions of a partition again: a replica has told its log start, or leadership has gone."""
         waiting = self._waiting.get(key)
         if not waiting:
             return
-        replica = self._manager.replicas.get(key)
+        replica = self._stepper.replicas.get(key)
         for one in waiting:
             if one.done.done():
                 continue
@@ -135,7 +134,7 @@ class RecordDeletions:
                         ErrorCode.NONE,
                         low_watermark,
                         replica.role.leader_epoch,
-                        self._manager.config.node_id,
+                        self._stepper.config.node_id,
                     )
                 )
 

@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from replog.broker.disk.flusher import LogFlusher
+from replog.broker.replicas.image_queue import WaitForImage
+from replog.broker.replicas.image_steps import ImageSteps
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.produce_path import ProducePath
 from replog.config.server import ServerConfig
@@ -117,25 +120,30 @@ class Rig:
         self.flusher = LogFlusher(
             self.executor,
             self.failures.append,
-            lambda log, error: self.manager.driver.submit(lambda: self.manager.trouble.log_failed(log, error)),
+            lambda log, error: self.stepper.driver.submit(lambda: self.stepper.trouble.log_failed(log, error)),
         )
-        self.manager = ReplicaManager(
+        self.stepper = ReplicaStepper(
             config=config,
             logs=self.directory,
             clock=self.clock,
             flusher=self.flusher,
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
-            executor=self.executor,
             on_failure=self.failures.append,
         )
-        self.produce_path = ProducePath(self.manager, lambda: self.refused)
-        self.fetch_path = FetchPath(self.manager, lambda: self.refused)
+        self.manager = ReplicaManager(self.stepper, self.directory, self.executor, uuid4, self.failures.append)
+        self.image_steps = ImageSteps(self.manager)
+        self.wait_for_image: WaitForImage = lambda _: False
+        self.produce_path = ProducePath(self.stepper, lambda: self.refused, self._image_waits)
+        self.fetch_path = FetchPath(self.stepper, lambda: self.refused, self._image_waits)
         self.image = MetadataImage()
-        self.manager.driver.start()
+        self.stepper.driver.start()
+
+    def _image_waits(self, run: Callable[[], None]) -> bool:
+        return self.wait_for_image(run)
 
     @property
     def replica(self) -> Replica:
-        return self.manager.replicas[KEY]
+        return self.stepper.replicas[KEY]
 
     async def apply(self, *records: MetadataRecord) -> None:
         """Publishes the next image."""
@@ -150,18 +158,18 @@ class Rig:
             delta.replay(record)
         image = self.image = delta.apply(self.image.end_offset + len(records), 1)
         changes, brokers = delta.local_changes(self.config.node_id), tuple(delta.changed_brokers)
-        self.manager.driver.submit(lambda: self._change(image, changes, brokers))
+        self.stepper.driver.submit(lambda: self._change(image, changes, brokers))
 
     def _change(self, image: MetadataImage, changes: LocalChanges, brokers: tuple[int, ...]) -> None:
-        before, self.manager.image = self.manager.image, image
-        for _ in self.manager.image_steps.delete(changes.deletes):
+        before, self.stepper.image = self.stepper.image, image
+        for _ in self.image_steps.delete(changes.deletes):
             continue
 
         def take_roles() -> None:
             if self.manager.retirements.places:
                 return
             self.manager.retirements.on_progress = lambda: None
-            for _ in self.manager.apply(before, changes, brokers):
+            for _ in self.image_steps.apply(before, changes, brokers):
                 continue
 
         if self.manager.retirements.places:
@@ -172,7 +180,7 @@ class Rig:
     async def settle(self) -> None:
         """Everything submitted so far has run, and what it posted too."""
         for _ in range(3):
-            await self.manager.driver.call(lambda: None)
+            await self.stepper.driver.call(lambda: None)
 
     async def flushed(self) -> None:
         """No fsync is under way and its callbacks have run."""
@@ -182,13 +190,13 @@ class Rig:
     async def advance(self, ms: int) -> None:
         await self.settle()
         self.clock.monotonic_ms += ms
-        self.manager.driver.wake()
+        self.stepper.driver.wake()
         await self.settle()
 
     async def failure(self) -> BaseException:
         """What stopped it; a node would do what this does."""
         await wait_until(lambda: self.failures)
-        self.manager.driver.halt()
+        self.stepper.driver.halt()
         self.has_failed = True
         return self.failures.pop(0)
 

@@ -68,14 +68,14 @@ async def two_topics(it: Rig) -> None:
 
 async def append(it: Rig, key: ReplicaKey, *values: bytes) -> None:
     """Records of the leader itself, so that nothing is committed by it."""
-    replica = it.manager.replicas[key]
+    replica = it.stepper.replicas[key]
 
     def run() -> None:
         replica.log.append_as_leader(batch(*values), leader_epoch=0, now_ms=1)
-        it.manager.step_leader(replica, Appended(replica.log.log_end_offset))
-        it.manager.on_progress(key)
+        it.stepper.step_leader(replica, Appended(replica.log.log_end_offset))
+        it.stepper.fetches.progressed(key)
 
-    await it.manager.driver.call(run)
+    await it.stepper.driver.call(run)
     await it.settle()
 
 

@@ -22,7 +22,7 @@ def setting(name: str, value: str, *, of: str = TOPIC) -> MetadataRecord:
 
 
 def cleaner(it: Rig) -> LogCleaner:
-    return LogCleaner(it.config, it.directory, it.manager, it.failures.append)
+    return LogCleaner(it.config, it.directory, it.stepper, it.failures.append)
 
 
 async def compacted_topic(it: Rig, *records: MetadataRecord) -> None:
@@ -35,7 +35,7 @@ async def write(it: Rig, *pairs: tuple[bytes, bytes | None]) -> None:
 
 
 async def seal(it: Rig) -> None:
-    await it.manager.driver.call(lambda: it.replica.log.roll(it.clock.wall_ms()))
+    await it.stepper.driver.call(lambda: it.replica.log.roll(it.clock.wall_ms()))
     await it.flusher.flush(it.replica.log)
     await it.settle()
 
@@ -107,16 +107,16 @@ async def test_damage_is_noted_once_and_others_are_compacted(caplog: pytest.LogC
         assert "flights-0: is not compacted until the broker restarts" in caplog.text
         assert not await one.clean_dirtiest()
         assert not it.replica.log.failed
-        other = it.manager.replicas[OTHER, 0].log
+        other = it.stepper.replicas[OTHER, 0].log
         for value in (b"1", b"2"):
             data = encode_batch([(1, b"a", value, ())])
-            await it.manager.driver.call(
+            await it.stepper.driver.call(
                 lambda data=data: other.append_as_leader(data, leader_epoch=0, now_ms=it.clock.wall_ms())
             )
-        await it.manager.driver.call(lambda: other.roll(it.clock.wall_ms()))
+        await it.stepper.driver.call(lambda: other.roll(it.clock.wall_ms()))
         await it.flusher.flush(other)
-        it.manager.replicas[OTHER, 0].role = None
-        it.manager.replicas[OTHER, 0].checkpointed_high_watermark = 2
+        it.stepper.replicas[OTHER, 0].role = None
+        it.stepper.replicas[OTHER, 0].checkpointed_high_watermark = 2
         assert await one.clean_dirtiest()
         await one.stop()
 
@@ -146,7 +146,7 @@ async def test_a_failed_fsync_takes_the_disk_offline() -> None:
         one = cleaner(it)
         assert not await one.clean_dirtiest()
         await it.settle()
-        assert KEY in it.manager.trouble.offline
+        assert KEY in it.stepper.trouble.offline
         it.has_failed = True
         await one.stop()
 

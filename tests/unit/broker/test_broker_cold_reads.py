@@ -332,7 +332,7 @@ async def test_no_more_is_read_from_the_disk_at_a_time_than_an_answer_holds() ->
         fs, stream = await lead_two(it, 3)
         for _ in range(3):
             await append(it, OTHER)
-        make_cold(fs, it.manager.replicas[OTHER].log)
+        make_cold(fs, it.stepper.replicas[OTHER].log)
         less = len(batch(b"v")) // 2  # of a batch, which is given whole
         await stream.ask(at(0), at(0, OTHER), max_bytes=less)
         await stream.ask(max_bytes=less)
@@ -351,8 +351,8 @@ async def test_an_answer_with_records_from_the_disk_keeps_within_its_limit() -> 
         limit = 3 * len(batch(b"v")) + 1
         await stream.ask(at(0), at(0, OTHER), max_bytes=limit)
         await wait_until(lambda: fs.waiting)
-        other = it.manager.replicas[OTHER].log  # nothing wakes the stream before the disk does
-        await it.manager.driver.call(lambda: other.append_as_leader(batch(b"x" * 5_000), leader_epoch=0, now_ms=1))
+        other = it.stepper.replicas[OTHER].log  # nothing wakes the stream before the disk does
+        await it.stepper.driver.call(lambda: other.append_as_leader(batch(b"x" * 5_000), leader_epoch=0, now_ms=1))
         fs.gate.set()
         await wait_until(lambda: stream.answers)
         assert data_of(stream.take()) == {TOPIC_ID: [0, 1, 2]}
@@ -367,7 +367,7 @@ async def test_who_waits_for_room_among_the_reads_is_not_looked_at_meanwhile(mon
         fs, stream = await lead_two(it, 3)
         await it.apply(*topic((1, 2), name="third", topic_id=third[0]))
         await append(it, third)
-        log, looks, read_cached = it.manager.replicas[third].log, list[int](), Log.read_cached
+        log, looks, read_cached = it.stepper.replicas[third].log, list[int](), Log.read_cached
         make_cold(fs, log)
 
         def counted(self: Log, offset: int, **limits: Any) -> Any:

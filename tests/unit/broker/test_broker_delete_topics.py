@@ -29,8 +29,8 @@ async def test_a_deletion_on_a_failed_disk_leaves_the_other_disk_alone() -> None
         await it.apply(RemoveTopicRecord(BOTH))
         assert failing.failure is not None
         assert it.directory.directories["/other"].failure is None
-        assert list(it.manager.replicas) == [(OTHER, 0)]
-        assert isinstance(it.manager.replicas[OTHER, 0].role, Leader)
+        assert list(it.stepper.replicas) == [(OTHER, 0)]
+        assert isinstance(it.stepper.replicas[OTHER, 0].role, Leader)
         assert it.directory.home_of("both", 1) is None, "the replica on the other disk is deleted"
 
 
@@ -38,7 +38,7 @@ async def test_a_deletion_makes_room_where_not_even_a_checkpoint_finds_some() ->
     fs = SimulatedFileSystem()
     async with rig(fs) as it:
         await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
-        await it.manager.driver.call(it.directory.checkpoint_recovery_points)
+        await it.stepper.driver.call(it.directory.checkpoint_recovery_points)
         await it.produce(batch(bytes(5000)), acks=1)
         fs.capacity_bytes = fs.used_bytes() + 10
         await it.apply(RemoveTopicRecord(TOPIC_ID))

@@ -41,14 +41,14 @@ async def two_topics(it: Rig) -> None:
 
 
 def keeper(it: Rig) -> LogKeeper:
-    return LogKeeper(it.config, it.directory, it.manager, it.executor, it.failures.append)
+    return LogKeeper(it.config, it.directory, it.stepper, it.manager.retry_roles, it.executor, it.failures.append)
 
 
 async def test_a_failed_append_takes_its_disk_offline_and_no_other() -> None:
     async with two_disks() as it:
         await two_topics(it)
         told: list[bool] = []
-        it.manager.trouble.on_offline = lambda: told.append(True)
+        it.stepper.trouble.on_offline = lambda: told.append(True)
         waiting = it.produce()
         await it.settle()
         it.fs.faults.fail_next(Operation.WRITE, path_part=f"{TOPIC}-0/")
@@ -61,10 +61,10 @@ async def test_a_failed_append_takes_its_disk_offline_and_no_other() -> None:
         await it.settle()
         assert fetched.result.error is ErrorCode.KAFKA_STORAGE_ERROR
         asked = ListOffsetsPartition(TOPIC_ID, 0, EARLIEST_TIMESTAMP)
-        listed = await it.manager.driver.call(lambda: it.fetch_path.list_offset(asked))
+        listed = await it.stepper.driver.call(lambda: it.fetch_path.list_offset(asked))
         assert listed.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert isinstance(it.manager.replicas[OTHER_KEY].role, Leader)
-        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0, is_intact=True),)
+        assert isinstance(it.stepper.replicas[OTHER_KEY].role, Leader)
+        assert it.stepper.trouble.reported() == (OfflineReplica(TOPIC_ID, 0, is_intact=True),)
         assert told
         status = next(status for status in it.manager.statuses() if status.topic == TOPIC)
         assert (status.state, status.is_leader) == ("offline", False)
@@ -76,9 +76,9 @@ async def test_a_failed_fsync_takes_its_disk_offline() -> None:
         await two_topics(it)
         it.fs.faults.fail_next(Operation.SYNC, path_part=f"{TOPIC}-0/")
         waiting = it.produce()
-        await wait_until(lambda: KEY in it.manager.trouble.offline)
+        await wait_until(lambda: KEY in it.stepper.trouble.offline)
         assert (await waiting).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert list(it.manager.replicas) == [OTHER_KEY]
+        assert list(it.stepper.replicas) == [OTHER_KEY]
         it.has_failed = True
 
 
@@ -86,10 +86,10 @@ async def test_a_follower_of_a_failed_disk_fetches_no_more() -> None:
     async with two_disks() as it:
         await it.apply(*BROKERS, *topic((1, 2), leader=2), *topic((1, 2), leader=2, name="other", topic_id=OTHER))
         assert isinstance(it.replica.role, Follower)
-        await it.manager.driver.call(lambda: it.manager.trouble.directory_failed(DIRECTORY, StorageError("gone")))
-        assert list(it.manager.replicas) == [OTHER_KEY]
+        await it.stepper.driver.call(lambda: it.stepper.trouble.directory_failed(DIRECTORY, StorageError("gone")))
+        assert list(it.stepper.replicas) == [OTHER_KEY]
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
-        assert list(it.manager.replicas) == [OTHER_KEY], "nor does it lead when the controller does not know yet"
+        assert list(it.stepper.replicas) == [OTHER_KEY], "nor does it lead when the controller does not know yet"
         it.has_failed = True
 
 
@@ -99,8 +99,8 @@ async def test_without_its_last_disk_a_node_stops() -> None:
         it.fs.faults.fail_always(Operation.WRITE, path_part="-0/")
         assert (await it.produce(acks=1)).error is ErrorCode.KAFKA_STORAGE_ERROR
         with pytest.raises(StorageError, match="the second"):
-            await it.manager.driver.call(
-                lambda: it.manager.trouble.storage_failed(it.manager.replicas[OTHER_KEY], StorageError("the second"))
+            await it.stepper.driver.call(
+                lambda: it.stepper.trouble.storage_failed(it.stepper.replicas[OTHER_KEY], StorageError("the second"))
             )
         assert isinstance(await it.failure(), StorageError)
         it.fs.faults.clear()
@@ -117,7 +117,7 @@ async def test_bytes_that_rot_take_one_replica_offline(position: int, bit: int) 
         fetched = it.fetch(0, max_wait_ms=0)
         await it.settle()
         assert fetched.result.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert list(it.manager.replicas) == [OTHER_KEY]
+        assert list(it.stepper.replicas) == [OTHER_KEY]
         assert list(it.directory.offline) == [(TOPIC, 0)]
 
 
@@ -131,34 +131,34 @@ async def damaged_follower(it: Rig) -> None:
     it.fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 8, 7)
     it.fetch(1, replica_id=2, max_wait_ms=0)
     await it.settle()
-    assert it.manager.trouble.reported() == (OFFLINE,)
+    assert it.stepper.trouble.reported() == (OFFLINE,)
 
 
 async def controller_knows(it: Rig, metadata_offset: int) -> None:
-    await it.manager.driver.call(lambda: it.manager.trouble.controller_knows((OFFLINE,), metadata_offset))
+    await it.stepper.driver.call(lambda: it.manager.controller_knows((OFFLINE,), metadata_offset))
 
 
 async def test_a_damaged_replica_begins_anew_when_nobody_counts_on_it() -> None:
     async with rig() as it:
         await damaged_follower(it)
         await controller_knows(it, it.image.end_offset + 1)
-        assert KEY in it.manager.trouble.offline, "what the controller made of it has not arrived"
+        assert KEY in it.stepper.trouble.offline, "what the controller made of it has not arrived"
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
         assert isinstance(it.replica.role, Follower)
         assert it.replica.log.log_end_offset == 0
         strays = [name for name in it.fs.list_dir(DIRECTORY) if name.endswith("-stray")]
         assert len(strays) == 1, "what is left of it is kept"
-        assert it.manager.trouble.reported() == (OFFLINE,), "nobody may take it into the ISR for what it held"
+        assert it.stepper.trouble.reported() == (OFFLINE,), "nobody may take it into the ISR for what it held"
         stored = encode_batch([(1, None, b"v", ())], base_offset=0, partition_leader_epoch=1)
         for fetched in (
             FetchAnswered(0, 1, ErrorCode.NONE, 0, 0, 1, len(stored)),
             FetchAnswered(1, 1, ErrorCode.NONE, 0, 0, 1, 0),
         ):
-            assert it.manager.trouble.reported() == (OFFLINE,)
+            assert it.stepper.trouble.reported() == (OFFLINE,)
             data = stored if fetched.size_bytes else b""
-            await it.manager.driver.call(lambda f=fetched, d=data: it.manager.step_follower(it.replica, f, d))  # type: ignore[misc]
+            await it.stepper.driver.call(lambda f=fetched, d=data: it.stepper.step_follower(it.replica, f, d))  # type: ignore[misc]
         assert it.replica.log.log_end_offset == 1
-        assert it.manager.trouble.reported() == ()
+        assert it.stepper.trouble.reported() == ()
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ async def test_a_damaged_replica_that_counts_is_left_as_it_is(change: PartitionC
         await controller_knows(it, it.image.end_offset)
         await it.apply(change)
         assert not any(name.endswith("-stray") for name in it.fs.list_dir(DIRECTORY))
-        assert KEY not in it.manager.replicas
+        assert KEY not in it.stepper.replicas
 
 
 async def test_a_damaged_replica_of_which_the_controller_has_not_heard_is_left_as_it_is() -> None:
     async with rig() as it:
         await damaged_follower(it)
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
-        assert KEY in it.manager.trouble.offline
+        assert KEY in it.stepper.trouble.offline
         await controller_knows(it, it.image.end_offset)
         assert isinstance(it.replica.role, Follower)
 
@@ -192,13 +192,13 @@ async def test_a_damaged_replica_of_which_the_controller_has_not_heard_is_left_a
 async def test_a_replica_on_a_failed_disk_does_not_begin_anew() -> None:
     async with two_disks() as it:
         await two_topics(it)
-        await it.manager.driver.call(
-            lambda: it.manager.trouble.storage_failed(it.manager.replicas[OTHER_KEY], StorageError("the disk"))
+        await it.stepper.driver.call(
+            lambda: it.stepper.trouble.storage_failed(it.stepper.replicas[OTHER_KEY], StorageError("the disk"))
         )
-        reported = it.manager.trouble.reported()
-        await it.manager.driver.call(lambda: it.manager.trouble.controller_knows(reported, 0))
+        reported = it.stepper.trouble.reported()
+        await it.stepper.driver.call(lambda: it.manager.controller_knows(reported, 0))
         await it.apply(PartitionChangeRecord(0, OTHER, leader=2, isr=(2,)))
-        assert OTHER_KEY in it.manager.trouble.offline
+        assert OTHER_KEY in it.stepper.trouble.offline
         it.has_failed = True
 
 
@@ -215,14 +215,14 @@ async def test_a_replica_that_cannot_be_opened_does_not_keep_the_broker_from_sta
     before = {path: data for path, data in fs.image().items() if f"/{TOPIC}-0" in path}
     async with rig(fs) as it:
         await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
-        assert list(it.manager.replicas) == [OTHER_KEY]
-        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0),)
-        assert "Nothing was cut or deleted" in it.manager.trouble.offline[KEY].reason
+        assert list(it.stepper.replicas) == [OTHER_KEY]
+        assert it.stepper.trouble.reported() == (OfflineReplica(TOPIC_ID, 0),)
+        assert "Nothing was cut or deleted" in it.stepper.trouble.offline[KEY].reason
         assert (await it.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert {path: data for path, data in fs.image().items() if f"/{TOPIC}-0" in path} == before
         await it.apply(RemoveTopicRecord(TOPIC_ID))
         await wait_until(lambda: not fs.is_dir(f"{DIRECTORY}/{TOPIC}-0"))
-        assert it.manager.trouble.reported() == ()
+        assert it.stepper.trouble.reported() == ()
         await it.apply(*topic())
         assert (await it.produce()).base_offset == 0
 
@@ -235,9 +235,9 @@ async def test_a_replica_of_a_disk_that_could_not_be_opened_is_not_created_elsew
     fs.faults.fail_always(Operation.OPEN, path_part=f"{DIRECTORY}/meta.properties")
     async with two_disks(fs) as it:
         await it.apply(*BROKERS, *topic((1, 2)), *topic((1, 2), name="other", topic_id=OTHER))
-        assert it.manager.trouble.reported() == (OfflineReplica(TOPIC_ID, 0, is_intact=True),)
+        assert it.stepper.trouble.reported() == (OfflineReplica(TOPIC_ID, 0, is_intact=True),)
         await it.apply(*topic(name="new", topic_id=UUID(int=102)))
-        assert (UUID(int=102), 0) in it.manager.replicas, "what is new now cannot be on the other disk"
+        assert (UUID(int=102), 0) in it.stepper.replicas, "what is new now cannot be on the other disk"
         assert not fs.is_dir(f"/other/{TOPIC}-0")
 
 
@@ -347,7 +347,7 @@ async def test_a_checkpoint_that_fails_takes_its_directory_offline() -> None:
         await two_topics(it)
         it.fs.faults.fail_next(Operation.CREATE, path_part=f"{DIRECTORY}/replication-offset")
         await keeper(it).checkpoint_high_watermarks()
-        assert list(it.manager.replicas) == [OTHER_KEY]
+        assert list(it.stepper.replicas) == [OTHER_KEY]
         assert it.fs.exists("/other/replication-offset-checkpoint")
         it.has_failed = True
 
@@ -358,7 +358,7 @@ async def test_a_disk_that_is_unmounted_goes_offline() -> None:
         it.fs.rename(DIRECTORY, "/elsewhere")
         it.fs.make_dirs(DIRECTORY)
         await keeper(it).check_disks()
-        assert list(it.manager.replicas) == [OTHER_KEY]
+        assert list(it.stepper.replicas) == [OTHER_KEY]
         it.has_failed = True
 
 

@@ -121,7 +121,7 @@ async def follower_with(it: Rig, records: int, high_watermark: int) -> None:
         encode_batch([(1, None, b"v", ())], base_offset=offset, partition_leader_epoch=0) for offset in range(records)
     )
     answer = FetchAnswered(0, 0, ErrorCode.NONE, high_watermark, 0, records, len(stored))
-    await it.manager.driver.call(lambda: it.manager.step_follower(it.replica, answer, stored))
+    await it.stepper.driver.call(lambda: it.stepper.step_follower(it.replica, answer, stored))
     assert (it.replica.log.log_end_offset, it.replica.high_watermark) == (records, high_watermark)
 
 
@@ -142,7 +142,7 @@ async def test_a_follower_serves_what_it_knows_to_be_committed() -> None:
         assert (fetched.result.high_watermark, fetched.result.leader_id) == (2, 2)
         assert waiting.is_parked
         committed = FetchAnswered(3, 0, ErrorCode.NONE, 3, 0, 3, 0)
-        await it.manager.driver.call(lambda: it.manager.step_follower(it.replica, committed))
+        await it.stepper.driver.call(lambda: it.stepper.step_follower(it.replica, committed))
         await it.settle()
         assert offsets(waiting.response.batches[0]) == [2]
 
@@ -307,7 +307,7 @@ async def two_topics(it: Rig) -> list[tuple[UUID, int]]:
     it.produce()
     it.produce()
     await it.settle()
-    it.manager.replicas[other, 0].log.append_as_leader(batch(b"other"), leader_epoch=0, now_ms=0)
+    it.stepper.replicas[other, 0].log.append_as_leader(batch(b"other"), leader_epoch=0, now_ms=0)
     return [KEY, (other, 0)]
 
 
@@ -403,7 +403,7 @@ async def test_a_follower_of_another_history_is_told_where_they_part() -> None:
 
 async def list_offset(it: Rig, timestamp: int, leader_epoch: int = -1) -> tuple[ErrorCode, int]:
     asked = ListOffsetsPartition(TOPIC_ID, 0, timestamp, leader_epoch)
-    result = await it.manager.driver.call(lambda: it.fetch_path.list_offset(asked))
+    result = await it.stepper.driver.call(lambda: it.fetch_path.list_offset(asked))
     return result.error, result.offset
 
 

@@ -28,16 +28,16 @@ class Following:
         self.rig = it
         self.network = FakeNetwork()
         self.failures: list[BaseException] = []
-        it.manager.fetchers = self.fetchers = Fetchers(
+        it.stepper.fetchers = self.fetchers = Fetchers(
             config=it.config,
-            driver=it.manager.driver,
+            driver=it.stepper.driver,
             clock=it.clock,
             transport=self.network,  # type: ignore[arg-type]
             hello=lambda: Hello("c", 1, UUID(int=1)),
             broker_epoch=lambda: 101,
             address_of=lambda broker_id: f"broker:{broker_id}" if broker_id in it.image.brokers else None,
-            step=it.manager.step_follower,
-            throttle=it.manager.follower_throttle,
+            step=it.stepper.step_follower,
+            throttle=it.stepper.follower_throttle,
             on_failure=self.failures.append,
         )
 
@@ -277,7 +277,7 @@ async def test_replicas_that_are_being_added_take_no_more_than_the_rate_from_all
         for leader, topic_id in ((2, TOPIC_ID), (3, OTHER_ID)):
             created = topic((1, leader), leader=leader, name=f"t{leader}", topic_id=topic_id)
             await it.rig.apply(*created, adding(topic_id, leader))
-        logs = [replica.log for replica in it.rig.manager.replicas.values()]
+        logs = [replica.log for replica in it.rig.stepper.replicas.values()]
         answered: set[tuple[int, int]] = set()
 
         def waiting() -> list[tuple[FakeStream, FetchRequest]]:
@@ -287,7 +287,7 @@ async def test_replicas_that_are_being_added_take_no_more_than_the_rate_from_all
         taken: list[int] = []
         for _ in range(100):
             await it.rig.advance(100)
-            if it.rig.manager.follower_throttle.room_bytes() > 0:
+            if it.rig.stepper.follower_throttle.room_bytes() > 0:
                 await wait_until(waiting)
             for stream, request in waiting():
                 answered.add((id(stream), request.correlation_id))

@@ -15,7 +15,8 @@ import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
 from replog.broker.replicas.image_queue import CREATED_TOGETHER, TAKEN_TOGETHER, ImageQueue
-from replog.broker.replicas.image_steps import LEADERS_TOGETHER, REPLICAS_TOGETHER
+from replog.broker.replicas.image_steps import LEADERS_TOGETHER
+from replog.broker.replicas.stepper import REPLICAS_TOGETHER
 from replog.errors import ErrorCode
 from replog.log import Log, LogDirectory
 from replog.metadata.delta import LocalPartition, MetadataDelta
@@ -43,11 +44,12 @@ async def test_requests_wait_for_a_log_that_is_being_created() -> None:
     async with rig() as it:
         await it.apply(*BROKERS)
         images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
+        it.wait_for_image = images.run_later
         delta = MetadataDelta(it.image)
         for record in topic():
             delta.replay(record)
         images.submit(delta.apply(99, 1), delta.local_changes(1), ())
-        assert KEY not in it.manager.replicas
+        assert KEY not in it.stepper.replicas
         fetched = it.fetch(0, max_wait_ms=0)
         in_order = [it.produce(batch(b"x", producer_id=7, base_sequence=number)) for number in range(3)]
         results = await asyncio.gather(*in_order)
@@ -97,6 +99,7 @@ async def queued() -> AsyncIterator[Images]:
                 it.failures.append,
                 lambda _: False,
             )
+            it.wait_for_image = queue.run_later
             images = Images(it, queue, gate, it.image)
             try:
                 yield images
@@ -115,12 +118,12 @@ async def test_metadata_do_not_wait_for_logs_that_are_created() -> None:
         assert isinstance(it.replica.role, Follower)
         waiting = it.fetch(0, keys=(OTHER_KEY,), max_wait_ms=0)
         await it.settle()
-        assert OTHER_KEY not in it.manager.replicas
+        assert OTHER_KEY not in it.stepper.replicas
         assert waiting.is_parked
         images.gate.set()
         await wait_until(lambda: not waiting.is_parked)
         assert waiting.result.error is ErrorCode.NONE
-        assert isinstance(it.manager.replicas[OTHER_KEY].role, Leader)
+        assert isinstance(it.stepper.replicas[OTHER_KEY].role, Leader)
 
 
 async def test_a_replica_gets_the_newest_role_when_its_log_is_there() -> None:
@@ -134,9 +137,9 @@ async def test_a_replica_gets_the_newest_role_when_its_log_is_there() -> None:
         await it.settle()
         assert images.applied == ends
         images.gate.set()
-        await wait_until(lambda: OTHER_KEY in it.manager.replicas)
+        await wait_until(lambda: OTHER_KEY in it.stepper.replicas)
         for key in (KEY, OTHER_KEY):
-            role = it.manager.replicas[key].role
+            role = it.stepper.replicas[key].role
             assert isinstance(role, Follower)
             assert role.leader_epoch == 1
 
@@ -158,7 +161,7 @@ async def test_logs_of_several_images_are_created_at_a_time_and_none_on_the_loop
         ends = [images.submit(*topic(name=f"t{number}", topic_id=one)) for number, one in enumerate(ids)]
         await wait_until(lambda: images.applied == ends)
         images.gate.set()
-        await wait_until(lambda: len(images.it.manager.replicas) == 5)
+        await wait_until(lambda: len(images.it.stepper.replicas) == 5)
         assert len(threads) == 4
         assert threading.get_ident() not in threads
         assert set(images.it.directory._creating.values()) == {0}
@@ -169,14 +172,14 @@ async def test_who_waits_for_room_does_not_touch_a_log_that_is_created() -> None
         it = images.it
         images.submit(*topic(name="other", topic_id=OTHER))
         await it.settle()
-        registration = it.manager.image.partition(OTHER, 0)
+        registration = it.stepper.image.partition(OTHER, 0)
         assert registration is not None
-        it.manager.trouble.waiting_for_room[OTHER_KEY] = LocalPartition("other", OTHER, 0, registration)
-        await it.manager.driver.call(it.manager.trouble.retry_roles)
-        assert OTHER_KEY not in it.manager.replicas
+        it.stepper.trouble.waiting_for_room[OTHER_KEY] = LocalPartition("other", OTHER, 0, registration)
+        await it.stepper.driver.call(it.manager.retry_roles)
+        assert OTHER_KEY not in it.stepper.replicas
         images.gate.set()
-        await wait_until(lambda: OTHER_KEY in it.manager.replicas)
-        replica = it.manager.replicas[OTHER_KEY]
+        await wait_until(lambda: OTHER_KEY in it.stepper.replicas)
+        replica = it.stepper.replicas[OTHER_KEY]
         assert replica.log is it.directory.logs["other", 0]
 
 
@@ -187,7 +190,7 @@ async def test_a_topic_that_is_deleted_while_it_is_created_leaves_nothing() -> N
         await images.it.settle()
         images.gate.set()
         await wait_until(lambda: images.applied[-1] == last)
-        assert list(images.it.manager.replicas) == [KEY]
+        assert list(images.it.stepper.replicas) == [KEY]
         assert images.it.directory.home_of("other", 0) is None
 
 
@@ -210,10 +213,10 @@ async def test_images_are_applied_in_order_while_logs_are_created_in_threads() -
             image = delta.apply(image.end_offset + len(records), 1)
             images.submit(image, delta.local_changes(1), tuple(delta.changed_brokers))
         async with asyncio.timeout(5):
-            while len(it.manager.replicas) < 21:
+            while len(it.stepper.replicas) < 21:
                 await asyncio.sleep(0.001)
         assert list(dict.fromkeys(applied)) == [3, 24, 26]
-        assert len(it.manager.replicas) == 21
+        assert len(it.stepper.replicas) == 21
         await images.stop()
 
 
@@ -228,7 +231,7 @@ def many_partitions(leader: int = 1) -> tuple[MetadataRecord, ...]:
 
 async def steps_until(images: Images, end_offset: int) -> int:
     """Steps of the driver until the image is applied; other work of the driver is done between two of them."""
-    driver, steps = images.it.manager.driver, 0
+    driver, steps = images.it.stepper.driver, 0
     while images.it.manager.applied_offset < end_offset:
         await driver.call(lambda: None)
         steps += 1
@@ -241,7 +244,7 @@ async def test_what_concerns_thousands_of_replicas_is_done_in_many_steps() -> No
     async with queued() as images:
         images.gate.set()
         images.submit(*many_partitions())
-        await wait_until(lambda: len(images.it.manager.replicas) == MANY + 1)
+        await wait_until(lambda: len(images.it.stepper.replicas) == MANY + 1)
         elected = images.submit(*(PartitionChangeRecord(number, OTHER, leader=2) for number in range(MANY)))
         assert await steps_until(images, elected) > 2
         back = images.submit(*(PartitionChangeRecord(number, OTHER, leader=1) for number in range(MANY)))
@@ -251,16 +254,16 @@ async def test_what_concerns_thousands_of_replicas_is_done_in_many_steps() -> No
         configured = images.submit(ConfigRecord(ResourceType.TOPIC, "other", "max.message.bytes", "5000"))
         assert await steps_until(images, configured) > 2
         assert {
-            replica.max_message_bytes for replica in images.it.manager.replicas.values() if replica.topic == "other"
+            replica.max_message_bytes for replica in images.it.stepper.replicas.values() if replica.topic == "other"
         } == {5000}
         deleted = images.submit(RemoveTopicRecord(OTHER))
         assert await steps_until(images, deleted) > 2
-        assert list(images.it.manager.replicas) == [KEY]
+        assert list(images.it.stepper.replicas) == [KEY]
 
 
 async def most_together(images: Images, calls: list[object], end: Callable[[], bool]) -> int:
     """The largest number of `calls` that are made in one turn of the driver, until `end`."""
-    driver, most, turns = images.it.manager.driver, 0, 0
+    driver, most, turns = images.it.stepper.driver, 0, 0
     while not end():
         before = len(calls)
         await driver.call(lambda: None)
@@ -276,7 +279,7 @@ async def test_few_replicas_begin_an_epoch_in_one_step(monkeypatch: pytest.Monke
         images.gate.set()
         images.submit(*many_partitions(leader=2))
         manager = images.it.manager
-        await wait_until(lambda: len(manager.replicas) == MANY + 1)
+        await wait_until(lambda: len(images.it.stepper.replicas) == MANY + 1)
         written: list[object] = []
         assign = Log.assign_epoch_start
         monkeypatch.setattr(Log, "assign_epoch_start", lambda log, epoch: (written.append(log), assign(log, epoch)))
@@ -301,7 +304,7 @@ async def test_few_replicas_get_their_roles_in_one_step_after_their_logs_were_cr
         told = len(images.applied)
         images.gate.set()
         assert await most_together(images, taken, lambda: len(taken) == MANY) == TAKEN_TOGETHER
-        assert len(manager.replicas) == MANY + 1
+        assert len(images.it.stepper.replicas) == MANY + 1
         threads_count = math.ceil(MANY / CREATED_TOGETHER)
         await wait_until(lambda: len(images.applied) == told + threads_count)  # told once of what each has created
 
@@ -311,13 +314,13 @@ async def test_the_controller_is_told_of_an_image_when_the_last_replica_has_chan
     async with queued() as images:
         images.gate.set()
         created = images.submit(*many_partitions())
-        await wait_until(lambda: len(images.it.manager.replicas) == MANY + 1)
+        await wait_until(lambda: len(images.it.stepper.replicas) == MANY + 1)
         elected = images.submit(*(PartitionChangeRecord(number, OTHER, leader=2) for number in range(MANY)))
         seen: set[tuple[int, bool]] = set()
-        replicas = images.it.manager.replicas
+        replicas = images.it.stepper.replicas
         while images.it.manager.applied_offset < elected:
             seen.add((images.it.manager.applied_offset, isinstance(replicas[OTHER, MANY - 1].role, Leader)))
-            await images.it.manager.driver.call(lambda: None)
+            await images.it.stepper.driver.call(lambda: None)
         assert seen == {(created, True)}
         assert isinstance(replicas[OTHER, MANY - 1].role, Follower)
 
@@ -329,12 +332,12 @@ async def test_a_topic_of_the_same_name_waits_for_the_folders_of_the_deleted_one
         created = images.submit(*topic((1, 2), topic_id=again))
         for _ in range(20):
             await it.settle()
-        assert (it.manager.replicas, images.applied) == ({}, [deleted]), "its folder has not got its new name"
+        assert (it.stepper.replicas, images.applied) == ({}, [deleted]), "its folder has not got its new name"
         waiting = it.fetch(0, keys=((again, 0),), max_wait_ms=0)
         await it.settle()
         assert waiting.is_parked
         images.gate.set()
-        await wait_until(lambda: (again, 0) in it.manager.replicas)
+        await wait_until(lambda: (again, 0) in it.stepper.replicas)
         assert it.manager.applied_offset == created
         await wait_until(lambda: not waiting.is_parked)
         assert waiting.result.error is ErrorCode.NONE
@@ -347,9 +350,9 @@ async def test_a_topic_that_is_deleted_and_created_again_in_one_image() -> None:
         images.gate.set()
         again = UUID(int=222)
         end_offset = images.submit(RemoveTopicRecord(TOPIC_ID), *topic((1, 2), topic_id=again))
-        await wait_until(lambda: (again, 0) in images.it.manager.replicas)
+        await wait_until(lambda: (again, 0) in images.it.stepper.replicas)
         assert images.applied[-1] == end_offset
-        assert images.it.manager.replicas[again, 0].log.log_end_offset == 0
+        assert images.it.stepper.replicas[again, 0].log.log_end_offset == 0
 
 
 async def test_a_deletion_that_a_stop_has_cut_off_goes_on_after_it() -> None:

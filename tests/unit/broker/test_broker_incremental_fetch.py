@@ -168,15 +168,15 @@ async def test_an_unknown_partition_does_not_hold_up_the_others() -> None:
     async with rig() as it:
         await it.apply(*BROKERS, *topic((1, 2)))
         later = []
-        it.manager.wait_for_image = lambda run: later.append(run) is None
+        it.wait_for_image = lambda run: later.append(run) is None
         stream = Stream(it)
         await append(it, KEY)
         await stream.ask(at(0), at(0, OTHER))
         assert data_of(stream.take()) == {TOPIC_ID: [0]}
         await stream.ask()
-        it.manager.wait_for_image = lambda _run: False
+        it.wait_for_image = lambda _run: False
         await it.apply(*topic((1, 2), name="other", topic_id=OTHER[0]))
-        await it.manager.driver.call(later[0])
+        await it.stepper.driver.call(later[0])
         await append(it, OTHER)
         assert data_of(stream.take()) == {OTHER[0]: [0]}
 

@@ -93,13 +93,13 @@ async def test_leaders_are_read_and_followers_are_not() -> None:
         it.produce(acks=1)
         it.fetch(0, replica_id=2)
         await it.advance(300)
-        (reading,) = read_leaders(it.manager, [KEY])
+        (reading,) = read_leaders(it.stepper, [KEY])
         assert (reading.topic, reading.is_under_replicated, reading.is_under_min_isr) == ("flights", True, True)
         assert reading.followers == (FollowerReading(2, 1, None), FollowerReading(3, 1, None))
         await it.apply(PartitionChangeRecord(0, it.replica.topic_id, isr=(1, 2), adding_replicas=(3,)))
-        (reading,) = read_leaders(it.manager, [KEY])
+        (reading,) = read_leaders(it.stepper, [KEY])
         assert (reading.is_under_replicated, reading.is_under_min_isr) == (False, False), "3 is only being added"
         await it.apply(PartitionChangeRecord(0, it.replica.topic_id, leader=2))
-        assert read_leaders(it.manager, [KEY]) == []
-        it.manager.replicas.pop(KEY)
-        assert read_leaders(it.manager, [KEY]) == [], "deleted since the keys were listed"
+        assert read_leaders(it.stepper, [KEY]) == []
+        it.stepper.replicas.pop(KEY)
+        assert read_leaders(it.stepper, [KEY]) == [], "deleted since the keys were listed"

@@ -46,12 +46,12 @@ async def test_a_node_that_has_failed_says_why_the_scrape_fails() -> None:
     async with node(SimulatedFileSystem(), config(metrics_listener="127.0.0.1:0")) as it:
         address = it.node.metrics_address
         assert address is not None
-        it.node._manager.driver.halt()
+        it.node._stepper.driver.halt()
         await it.create()
         await wait_until(lambda: it.node._publisher.image.topics_by_name)
-        it.node._manager.replicas[next(iter(it.node._publisher.image.topics_by_id)), 0] = None  # type: ignore[assignment]
+        it.node._stepper.replicas[next(iter(it.node._publisher.image.topics_by_id)), 0] = None  # type: ignore[assignment]
         assert (await asyncio.to_thread(scrape, address))[0] == 503
-        it.node._manager.replicas.clear()
+        it.node._stepper.replicas.clear()
 
 
 async def test_with_metrics_off_requests_take_the_bare_paths() -> None:

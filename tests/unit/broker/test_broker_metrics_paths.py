@@ -101,7 +101,7 @@ async def test_what_is_refused_was_not_produced() -> None:
 async def test_a_fetch_is_measured_by_its_reader(replica_id: int, reader: str) -> None:
     async with rig() as it:
         instruments = Instruments()
-        path = MeteredFetchPath(it.fetch_path, it.manager.driver.submit, instruments)
+        path = MeteredFetchPath(it.fetch_path, it.stepper.driver.submit, instruments)
         await it.apply(*BROKERS, *topic((1, 2), isr=(1,)))
         await it.committed(1)
         answers: list[FetchResponse] = []
@@ -119,7 +119,7 @@ async def test_a_fetch_is_measured_by_its_reader(replica_id: int, reader: str) -
 async def test_an_incremental_fetch_counts_from_the_first_request_that_waits() -> None:
     async with rig() as it:
         instruments, clock = Instruments(), Seconds()
-        path = MeteredFetchPath(it.fetch_path, it.manager.driver.submit, instruments, clock)
+        path = MeteredFetchPath(it.fetch_path, it.stepper.driver.submit, instruments, clock)
         await it.apply(*BROKERS, *topic((1, 2), isr=(1,)))
         answers: list[FetchResponse] = []
         fetch = path.incremental.open(answers.append, lambda: None)

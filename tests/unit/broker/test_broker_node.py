@@ -160,7 +160,7 @@ async def test_an_abort_is_an_unclean_stop_and_loses_nothing_that_was_acknowledg
         await it.node.abort()
         assert marker(fs) is None
     async with node(fs) as it:
-        await wait_until(lambda: it.node._manager.replicas)
+        await wait_until(lambda: it.node._stepper.replicas)
         assert (await it.produce(topic)).base_offset == 1
 
 
@@ -184,7 +184,7 @@ async def test_all_that_clients_ask() -> None:
         altered = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "t", (retention,)),))
         await it.connection.controller_call(altered, timeout_ms=5000)
         await it.connection.controller_call(DeleteTopics(("t",)), timeout_ms=5000)
-        await wait_until(lambda: not it.node._manager.replicas)
+        await wait_until(lambda: not it.node._stepper.replicas)
         assert (await it.produce(topic)).error is ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -368,7 +368,7 @@ async def fail_a_checkpoint(it: Running, fs: SimulatedFileSystem) -> None:
 
 
 async def break_a_driver(it: Running, fs: SimulatedFileSystem) -> None:
-    it.node._manager.driver.submit(lambda: {}["bug"])
+    it.node._stepper.driver.submit(lambda: {}["bug"])
 
 
 async def break_a_timer(it: Running, fs: SimulatedFileSystem) -> None:

@@ -241,13 +241,13 @@ async def test_without_its_lease_a_leader_appends_nothing() -> None:
 async def test_a_batch_that_waited_for_its_log_is_not_appended_without_the_lease() -> None:
     async with rig() as it:
         later: list[Callable[[], None]] = []
-        it.manager.wait_for_image = lambda run: later.append(run) is None
+        it.wait_for_image = lambda run: later.append(run) is None
         waiting = it.produce()
         await it.settle()
-        it.manager.wait_for_image = lambda _run: False
+        it.wait_for_image = lambda _run: False
         await one_replica(it)
         it.refused = "cut off from the controller"
-        it.manager.driver.submit(later.pop())
+        it.stepper.driver.submit(later.pop())
         assert (await waiting).error is ErrorCode.BROKER_NOT_AVAILABLE
         assert it.replica.log.log_end_offset == 0
 
@@ -286,4 +286,4 @@ async def test_min_insync_replicas_may_be_raised_while_it_leads() -> None:
         assert (await it.produce()).error is ErrorCode.NOT_ENOUGH_REPLICAS
         await it.apply(ConfigRecord(ResourceType.TOPIC, TOPIC, "max.message.bytes", "100"))
         assert (await it.produce(batch(bytes(100)), acks=1)).error is ErrorCode.MESSAGE_TOO_LARGE
-        assert KEY in it.manager.replicas
+        assert KEY in it.stepper.replicas

@@ -111,12 +111,12 @@ async def test_a_change_of_the_isr_is_logged_when_it_is_committed(caplog: pytest
         assert line == "flights-0: ISR [1], was [1, 2, 3]: replicas [2, 3] have not caught up in time"
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(1, 2)))
         assert lines(caplog) == ["flights-0: ISR [1, 2], was [1]: decided by the controller"]
-        assert (it.manager.isr_changes.shrinks, it.manager.isr_changes.expands) == (1, 1)
+        assert (it.stepper.isr_changes.shrinks, it.stepper.isr_changes.expands) == (1, 1)
 
 
 async def answered(it: Rig, proposal_id: int, isr: tuple[int, ...]) -> None:
     result = PartitionIsrResult(*KEY, ErrorCode.NONE, 1, 0, 1, isr)
-    await it.manager.driver.call(lambda: it.manager.handle_isr_answer(KEY, proposal_id, result))
+    await it.stepper.driver.call(lambda: it.stepper.handle_isr_answer(KEY, proposal_id, result))
 
 
 def test_a_swap_is_both() -> None:
@@ -129,7 +129,7 @@ async def test_a_truncation_names_its_reason_and_the_partition_once(caplog: pyte
     caplog.set_level(logging.INFO, "replog.broker")
     async with rig() as it:
         await it.apply(*BROKERS, *topic((1, 2), leader=2))
-        await it.manager.driver.call(lambda: follow(it))
+        await it.stepper.driver.call(lambda: follow(it))
         (line,) = [line for line in lines(caplog) if "truncated" in line]
         assert line == "flights-0: truncated from 3 to 1: epoch 0 ends at 1 on leader 2, at 3 here"
 
@@ -151,4 +151,4 @@ def step(it: Rig, size: int, data: bytes, diverging: LogEpochEnd | None = None) 
     message = FetchAnswered(
         position.fetch_offset, position.leader_epoch, ErrorCode.NONE, 0, 0, 10, size, diverging=diverging
     )
-    it.manager.step_follower(it.replica, message, data)
+    it.stepper.step_follower(it.replica, message, data)

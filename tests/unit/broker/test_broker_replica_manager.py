@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, server_config, topic, wait_until
 
+from replog.broker.replicas.log_keeper import known_high_watermarks
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.controller.messages import PartitionIsrResult, ReplicaEnd
 from replog.errors import ErrorCode, StorageError
@@ -40,7 +41,7 @@ def answer(it: Rig, data: bytes, *, high_watermark: int = 0, leader_end_offset: 
     assert isinstance(role, Follower)
     position = role.fetch_position(it.clock.now_ms())
     assert position is not None
-    it.manager.step_follower(
+    it.stepper.step_follower(
         it.replica,
         FetchAnswered(
             position.fetch_offset,
@@ -56,7 +57,7 @@ def answer(it: Rig, data: bytes, *, high_watermark: int = 0, leader_end_offset: 
 
 
 async def on_driver(it: Rig, data: bytes, **known: int) -> None:
-    await it.manager.driver.call(lambda: answer(it, data, **known))
+    await it.stepper.driver.call(lambda: answer(it, data, **known))
 
 
 async def lead(it: Rig) -> None:
@@ -114,8 +115,8 @@ async def test_a_former_leader_steps_nothing_any_more() -> None:
         new = it.replica.role
         assert isinstance(new, Leader)
         assert new is not old
-        await it.manager.driver.call(
-            lambda: it.manager.handle_isr_answer(KEY, 1, PartitionIsrResult(*KEY, ErrorCode.NONE, 1, 0, 9, (1,)))
+        await it.stepper.driver.call(
+            lambda: it.stepper.handle_isr_answer(KEY, 1, PartitionIsrResult(*KEY, ErrorCode.NONE, 1, 0, 9, (1,)))
         )
         assert new.status().isr == (1, 2)
         await it.advance(60_000)
@@ -165,10 +166,10 @@ async def test_an_answer_to_an_earlier_leader_says_nothing_to_this_one() -> None
         await it.advance(20_001)
         _, second = it.proposals
         refused = PartitionIsrResult(*KEY, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        await it.manager.driver.call(lambda: it.manager.handle_isr_answer(KEY, first.proposal_id, refused))
+        await it.stepper.driver.call(lambda: it.stepper.handle_isr_answer(KEY, first.proposal_id, refused))
         assert isinstance(it.replica.role, Leader)
         assert it.replica.role.isr_change_pending
-        await it.manager.driver.call(lambda: it.manager.handle_isr_answer(KEY, second.proposal_id, refused))
+        await it.stepper.driver.call(lambda: it.stepper.handle_isr_answer(KEY, second.proposal_id, refused))
         assert not it.replica.role.isr_change_pending
 
 
@@ -183,11 +184,11 @@ async def test_a_flush_of_an_earlier_role_says_nothing_about_what_was_cut_since(
             it.replica.log.truncate_to(0)
             it.replica.log.append_as_follower(stored(0), now_ms=0)
 
-        it.manager.driver.submit(cut_and_lead)
+        it.stepper.driver.submit(cut_and_lead)
         it.submit(PartitionChangeRecord(0, TOPIC_ID, leader=1, isr=(1,)))
-        it.manager.driver.submit(lambda: it.manager.flushes._flushed(it.replica))
+        it.stepper.driver.submit(lambda: it.stepper.flushes._flushed(it.replica))
         high_watermarks: list[int] = []
-        it.manager.driver.submit(lambda: high_watermarks.append(it.replica.high_watermark))
+        it.stepper.driver.submit(lambda: high_watermarks.append(it.replica.high_watermark))
         await wait_until(lambda: high_watermarks)
         assert high_watermarks == [0]
         await it.flushed()
@@ -216,7 +217,7 @@ async def test_a_replica_that_falls_behind_is_proposed_out() -> None:
         (proposal,) = it.proposals
         assert proposal.isr == ((1, -1),)
         result = PartitionIsrResult(*KEY, ErrorCode.NONE, 1, 0, 1, (1,))
-        it.manager.driver.submit(lambda: it.manager.handle_isr_answer(KEY, proposal.proposal_id, result))
+        it.stepper.driver.submit(lambda: it.stepper.handle_isr_answer(KEY, proposal.proposal_id, result))
         await it.settle()
         assert not waiting.done(), "it was eligible until the metadata says otherwise"
         await it.apply(PartitionChangeRecord(KEY[1], KEY[0], isr=(1,)))
@@ -265,7 +266,7 @@ async def test_a_deleted_topic_takes_its_log_with_it() -> None:
         await it.apply(*BROKERS, *topic())
         await it.committed(1)
         await it.apply(RemoveTopicRecord(TOPIC_ID))
-        assert it.manager.replicas == {}
+        assert it.stepper.replicas == {}
         assert not it.fs.is_dir(f"{DIRECTORY}/{TOPIC}-0")
 
 
@@ -275,8 +276,8 @@ async def test_a_topic_deleted_and_created_again_in_one_image_starts_empty() -> 
         await it.committed(3)
         again = UUID(int=222)
         await it.apply(RemoveTopicRecord(TOPIC_ID), *topic(topic_id=again))
-        assert list(it.manager.replicas) == [(again, 0)]
-        replica = it.manager.replicas[again, 0]
+        assert list(it.stepper.replicas) == [(again, 0)]
+        replica = it.stepper.replicas[again, 0]
         assert (replica.log.log_end_offset, replica.high_watermark) == (0, 0)
 
 
@@ -294,16 +295,16 @@ async def test_a_topic_is_deleted_while_its_fsync_runs() -> None:
         await it.flushed()
         await wait_until(lambda: not it.manager.retirements.places)  # old folders go out of the way first
         await it.settle()
-        assert list(it.manager.replicas) == [(again, 0)]
+        assert list(it.stepper.replicas) == [(again, 0)]
 
 
 async def retire_strays(it: Rig, image: MetadataImage) -> None:
     def retire() -> None:
-        it.manager.image = image
-        for _ in it.manager.image_steps.retire_strays(lambda _: False):
+        it.stepper.image = image
+        for _ in it.image_steps.retire_strays(lambda _: False):
             continue
 
-    await it.manager.driver.call(retire)
+    await it.stepper.driver.call(retire)
     await wait_until(lambda: not it.manager.retirements.places)
 
 
@@ -336,8 +337,8 @@ async def test_a_damaged_replica_that_is_no_longer_ours_makes_way_too() -> None:
         await retire_strays(it, image)
         assert [name for name in it.fs.list_dir(DIRECTORY) if name.endswith("-stray")] != []
         await it.apply(*topic(topic_id=UUID(int=101)))
-        assert list(it.manager.replicas) == [(UUID(int=101), 0)]
-        assert it.manager.trouble.reported() == ()
+        assert list(it.stepper.replicas) == [(UUID(int=101), 0)]
+        assert it.stepper.trouble.reported() == ()
 
 
 # ---- settings --------------------------------------------------------------------------------------------------------------
@@ -383,9 +384,9 @@ async def restarted(fs: SimulatedFileSystem, *, isr: tuple[int, ...]) -> None:
     it = Rig(server_config(), fs)
     await it.apply(*BROKERS, *topic((1, 2), isr=isr, leader=2))
     await on_driver(it, stored(0, count=3), high_watermark=3)
-    it.directory.checkpoint_high_watermarks(it.manager.known_high_watermarks())
+    it.directory.checkpoint_high_watermarks(known_high_watermarks(it.stepper.replicas.values()))
     assert it.replica.log.flushed_offset == 0
-    await it.manager.driver.stop()
+    await it.stepper.driver.stop()
     it.executor.shutdown()
     fs.kill()
 
@@ -440,7 +441,7 @@ async def test_checkpoints_are_read_back() -> None:
     async with rig(fs) as it:
         await it.apply(*BROKERS, *topic())
         await it.committed(3)
-        it.directory.checkpoint_high_watermarks(it.manager.known_high_watermarks())
+        it.directory.checkpoint_high_watermarks(known_high_watermarks(it.stepper.replicas.values()))
         it.directory.checkpoint_recovery_points()
         it.directory.checkpoint_log_start_offsets()
         fs.kill()
@@ -458,11 +459,11 @@ async def test_retention_keeps_what_is_not_committed() -> None:
             it.produce(batch(bytes(15_000)))
         await it.settle()
         it.clock.wall_clock_ms += 10_000_000
-        await it.manager.driver.call(lambda: it.manager.delete_old_segments(it.replica))
+        await it.stepper.driver.call(lambda: it.stepper.delete_old_segments(it.replica))
         assert it.replica.log.log_start_offset == 0
         it.fetch(2, replica_id=2)
         await it.settle()
-        await it.manager.driver.call(lambda: it.manager.delete_old_segments(it.replica))
+        await it.stepper.driver.call(lambda: it.stepper.delete_old_segments(it.replica))
         assert it.replica.log.log_start_offset == 2
 
 
@@ -477,11 +478,11 @@ async def test_a_quiet_partition_is_emptied_by_leader_and_follower(leader: int) 
             await it.settle()
         else:
             await on_driver(it, stored(0), high_watermark=0)
-            await it.manager.driver.call(lambda: it.manager.delete_old_segments(it.replica))
+            await it.stepper.driver.call(lambda: it.stepper.delete_old_segments(it.replica))
             assert it.replica.log.log_start_offset == 0, "it is not committed as far as this broker knows"
             await on_driver(it, b"", high_watermark=1)
         it.clock.wall_clock_ms += 10_000_000
-        await it.manager.driver.call(lambda: it.manager.delete_old_segments(it.replica))
+        await it.stepper.driver.call(lambda: it.stepper.delete_old_segments(it.replica))
         assert (it.replica.log.log_start_offset, it.replica.log.log_end_offset) == (1, 1)
         assert it.replica.high_watermark == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
@@ -36,7 +36,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def moving() -> AsyncIterator[tuple[Rig, ReplicaMoves]]:
     """A leader in the first of two directories."""
     async with rig(log_dirs=[DIRECTORY, OTHER]) as it:
-        moves = it.manager.moves = ReplicaMoves(it.manager, it.directory, it.executor, uuid4, it.failures.append)
+        moves = it.manager.moves
         try:
             await it.apply(registered(1), registered(2), *topic((1,)))
             yield it, moves
@@ -147,7 +147,7 @@ async def test_metadata_that_come_during_the_swap_are_heeded_after_it(
         to = OTHER if home(it) == DIRECTORY else DIRECTORY
         await moves.request(TOPIC, 0, to)
         await wait_until(lambda: moves._swapping is not None)
-        assert KEY not in it.manager.replicas
+        assert KEY not in it.stepper.replicas
         new_id = UUID(int=77)
         if change == "follows":
             await it.apply(PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2), isr=(1, 2), leader=2))
@@ -157,17 +157,17 @@ async def test_metadata_that_come_during_the_swap_are_heeded_after_it(
             await it.apply(*topic((1,), topic_id=new_id))
         if change == "recreated and deleted":
             await it.apply(RemoveTopicRecord(new_id))
-        assert not it.manager.replicas
+        assert not it.stepper.replicas
         gate.set()
         await ended(it, moves)
         if change == "follows":
             assert isinstance(it.replica.role, Follower)
             assert (home(it), it.replica.log.log_end_offset) == (to, 5)
         elif change == "recreated":
-            assert list(it.manager.replicas) == [(new_id, 0)]
-            assert it.manager.replicas[new_id, 0].log.log_end_offset == 0
+            assert list(it.stepper.replicas) == [(new_id, 0)]
+            assert it.stepper.replicas[new_id, 0].log.log_end_offset == 0
         else:
-            assert not it.manager.replicas
+            assert not it.stepper.replicas
             await wait_until(lambda: not folders(it))
 
 
@@ -211,7 +211,7 @@ async def test_a_leader_waits_for_the_metadata_with_its_isr(tries: list[bool]) -
         assert isinstance(leader, Leader)
         epochs = leader.leader_epoch, leader.partition_epoch + 1
         answer = PartitionIsrResult(*KEY, ErrorCode.NONE, 1, *epochs, (1, 2))
-        await it.manager.driver.call(lambda: it.manager.handle_isr_answer(KEY, it.proposals[-1].proposal_id, answer))
+        await it.stepper.driver.call(lambda: it.stepper.handle_isr_answer(KEY, it.proposals[-1].proposal_id, answer))
         assert (leader.maximal_isr, leader.isr_change_pending) == ((1, 2), False)
         to = OTHER if home(it) == DIRECTORY else DIRECTORY
         await moves.request(TOPIC, 0, to)

@@ -64,10 +64,10 @@ async def test_whether_ends_are_awaited_is_known_from_the_first_of_many() -> Non
     async with rig() as it:
         made = [PartitionRecord(number, TOPIC_ID, (1, 2), (1, 2), 1, 0, 0) for number in range(20)]
         await it.apply(*BROKERS, TopicRecord(TOPIC, TOPIC_ID), *made)
-        assert not has_awaited_ends(it.image, 1, it.manager.replicas)
+        assert not has_awaited_ends(it.image, 1, it.stepper.replicas)
         lost = {"leader": -1, "isr": (), "elr": (), "last_known_elr": (1, 2)}
         await it.apply(*(PartitionChangeRecord(number, TOPIC_ID, **lost) for number in range(20)))
-        replicas = Counted(it.manager.replicas)
+        replicas = Counted(it.stepper.replicas)
         assert has_awaited_ends(it.image, 1, replicas)
         assert replicas.looks == 1
         assert not has_awaited_ends(it.image, 3, replicas)

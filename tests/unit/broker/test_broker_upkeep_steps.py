@@ -25,8 +25,8 @@ async def many_replicas(it: Rig) -> LogKeeper:
     await it.apply(registered(1))
     made = [PartitionRecord(number, OTHER, (1,), (1,), 1, 0, 0) for number in range(MANY)]
     await it.apply(TopicRecord("other", OTHER), *made)
-    assert len(it.manager.replicas) == MANY
-    return LogKeeper(it.config, it.directory, it.manager, it.executor, it.failures.append)
+    assert len(it.stepper.replicas) == MANY
+    return LogKeeper(it.config, it.directory, it.stepper, it.manager.retry_roles, it.executor, it.failures.append)
 
 
 async def most_together(looked: list[object], work: Coroutine[Any, Any, None]) -> int:
@@ -74,14 +74,14 @@ async def test_a_replica_that_is_replaced_meanwhile_leaves_no_high_watermark(mon
         await it.apply(registered(1), *topic((1,)), *topic((1,), name="other", topic_id=OTHER))
         await it.committed(4)
         await wait_until(lambda: it.replica.high_watermark == 4)
-        upkeep = LogKeeper(it.config, it.directory, it.manager, it.executor, it.failures.append)
-        call = it.manager.driver.call
+        upkeep = LogKeeper(it.config, it.directory, it.stepper, it.manager.retry_roles, it.executor, it.failures.append)
+        call = it.stepper.driver.call
 
         async def replaced_after(work: Callable[[], Any]) -> object:
             result = await call(work)
-            it.manager.replicas[KEY] = replace(it.manager.replicas[KEY])
+            it.stepper.replicas[KEY] = replace(it.stepper.replicas[KEY])
             return result
 
-        monkeypatch.setattr(it.manager.driver, "call", replaced_after)
+        monkeypatch.setattr(it.stepper.driver, "call", replaced_after)
         await upkeep.checkpoint_high_watermarks()
         assert it.fs.image()[f"{DIRECTORY}/replication-offset-checkpoint"] == b"0\n1\nother 0 0\n"

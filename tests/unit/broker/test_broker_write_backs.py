@@ -170,22 +170,22 @@ async def test_flush_ms_of_a_topic() -> None:
     async with rig(flush_policy="os") as it:
         await it.apply(registered(1), *topic((1,)))
         await it.committed(2)
-        shortest_ms = it.manager.flushes.request_due([it.replica])
+        shortest_ms = it.stepper.flushes.request_due([it.replica])
         await it.flushed()
         assert it.replica.log.flushed_offset == 0
-        assert it.manager.flushes.check_interval_ms(shortest_ms) == 1000
+        assert it.stepper.flushes.check_interval_ms(shortest_ms) == 1000
         await it.apply(ConfigRecord(ResourceType.TOPIC, TOPIC, "flush.ms", "500"))
-        shortest_ms = it.manager.flushes.request_due([it.replica])
-        assert it.manager.flushes.check_interval_ms(shortest_ms) == 250
+        shortest_ms = it.stepper.flushes.request_due([it.replica])
+        assert it.stepper.flushes.check_interval_ms(shortest_ms) == 250
         await it.flushed()
         assert it.replica.log.flushed_offset == 2
         await it.committed(1)
         await it.advance(499)
-        it.manager.flushes.request_due([it.replica])
+        it.stepper.flushes.request_due([it.replica])
         await it.flushed()
         assert it.replica.log.flushed_offset == 2
         await it.advance(1)
-        it.manager.flushes.request_due([it.replica])
+        it.stepper.flushes.request_due([it.replica])
         await it.flushed()
         assert it.replica.log.flushed_offset == 3
 
@@ -193,7 +193,7 @@ async def test_flush_ms_of_a_topic() -> None:
 async def test_the_scheduler_interval_decides_how_often_is_looked() -> None:
     async with rig(log_flush_scheduler_interval_ms=70, log_flush_interval_ms=10) as it:
         await it.apply(registered(1), *topic((1,)))
-        assert it.manager.flushes.check_interval_ms(10) == 70
+        assert it.stepper.flushes.check_interval_ms(10) == 70
         assert it.replica.log.config.flush_ms == 10
 
 

@@ -1,0 +1,408 @@
+"""Steps the leaders and followers of this broker, and performs what they decide; one driver runs all of it.
+
+`ReplicaManager`, above, says which replicas there are and what each of them is.  What serves requests, keeps logs in order
+or moves replicas goes by the stepper.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol, assert_never
+
+from replog.broker.clock import Clock
+from replog.broker.disk.cold_reads import ColdReads
+from replog.broker.disk.flusher import LogFlusher
+from replog.broker.driver import Driver
+from replog.broker.replicas import partition_events
+from replog.broker.replicas.disk_trouble import DiskTrouble
+from replog.broker.replicas.fetchers import Fetchers
+from replog.broker.replicas.flushes import ReplicaFlushes
+from replog.broker.replicas.isr_changes import IsrChanges
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.replication_throttle import ReplicationThrottle
+from replog.config.server import ServerConfig
+from replog.controller.messages import PartitionIsrResult
+from replog.deadlines import Deadlines
+from replog.errors import CorruptRecordError, DiskFullError, ErrorCode, StorageError
+from replog.log import LogManager
+from replog.metadata.config_keys import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
+from replog.metadata.delta import LocalPartition
+from replog.metadata.image import MetadataImage
+from replog.replication.follower import Follower
+from replog.replication.leader import Leader
+from replog.replication.messages import (
+    AlterPartitionAnswered,
+    Appended,
+    AppendFetched,
+    FetchAnswered,
+    Flushed,
+    FlushPolicyChanged,
+    FollowerEffect,
+    FollowerMessage,
+    HighWatermarkAdvanced,
+    IsrChanged,
+    LeaderEffect,
+    LeaderMessage,
+    ProduceCompleted,
+    ProposeIsr,
+    RequestFlush,
+    Resigned,
+    SetHighWatermark,
+    SetLogStartOffset,
+    StateChanged,
+    Tick,
+    TruncateFullyAndStartAt,
+    TruncateTo,
+)
+
+_log = logging.getLogger(__name__)
+
+REPLICAS_TOGETHER = 100
+"""Replicas that one step of the driver takes at most, whatever the number that is due."""
+
+
+class WaitingProduces(Protocol):
+    """The produces that wait for a replica of this broker."""
+
+    def completed(self, request_id: int, error: ErrorCode) -> None:
+        """Answers a produce: a leader has committed or given up its records."""
+
+    def written_back(self, replica: Replica) -> None:
+        """Lets those go on that were held back while the disk was behind."""
+
+
+class WaitingFetches(Protocol):
+    """The fetches and deletions of records that wait for a replica of this broker."""
+
+    def progressed(self, key: ReplicaKey) -> None:
+        """Notes that a replica has news: records, a committed offset, another role."""
+
+    def follower_told(self, key: ReplicaKey) -> None:
+        """Looks again whether all followers know what a deletion of records waits for."""
+
+    def answer_progressed(self) -> None:
+        """Answers what the news since the last call were for."""
+
+    def expire(self) -> None:
+        """Answers the fetches whose time is over."""
+
+    def next_deadline_ms(self) -> int | None:
+        """Returns when the next one's time is over, on the monotonic clock; None: none waits for a time."""
+
+
+class _Nobody:
+    """Whoever waits before the request paths are there."""
+
+    def completed(self, request_id: int, error: ErrorCode) -> None: ...
+
+    def written_back(self, replica: Replica) -> None: ...
+
+    def progressed(self, key: ReplicaKey) -> None: ...
+
+    def follower_told(self, key: ReplicaKey) -> None: ...
+
+    def answer_progressed(self) -> None: ...
+
+    def expire(self) -> None: ...
+
+    def next_deadline_ms(self) -> int | None:
+        return None
+
+
+class ReplicaStepper:
+    """The replicas of a broker that can be used, by (topic id, partition id).
+
+    Everything but construction and `stop` runs on `driver`.
+
+    Args:
+        config: The node's configuration.
+        logs: The open log directories.
+        clock: The node's clock.
+        flusher: What runs fsyncs, in threads.
+        propose_isr: Sends a proposal to the controller.
+        on_failure: Told about a bug, or a failed disk without which the node cannot go on; the node stops.
+
+    Attributes:
+        replicas: The replicas, each with its log and its role.
+        image: The metadata in force; some replicas may not have been changed yet to what it says.
+        driver: The task that runs all of this.
+        trouble: The replicas that cannot be used now.
+        flushes: When logs are flushed.
+        cold_reads: The reads that wait for the disk.
+        isr_changes: The changes of in-sync replicas, counted.
+        leader_throttle: The rate of what this broker gives replicas that are being added.
+        follower_throttle: The rate of what its own replicas take that are being added.
+        fetchers: The streams to the leaders that this broker follows; None: it follows nobody.
+        produces: The produces that wait; `ProducePath` enters itself.
+        fetches: The fetches that wait; `FetchPath` enters itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: ServerConfig,
+        logs: LogManager,
+        clock: Clock,
+        flusher: LogFlusher,
+        propose_isr: Callable[[ReplicaKey, ProposeIsr], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.replicas: dict[ReplicaKey, Replica] = {}
+        self.image = MetadataImage()
+        self.fetchers: Fetchers | None = None
+        self.produces: WaitingProduces = _Nobody()
+        self.fetches: WaitingFetches = _Nobody()
+        self.isr_changes = IsrChanges()
+        self.leader_throttle = ReplicationThrottle(LEADER_REPLICATION_THROTTLED_RATE, clock)
+        self.follower_throttle = ReplicationThrottle(FOLLOWER_REPLICATION_THROTTLED_RATE, clock)
+        self._propose_isr = propose_isr
+        self._deadlines = Deadlines[ReplicaKey]()
+        self.driver = Driver(
+            "replica-driver",
+            clock,
+            tick=self._tick,
+            next_deadline_ms=self._next_deadline_ms,
+            after_drain=lambda: self.fetches.answer_progressed(),  # noqa: PLW0108 -- the path enters itself later
+            on_failure=on_failure,
+        )
+        self.cold_reads = ColdReads(self.driver.submit)
+        self.trouble = DiskTrouble(config.node_id, logs, self.replicas, lambda: self.image, self.leave_role)
+        self.flushes = ReplicaFlushes(
+            config, clock, self.driver, flusher, self.replicas, self.flushed, self.written_back, self.trouble.log_failed
+        )
+
+    def leave_role(self, replica: Replica) -> None:
+        """Answers what waits for this role and stops fetching; the log stays as it is."""
+        match replica.role:
+            case Leader():
+                self.step_leader(replica, Resigned())
+            case Follower() if self.fetchers is not None:
+                self.fetchers.remove(replica)
+            case _:
+                pass
+        replica.leave_role()
+        self.fetches.progressed(replica.key)
+        self.fetches.follower_told(replica.key)
+
+    # ---- stepping the cores ---------------------------------------------------------------------------------------------
+
+    def step_leader(self, replica: Replica, message: LeaderMessage) -> None:
+        """Steps the leader of a replica and performs what follows; nothing where it does not lead."""
+        if not isinstance(replica.role, Leader):
+            return  # the answer of something that began in an earlier role
+        for effect in replica.role.step(message, self.clock.now_ms()):
+            self._perform_leader(replica, effect)
+        if isinstance(message, Appended) and not replica.log.failed:
+            self.flushes.after_append(replica)
+        if isinstance(message, StateChanged):
+            self.fetches.follower_told(replica.key)  # a follower that is not up any more does not hold it up
+        self._schedule(replica)
+
+    def _perform_leader(self, replica: Replica, effect: LeaderEffect) -> None:
+        match effect:
+            case HighWatermarkAdvanced():
+                self.fetches.progressed(replica.key)
+            case ProduceCompleted():
+                self.produces.completed(effect.request_id, effect.error)
+            case ProposeIsr():
+                _log.debug("%s: proposes ISR %s: %s", replica.name, [member for member, _ in effect.isr], effect.reason)
+                self._propose_isr(replica.key, effect)
+            case IsrChanged():
+                self.isr_changes.note(replica.name, effect)
+            case RequestFlush():
+                self.flushes.request(replica)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def step_follower(self, replica: Replica, message: FollowerMessage, fetched: memoryview | bytes = b"") -> None:
+        """Steps the follower of a replica and performs what follows; nothing where it does not follow.
+
+        Args:
+            replica: The replica.
+            message: What the core is told.
+            fetched: The record bytes of the answer in `message`, if it is one.
+        """
+        role = replica.role
+        if not isinstance(role, Follower):
+            return
+        try:
+            for effect in role.step(message, self.clock.now_ms()):
+                if replica.role is not role:
+                    return  # its disk failed in the effect before
+                self._perform_follower(replica, effect, fetched)
+        except DiskFullError as error:
+            local = LocalPartition(replica.topic, replica.topic_id, replica.partition_id, replica.registration)
+            self.trouble.wait_for_room(local, error)
+            return
+        except StorageError as error:
+            self.trouble.storage_failed(replica, error)
+            return
+        if self.trouble.beginning_anew and isinstance(message, FetchAnswered) and _has_everything(replica, message):
+            self.trouble.caught_up(replica.key)
+        self._schedule(replica)
+
+    def _perform_follower(self, replica: Replica, effect: FollowerEffect, fetched: memoryview | bytes) -> None:
+        match effect:
+            case AppendFetched():
+                self._append_fetched(replica, fetched, effect.leader_epoch)
+                self.step_follower(replica, Appended(replica.log.log_end_offset))
+                self.flushes.after_append(replica)
+            case TruncateTo():
+                partition_events.truncated(replica.name, replica.log.log_end_offset, effect)
+                replica.log.truncate_to(effect.offset)
+                replica.truncated_to = effect.offset
+            case TruncateFullyAndStartAt():
+                log = replica.log
+                partition_events.starts_again(replica.name, log.log_start_offset, log.log_end_offset, effect)
+                replica.log.truncate_fully_and_start_at(effect.offset)
+                replica.truncated_to = effect.offset
+            case SetHighWatermark():
+                self.fetches.progressed(replica.key)
+            case SetLogStartOffset():
+                replica.log.set_log_start_offset(effect.log_start_offset)
+                self.log_start_moved(replica)
+            case RequestFlush():
+                self.flushes.request(replica)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _append_fetched(self, replica: Replica, fetched: memoryview | bytes, leader_epoch: int) -> None:
+        """Appends what a leader sent.
+
+        A follower that appended nothing backs off and fetches again: right for damage on the way, not for our disk.
+        """
+        try:
+            replica.log.append_as_follower(fetched, now_ms=self.clock.wall_ms(), leader_epoch=leader_epoch)
+        except CorruptRecordError as error:
+            if error.path:  # a file of ours, not what came over the network
+                raise
+            _log.warning("%s: what the leader sent is damaged and is fetched again: %s", replica.name, error)
+        except DiskFullError as error:
+            self.trouble.disk_full(replica, error)
+
+    def log_start_moved(self, replica: Replica) -> None:
+        """Passes on that a log begins later now: a leader to its followers, a follower to its leader."""
+        self.fetches.progressed(replica.key)
+        self._wake_fetcher(replica)
+
+    def tell_flush_policy(self, replica: Replica) -> None:
+        """Tells the role that the replica's flush policy has changed."""
+        message = FlushPolicyChanged(replica.flush_policy)
+        match replica.role:
+            case Leader():
+                self.step_leader(replica, message)
+            case Follower():
+                self.step_follower(replica, message)
+                self._wake_fetcher(replica)  # it may have waited for an fsync that nobody asks for any more
+            case None:
+                pass
+
+    def handle_isr_answer(self, key: ReplicaKey, proposal_id: int, result: PartitionIsrResult) -> None:
+        """Tells a leader what the controller has made of its proposal."""
+        replica = self.replicas.get(key)
+        if replica is not None:
+            self.step_leader(
+                replica,
+                AlterPartitionAnswered(
+                    proposal_id, result.error, result.leader_epoch, result.partition_epoch, result.isr
+                ),
+            )
+
+    def delete_old_segments(self, replica: Replica) -> None:
+        """Applies retention to one log."""
+        if replica.log.failed:
+            return
+        try:
+            if replica.log.delete_old_segments(now_ms=self.clock.wall_ms(), high_watermark=replica.high_watermark):
+                self.log_start_moved(replica)
+        except DiskFullError as error:
+            _log.warning("%s: retention goes on later: %s", replica.name, error)
+        except StorageError as error:
+            self.trouble.storage_failed(replica, error)
+
+    # ---- when the disk has answered ---------------------------------------------------------------------------------------
+
+    def flushed(self, replica: Replica) -> None:
+        """Tells the role what is on stable storage.
+
+        The log is asked for it now: a truncation since the fsync may have lowered it.
+        """
+        flushed_offset = replica.log.flushed_offset
+        match replica.role:
+            case Leader():
+                self.step_leader(replica, Flushed(flushed_offset))
+            case Follower():
+                self.step_follower(replica, Flushed(flushed_offset))
+                self._wake_fetcher(replica)
+            case None:
+                pass
+
+    def written_back(self, replica: Replica) -> None:
+        """Lets those go on that waited for the disk to catch up: producers, or the stream from the leader."""
+        self.produces.written_back(replica)
+        self._wake_fetcher(replica)
+
+    def _wake_fetcher(self, replica: Replica) -> None:
+        if self.fetchers is not None:
+            self.fetchers.wake(replica)
+
+    # ---- deadlines ----------------------------------------------------------------------------------------------------
+
+    def _schedule(self, replica: Replica) -> None:
+        """Notes the role's deadline; a tick that comes too early costs less than moving it whenever it moves back."""
+        deadline = replica.role.next_deadline_ms() if replica.role is not None else None
+        scheduled = self._deadlines.get(replica.key)
+        if deadline is None or (scheduled is not None and scheduled <= deadline):
+            return
+        self._deadlines.discard(replica.key)
+        self._deadlines.add(replica.key, deadline)
+
+    def _next_deadline_ms(self) -> int | None:
+        fetches, replicas = self.fetches.next_deadline_ms(), self._deadlines.next_deadline_ms()
+        if fetches is None or replicas is None:
+            return replicas if fetches is None else fetches
+        return min(fetches, replicas)
+
+    def _tick(self) -> None:
+        """Steps what is due, of many replicas some: the driver ticks again as long as something is."""
+        self.fetches.expire()
+        for key in self._deadlines.pop_expired(self.clock.now_ms(), REPLICAS_TOGETHER):
+            replica = self.replicas.get(key)
+            if replica is None:
+                continue
+            if isinstance(replica.role, Leader):
+                self.step_leader(replica, Tick())
+            elif isinstance(replica.role, Follower):
+                self.step_follower(replica, Tick())
+                self._wake_fetcher(replica)
+
+    def unusable(self, key: ReplicaKey) -> tuple[ErrorCode, str] | None:
+        """Returns what to answer for a replica that its disk keeps from its role, which may well be leader; else None."""
+        reason = self.trouble.reason(key)
+        if reason is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR, reason
+        if key in self.trouble.waiting_for_room:
+            return DiskFullError.code, "this replica waits for room on its disk"
+        return None
+
+    async def stop(self) -> None:
+        """Answers what waits, leaves all roles and stops the driver; the logs stay open for their directory to close."""
+        for replica in self.replicas.values():
+            self.leave_role(replica)
+        self.fetches.answer_progressed()
+        await self.driver.stop()
+        await self.flushes.stop()
+        await self.cold_reads.stop()
+
+
+def _has_everything(replica: Replica, answer: FetchAnswered) -> bool:
+    """Whether the leader had nothing more for the replica as it is now."""
+    return (
+        answer.error is ErrorCode.NONE
+        and answer.diverging is None
+        and answer.size_bytes == 0
+        and answer.fetch_offset == replica.log.log_end_offset
+    )
