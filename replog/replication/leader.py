@@ -39,7 +39,6 @@ from replog.replication.leader_status import LeaderStatus, ReplicaStatus
 from replog.replication.messages import (
     AlterPartitionAnswered,
     Appended,
-    AwaitProduce,
     Flushed,
     FlushPolicyChanged,
     FollowerFetched,
@@ -72,7 +71,7 @@ class Leader:
         - the high watermark never falls within one leader epoch and never passes the log end;
         - it waits for every member of the maximal ISR and of the ELR, and does not move below min ISR;
         - at most one ISR proposal in flight;
-        - every `AwaitProduce` is answered by exactly one `ProduceCompleted`.
+        - every `AwaitProduce` of an `Appended` is answered by exactly one `ProduceCompleted`.
     """
 
     def __init__(
@@ -242,14 +241,14 @@ class Leader:
             case Appended():
                 self._replicas.leader_appends(self._log_end_offset, now_ms)
                 self._log_end_offset = message.log_end_offset
+                for waiting in message.waiting:
+                    self._produces.add(waiting.request_id, waiting.end_offset, waiting.deadline_ms)
             case Flushed():
                 self._flushed_offset = max(self._flushed_offset, message.flushed_offset)
             case FlushPolicyChanged():
                 self._flush_policy = message.flush_policy
             case FollowerFetched():
                 proposals = self._handle_fetch(message, now_ms)
-            case AwaitProduce():
-                self._produces.add(message.request_id, message.end_offset, message.deadline_ms)
             case StateChanged():
                 proposals = self._handle_state(message.state, now_ms)
             case AlterPartitionAnswered():
@@ -308,9 +307,8 @@ class Leader:
         return self._complete(self._produces.pop_all(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _refuse(self, message: LeaderMessage) -> tuple[LeaderEffect, ...]:
-        if isinstance(message, AwaitProduce):
-            return self._complete([message.request_id], ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return ()
+        waiting = message.waiting if isinstance(message, Appended) else ()
+        return self._complete([one.request_id for one in waiting], ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # ---- ISR --------------------------------------------------------------------------------------------------------
 

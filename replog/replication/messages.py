@@ -71,10 +71,20 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitProduce:
+    """Answer with `ProduceCompleted(request_id)` when `end_offset` is below or at the high watermark."""
+
+    request_id: int
+    end_offset: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
-    """The local log now ends here (page cache)."""
+    """The local log now ends here (page cache), and these produces wait, of records among them or of earlier ones."""
 
     log_end_offset: int
+    waiting: tuple[AwaitProduce, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +107,6 @@ class FollowerFetched:
     flushed_offset: int
     log_start_offset: int
     leader_end_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class AwaitProduce:
-    """Answer with `ProduceCompleted(request_id)` when `end_offset` is below or at the high watermark."""
-
-    request_id: int
-    end_offset: int
-    deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +144,7 @@ class Resigned:
 
 
 LeaderMessage: TypeAlias = (
-    Tick
-    | Appended
-    | Flushed
-    | FlushPolicyChanged
-    | FollowerFetched
-    | AwaitProduce
-    | StateChanged
-    | AlterPartitionAnswered
-    | Resigned
+    Tick | Appended | Flushed | FlushPolicyChanged | FollowerFetched | StateChanged | AlterPartitionAnswered | Resigned
 )
 
 # ---- leader: effects ------------------------------------------------------------------------------------------------

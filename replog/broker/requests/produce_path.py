@@ -213,16 +213,23 @@ class ProducePath:
         full = next((outcome for outcome in outcomes if isinstance(outcome, DiskFullError)), None)
         if full is not None:
             self._stepper.trouble.disk_full(replica, full)
-        if any(isinstance(outcome, AppendInfo) and not outcome.duplicate for outcome in outcomes):
-            self._stepper.step_leader(replica, Appended(replica.log.log_end_offset))
-            self._stepper.fetches.progressed(replica.key)
-        for one, outcome in zip(batches, outcomes, strict=True):
+        awaited = [
             self._answer_or_await(replica, leader.leader_epoch, one, outcome)
+            for one, outcome in zip(batches, outcomes, strict=True)
+        ]
+        waiting = tuple(one for one in awaited if one is not None)
+        has_appended = any(isinstance(outcome, AppendInfo) and not outcome.duplicate for outcome in outcomes)
+        if has_appended or waiting:
+            self._stepper.step_leader(replica, Appended(replica.log.log_end_offset, waiting))
+        if has_appended:
+            self._stepper.fetches.progressed(replica.key)
 
-    def _answer_or_await(self, replica: Replica, leader_epoch: int, one: _Ready, outcome: AppendOutcome) -> None:
+    def _answer_or_await(
+        self, replica: Replica, leader_epoch: int, one: _Ready, outcome: AppendOutcome
+    ) -> AwaitProduce | None:
         if isinstance(outcome, ReplogError):
             one.open.decide(one.index, _failed(one.partition, error_code_of(outcome), str(outcome), replica))
-            return
+            return None
         has_append_time = replica.record_rules.timestamp_type is TimestampType.LOG_APPEND_TIME
         result = ProduceResult(
             topic_id=one.partition.topic_id,
@@ -235,15 +242,15 @@ class ProducePath:
             leader_epoch=leader_epoch,
         )
         if one.open.request.acks == ACKS_ALL:
-            self._await(_Waiting(one.open, one.index, result), replica, end_offset=outcome.last_offset + 1)
-        else:
-            one.open.decide(one.index, result)
+            return self._await(_Waiting(one.open, one.index, result), end_offset=outcome.last_offset + 1)
+        one.open.decide(one.index, result)
+        return None
 
-    def _await(self, waiting: _Waiting, replica: Replica, *, end_offset: int) -> None:
+    def _await(self, waiting: _Waiting, *, end_offset: int) -> AwaitProduce:
         self._next_id += 1
         self._waiting[self._next_id] = waiting
         deadline_ms = self._stepper.clock.now_ms() + waiting.open.request.timeout_ms
-        self._stepper.step_leader(replica, AwaitProduce(self._next_id, end_offset, deadline_ms))
+        return AwaitProduce(self._next_id, end_offset, deadline_ms)
 
     def completed(self, request_id: int, error: ErrorCode) -> None:
         waiting = self._waiting.pop(request_id, None)

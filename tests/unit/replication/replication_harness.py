@@ -185,7 +185,7 @@ class LeaderDriver:
         """produce 7 end 10 [timeout 30000]"""
         given = options(words[1:])
         deadline_ms = self.now_ms + int(given.get("timeout", "30000"))
-        return self.step(AwaitProduce(int(words[0]), int(given["end"]), deadline_ms))
+        return self.step(Appended(self.log_end_offset, (AwaitProduce(int(words[0]), int(given["end"]), deadline_ms),)))
 
     def do_advance(self, words: list[str]) -> tuple[LeaderEffect, ...]:
         """advance 5000: a tick at every deadline on the way"""

@@ -142,7 +142,8 @@ class World:
         self.requests += 1
         self.waiting.add(self.requests)
         end_offset = chance.randint(max(0, self.log_end_offset - 5), self.log_end_offset)
-        self.step(AwaitProduce(self.requests, end_offset, self.now_ms + chance.randint(0, 3_000)))
+        waiting = AwaitProduce(self.requests, end_offset, self.now_ms + chance.randint(0, 3_000))
+        self.step(Appended(self.log_end_offset, (waiting,)))
 
     def flush(self, chance: random.Random) -> None:
         self.flush_pending = False
