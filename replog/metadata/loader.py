@@ -17,7 +17,12 @@ from typing import TypeAlias
 from replog.errors import InvariantViolationError
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import MetadataRecord
+from replog.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+)
 
 Publisher: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 """Called with what changed (`delta.image` is what it was told last) and the image after the changes."""
@@ -26,6 +31,8 @@ Gate: TypeAlias = Callable[[MetadataImage], bool]
 """Whether an image is recent enough to be shown to anybody; asked until it once says yes."""
 
 FaultHandler: TypeAlias = Callable[[Publisher, Exception], None]
+
+_TRANSACTION_MARKS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 
 class MetadataLoader:
@@ -99,12 +106,15 @@ class MetadataLoader:
             epoch: The leader epoch of the last record it stands for.
 
         Raises:
-            InvariantViolationError: It is older than what was loaded, or contradicts itself.  This node must stop.
+            InvariantViolationError: It is older than what was loaded, contradicts itself, or holds marks of a transaction,
+                of which a controller would take nothing.  This node must stop.
         """
         if end_offset < self._end_offset:
             raise InvariantViolationError(f"a snapshot up to {end_offset} comes after offset {self._end_offset}")
         content = MetadataDelta(MetadataImage())
         for record in records:
+            if isinstance(record, _TRANSACTION_MARKS):
+                raise InvariantViolationError(f"the snapshot at {end_offset} holds marks of a transaction")
             content.replay(record)
         is_first = self.image.end_offset == 0
         self._delta = content if is_first else MetadataDelta.between(self.image, content.apply(end_offset, epoch))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from replog.broker.clock import Clock
 from replog.broker.quorum.voter_records import from_records, to_records, voter_sets_in
-from replog.errors import CorruptRecordError, DiskFullError, StorageError
+from replog.errors import CorruptRecordError, DiskFullError, InvariantViolationError, StorageError
 from replog.log import Log
 from replog.log.snapshots.files import SnapshotId, read_values, verify_snapshot
 from replog.log.snapshots.store import SnapshotStore
@@ -123,6 +123,26 @@ class MetadataLog:
     def voters_at(self, end_offset: int) -> VoterSet | None:
         """Returns the voter set in force for records below `end_offset`; None where it is the configured one."""
         return next((voters for offset, voters in reversed(self.voter_sets) if offset < end_offset), None)
+
+    def check_snapshot(self, snapshot_id: SnapshotId, committed_end_offset: int) -> None:
+        """Refuse to write a snapshot that others would take for what it is not: all of it counts as committed, wherever it goes.
+
+        Args:
+            snapshot_id: The end, which is above the log start, and the epoch of the last record below it.
+            committed_end_offset: The end of what is known to be committed.
+
+        Raises:
+            InvariantViolationError: It ends above that, or its last record has another epoch in the log.
+        """
+        if snapshot_id.end_offset > committed_end_offset:
+            raise InvariantViolationError(
+                f"snapshot {snapshot_id.stem} ends above offset {committed_end_offset}, up to which is committed"
+            )
+        epoch = self.log.leader_epochs.epoch_for_offset(snapshot_id.end_offset - 1)
+        if epoch != snapshot_id.epoch:
+            raise InvariantViolationError(
+                f"the last record of snapshot {snapshot_id.stem} has epoch {epoch} in the log"
+            )
 
     # ---- appending ----------------------------------------------------------------------------------------------------
 

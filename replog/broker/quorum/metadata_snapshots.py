@@ -117,6 +117,9 @@ class MetadataSnapshots:
         try:
             snapshot_id = SnapshotId(image.end_offset, image.epoch)
             log, committed = self._quorum.log, self._quorum.committed
+            if image.end_offset <= log.log_start_offset:
+                return
+            log.check_snapshot(snapshot_id, committed.applied)
             voters = log.voters_at(image.end_offset)
             job = log.snapshots.prepare_write(
                 snapshot_id,
@@ -124,7 +127,7 @@ class MetadataSnapshots:
                 _values(image),
                 timestamp_ms=self._clock.wall_ms(),
             )
-            if job is None or image.end_offset <= log.log_start_offset:
+            if job is None:
                 return
             try:
                 await self._in_thread(job.run)

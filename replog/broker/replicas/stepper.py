@@ -254,11 +254,13 @@ class ReplicaStepper:
                 partition_events.truncated(replica.name, replica.log.log_end_offset, effect)
                 replica.log.truncate_to(effect.offset)
                 replica.truncated_to = effect.offset
+                self.fetches.progressed(replica.key)  # consumers that wait here may be of another history
             case TruncateFullyAndStartAt():
                 log = replica.log
                 partition_events.starts_again(replica.name, log.log_start_offset, log.log_end_offset, effect)
                 replica.log.truncate_fully_and_start_at(effect.offset)
                 replica.truncated_to = effect.offset
+                self.fetches.progressed(replica.key)
             case SetHighWatermark():
                 self.fetches.progressed(replica.key)
             case SetLogStartOffset():

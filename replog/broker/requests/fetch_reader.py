@@ -129,8 +129,9 @@ class FetchReader:
             return True  # not the leader any more: that is news
         if partition.leader_epoch >= 0 and partition.leader_epoch != role.leader_epoch:
             return True
-        offset = partition.fetch_offset
-        return offset < _ceiling(request, replica) or offset > replica.log.log_end_offset
+        if partition.fetch_offset < _ceiling(request, replica):
+            return True
+        return not check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view).ok
 
     def _serving_role(self, request: FetchRequest, replica: Replica | None) -> Leader | Follower | None:
         """Returns the role in which a replica answers the request; None where another one must be asked.

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from uuid import UUID
 
 import pytest
-from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
+from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
 from replog.broker.replicas import log_keeper
 from replog.broker.replicas.log_keeper import LogKeeper
@@ -18,7 +18,7 @@ from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from replog.records import encode_batch
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
-from replog.replication.messages import FetchAnswered
+from replog.replication.messages import Appended, FetchAnswered
 from replog.rpc.messages import EARLIEST_TIMESTAMP, ListOffsetsPartition
 from replog.testing import Operation, SimulatedFileSystem
 
@@ -119,6 +119,35 @@ async def test_bytes_that_rot_take_one_replica_offline(position: int, bit: int) 
         assert fetched.result.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert list(it.stepper.replicas) == [OTHER_KEY]
         assert list(it.directory.offline) == [(TOPIC, 0)]
+
+
+@pytest.mark.parametrize("min_bytes", [1, 1_000], ids=["woken", "out of time"])
+async def test_a_waiting_fetch_that_cannot_be_answered_leaves_the_others_to_be(min_bytes: int) -> None:
+    """All of them are due in one run of the driver; that of the damaged partition comes first."""
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)), *topic((1, 2), name="other", topic_id=OTHER))
+        for replica in it.stepper.replicas.values():
+            replica.log.append_as_leader(batch(), leader_epoch=0, now_ms=1)
+            it.stepper.step_leader(replica, Appended(1))
+        keys = (KEY, OTHER_KEY, KEY)
+        waiting = [it.fetch(0, keys=(key,), min_bytes=min_bytes, max_wait_ms=500) for key in keys]
+        await it.settle()
+        is_woken = min_bytes == 1
+        if not is_woken:
+            it.fetch(1, replica_id=2, keys=(KEY, OTHER_KEY), max_wait_ms=0)  # all have something now, and too little
+            await it.settle()
+        assert all(fetched.is_parked for fetched in waiting)
+        it.replica.log.keep_tail(None)
+        it.fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 64, 0)
+        if is_woken:
+            it.fetch(1, replica_id=2, keys=(KEY, OTHER_KEY), max_wait_ms=0)
+        await it.advance(0 if is_woken else 500)
+        await wait_until(lambda: not any(fetched.is_parked for fetched in waiting))
+        errors = [fetched.result.error for fetched in waiting]
+        assert errors == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
+        assert waiting[1].size > 0
+        assert list(it.stepper.replicas) == [OTHER_KEY]
+        assert it.fetch_path.waiting_count == 0
 
 
 async def damaged_follower(it: Rig) -> None:

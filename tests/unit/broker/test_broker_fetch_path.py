@@ -18,9 +18,6 @@ from replog.replication.messages import FetchAnswered
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    EpochEnd,
-    FetchPartition,
-    FetchRequest,
     ListOffsetsPartition,
 )
 
@@ -378,24 +375,6 @@ async def test_who_is_no_follower_moves_no_high_watermark(replica_id: int, broke
         await it.settle()
         assert fetched.result.error is error
         assert it.replica.high_watermark == 0
-
-
-async def test_a_follower_of_another_history_is_told_where_they_part() -> None:
-    async with rig() as it:
-        await it.apply(*BROKERS, *topic((1, 2), leader_epoch=3))
-        it.produce()
-        await it.settle()
-        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
-        it.produce()
-        await it.settle()
-        answers = []
-        partition = FetchPartition(TOPIC_ID, 0, 2, 2, 0, leader_epoch=4, last_fetched_epoch=3)
-        it.fetch_path.submit(FetchRequest(1, 1, 2, 102, 500, 1, 1 << 20, (partition,)), answers.append)
-        await it.settle()
-        (result,) = answers[0].results
-        assert (result.error, result.diverging) == (ErrorCode.NONE, EpochEnd(3, 1))
-        assert answers[0].batches == (b"",)
-        assert it.replica.high_watermark == 0, "what it has above 1 is not ours"
 
 
 # ---- offsets -------------------------------------------------------------------------------------------------------------

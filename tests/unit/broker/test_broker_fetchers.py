@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import errno
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from broker_fakes import FakeNetwork, FakeStream
-from broker_kit import TOPIC_ID, Rig, registered, rig, topic, wait_until
+from broker_kit import DIRECTORY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
 
 from replog.broker.replicas import fetchers as fetchers_module
 from replog.broker.replicas.fetchers import Fetchers
 from replog.errors import ErrorCode
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
 from replog.records import encode_batch
-from replog.rpc.messages import FetchRequest, FetchResponse, FetchResult, Hello
+from replog.rpc.messages import EpochEnd, FetchRequest, FetchResponse, FetchResult, Hello
 from replog.rpc.transport import ConnectionLostError
+from replog.testing import Operation, SimulatedFileSystem
 
 BROKERS = (registered(1), registered(2), registered(3))
 
@@ -46,6 +48,17 @@ class Following:
         request: FetchRequest = self.network.streams[stream].sent[number]
         return request
 
+    async def request_of(self, positions: set[tuple[UUID, int, int]]) -> FetchRequest:
+        """The newest request once all these have been said: topic, offset, leader epoch."""
+
+        def said() -> set[tuple[UUID, int, int]]:
+            asked = [p for stream in self.network.streams for request in stream.sent for p in request.partitions]
+            return {(p.topic_id, p.fetch_offset, p.leader_epoch) for p in asked}
+
+        await wait_until(lambda: positions <= said())
+        newest: FetchRequest = self.stream.sent[-1]
+        return newest
+
     @property
     def stream(self) -> FakeStream:
         return self.network.streams[-1]
@@ -58,8 +71,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def following() -> AsyncIterator[Following]:
-    async with rig() as it:
+async def following(**config: object) -> AsyncIterator[Following]:
+    async with rig(**config) as it:
         one = Following(it)
         try:
             yield one
@@ -77,8 +90,8 @@ def answer(request: FetchRequest, data: bytes = b"", *, error: ErrorCode = Error
     return FetchResponse(request.correlation_id, results, tuple(data for _ in results))
 
 
-def stored(base_offset: int) -> bytes:
-    return encode_batch([(1, None, b"v", ())], base_offset=base_offset, partition_leader_epoch=0)
+def stored(base_offset: int, *, epoch: int = 0) -> bytes:
+    return encode_batch([(1, None, b"v", ())], base_offset=base_offset, partition_leader_epoch=epoch)
 
 
 async def test_what_is_fetched_is_appended_and_asked_for_no_more() -> None:
@@ -210,6 +223,52 @@ async def test_a_new_stream_begins_with_everything() -> None:
         await wait_until(lambda: it.network.connections[0].closed)
         await it.rig.advance(10_000)
         assert len((await it.request(stream=1)).partitions) == 1
+
+
+def fails(fs: SimulatedFileSystem) -> None:
+    fs.faults.fail_next(Operation.TRUNCATE, path_part=f"{TOPIC}-0/")
+
+
+def is_damaged(fs: SimulatedFileSystem) -> None:
+    fs.flip_bit(f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log", 8, 7)
+
+
+def is_full(fs: SimulatedFileSystem) -> None:
+    fs.faults.fail_always(Operation.CREATE, path_part=f"{TOPIC}-0/leader-epoch", error_number=errno.ENOSPC)
+
+
+@pytest.mark.parametrize(
+    ("disk", "lost"),
+    [(fails, {TOPIC, "beside"}), (is_damaged, {TOPIC}), (is_full, set())],
+    ids=["failing", "damaged", "full"],
+)
+async def test_a_truncation_that_fails_leaves_the_others_alone(
+    disk: Callable[[SimulatedFileSystem], None], lost: set[str]
+) -> None:
+    """All three are told in one answer that they diverge at 1; `other` has a disk of its own."""
+    names = {TOPIC: TOPIC_ID, "other": UUID(int=101), "beside": UUID(int=102)}
+    async with following(log_dirs=[DIRECTORY, "/other"]) as it:
+        rig = it.rig
+        for name, topic_id in names.items():
+            await rig.apply(*BROKERS, *topic((1, 2), leader=2, leader_epoch=1, name=name, topic_id=topic_id))
+        replicas = {name: rig.stepper.replicas[topic_id, 0] for name, topic_id in names.items()}
+        for replica in replicas.values():
+            replica.log.append_as_follower(stored(0) + stored(1, epoch=1) + stored(2, epoch=1), now_ms=1)
+        await rig.apply(*(PartitionChangeRecord(0, topic_id, leader=2) for topic_id in names.values()))
+        disk(rig.fs)
+        asked = await it.request_of({(topic_id, 3, 2) for topic_id in names.values()})
+        response = answer(asked)
+        parting = tuple(replace(result, diverging=EpochEnd(0, 1)) for result in response.results)
+        it.stream.incoming.put_nowait(replace(response, results=parting))
+        left = set(names) - lost - {TOPIC}
+        await it.request_of({(names[name], 1, 2) for name in left})
+        ends = {name: replica.log.log_end_offset for name, replica in replicas.items() if name in left}
+        assert ends == dict.fromkeys(left, 1)
+        assert {replica.topic for replica in rig.stepper.replicas.values()} == set(names) - lost
+        waiting = [local.topic_name for local in rig.stepper.trouble.waiting_for_room.values()]
+        assert waiting == ([] if lost else [TOPIC])
+        rig.fs.faults.clear()
+        rig.has_failed = bool(lost)  # then a directory or a log is not closed in order
 
 
 async def test_an_answer_for_a_partition_that_has_moved_on_is_dropped() -> None:

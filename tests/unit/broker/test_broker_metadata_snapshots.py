@@ -8,10 +8,12 @@ from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from broker_kit import FakeClock, wait_until
 
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
+from replog.errors import InvariantViolationError
 from replog.log import Log, LogConfig
 from replog.log.snapshots.files import SnapshotContext, SnapshotId
 from replog.metadata.image import MetadataImage
@@ -50,14 +52,19 @@ def snapshots_of(
     return MetadataSnapshots(limits, quorum, FakeClock(), threads, list, failures.append), it, log, threads
 
 
+async def published(snapshots: MetadataSnapshots, image: MetadataImage) -> None:
+    """Nothing is left to do but for threads."""
+    snapshots.image_published(image)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 async def test_who_has_stopped_writes_no_snapshot() -> None:
     """The quorum stops later, and commits until then; its log is closed next."""
     failures: list[BaseException] = []
     snapshots, _, _, threads = snapshots_of(SimulatedFileSystem(), failures)
     await snapshots.stop()
-    snapshots.image_published(MetadataImage(end_offset=1, epoch=3))
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await published(snapshots, MetadataImage(end_offset=1, epoch=3))
     assert threads.jobs == failures == []
 
 
@@ -83,3 +90,45 @@ async def test_a_snapshot_that_is_older_than_one_that_was_installed_meanwhile_is
     assert not [name for name in fs.list_dir(DIRECTORY) if name.startswith("00000000000000000001-")]
     await snapshots.stop()
     assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "epoch", "reason"),
+    [
+        (2, 3, "ends above offset 1, up to which is committed"),
+        (9, 3, "ends above offset 1, up to which is committed"),
+        (1, 2, "has epoch 3 in the log"),
+        (1, 4, "has epoch 3 in the log"),
+    ],
+    ids=["uncommitted", "beyond the log", "of an older epoch", "of a later epoch"],
+)
+async def test_what_is_no_committed_state_is_not_written(end_offset: int, epoch: int, reason: str) -> None:
+    """Who fetches a snapshot takes all of it for committed, and whoever starts with it believes its epoch."""
+    fs, failures = SimulatedFileSystem(), list[BaseException]()
+    snapshots, it, _, threads = snapshots_of(fs, failures)
+    it.append_values(3, [b"not committed"])
+    await published(snapshots, MetadataImage(end_offset=end_offset, epoch=epoch))
+    (failure,) = failures
+    assert isinstance(failure, InvariantViolationError)
+    assert reason in str(failure)
+    assert (threads.jobs, it.snapshots.ids) == ([], ())
+
+
+async def test_what_is_there_already_is_not_written_again() -> None:
+    failures: list[BaseException] = []
+    snapshots, it, _, threads = snapshots_of(SimulatedFileSystem(), failures)
+    known = it.snapshots.prepare_write(SnapshotId(1, 3), SnapshotContext(7, ()), [b"state"], timestamp_ms=7)
+    assert known is not None
+    known.run()
+    it.snapshots.add(SnapshotId(1, 3))
+    await published(snapshots, MetadataImage(end_offset=1, epoch=3))
+    assert (threads.jobs, it.snapshots.ids, failures) == ([], (SnapshotId(1, 3),), [])
+
+
+@pytest.mark.parametrize("log_start_offset", [1, 5])
+async def test_what_the_log_has_left_behind_is_not_written(log_start_offset: int) -> None:
+    failures: list[BaseException] = []
+    snapshots, it, log, threads = snapshots_of(SimulatedFileSystem(), failures)
+    log.truncate_fully_and_start_at(log_start_offset)
+    await published(snapshots, MetadataImage(end_offset=1, epoch=3))
+    assert (threads.jobs, it.snapshots.ids, failures) == ([], (), [])

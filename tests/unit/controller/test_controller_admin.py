@@ -200,6 +200,58 @@ def test_a_replica_that_is_gone_is_fenced_by_a_new_leader_epoch(quorum: Quorum) 
     assert (partition.replicas, partition.isr, partition.leader, partition.leader_epoch) == ((1,), (1,), 1, 1)
 
 
+def half_way(quorum: Quorum) -> None:
+    """`flights` moves from brokers 1 and 2 to 3 and 4; 3 has caught up."""
+    quorum.start(4)
+    quorum.create("flights", 1, 2)
+    assert quorum.reassign("flights", (3, 4)) is ErrorCode.NONE
+    assert quorum.alter_isr("flights", (1, 2, 3)) is ErrorCode.NONE
+
+
+def test_what_only_a_replaced_target_added_goes_when_the_new_one_completes(quorum: Quorum) -> None:
+    half_way(quorum)
+    assert quorum.reassign("flights", (4, 1)) is ErrorCode.NONE
+    partition = quorum.partition("flights")
+    assert (partition.replicas, partition.isr) == ((4, 1, 2, 3), (1, 2, 3))
+    assert (partition.adding_replicas, partition.removing_replicas) == ((3, 4), (2, 3))
+    assert quorum.alter_isr("flights", (1, 2, 3, 4)) is ErrorCode.NONE
+    partition = quorum.partition("flights")
+    assert (partition.replicas, partition.isr, partition.is_reassigning) == ((4, 1), (1, 4), False)
+    assert (partition.leader, partition.leader_epoch) == (1, 1), "broker 3 must not follow in the epoch in which it did"
+
+
+def test_what_only_a_replaced_target_added_goes_when_the_new_one_is_cancelled(quorum: Quorum) -> None:
+    half_way(quorum)
+    assert quorum.reassign("flights", (4, 1)) is ErrorCode.NONE
+    assert quorum.reassign("flights", None) is ErrorCode.NONE
+    partition = quorum.partition("flights")
+    assert (set(partition.replicas), partition.isr, partition.is_reassigning) == ({1, 2}, (1, 2), False)
+
+
+def test_moving_back_to_where_it_was_is_done_at_once(quorum: Quorum) -> None:
+    half_way(quorum)
+    assert quorum.reassign("flights", (1, 2)) is ErrorCode.NONE
+    partition = quorum.partition("flights")
+    assert (partition.replicas, partition.isr, partition.is_reassigning) == ((1, 2), (1, 2), False)
+    assert partition.leader_epoch == 1
+
+
+def test_a_leader_that_only_a_replaced_target_added_leads_until_another_has_everything(quorum: Quorum) -> None:
+    half_way(quorum)
+    for broker_id in (1, 2):
+        quorum.heartbeat(broker_id, want_fence=True)
+    assert quorum.reassign("flights", (4, 1)) is ErrorCode.NONE
+    partition = quorum.partition("flights")
+    assert (partition.leader, partition.isr, partition.removing_replicas) == (3, (3,), (2, 3))
+    assert quorum.reassign("flights", None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert quorum.alter_isr("flights", (3, 4)) is ErrorCode.NONE
+    assert quorum.partition("flights").leader == 3
+    quorum.heartbeat(1)
+    assert quorum.alter_isr("flights", (3, 4, 1)) is ErrorCode.NEW_LEADER_ELECTED
+    partition = quorum.partition("flights")
+    assert (partition.replicas, partition.isr, partition.leader) == ((4, 1), (4, 1), 4)
+
+
 def test_a_thousand_partitions_shrink_in_one_request_and_one_batch(quorum: Quorum) -> None:
     quorum.create("flights", 1, 2, partitions=1_000)
     changes: list[PartitionIsrChange] = [quorum.isr_change("flights", (1,), number) for number in range(1_000)]

@@ -132,6 +132,15 @@ def test_a_member_of_the_elr_alone_is_remembered_too() -> None:
     assert state.awaits_reports
 
 
+def test_a_change_of_the_elr_alone_is_no_election() -> None:
+    """KIP-966: nothing is led anew, so leader and followers go on; the partition epoch rises as with each change."""
+    before = partition((1, 2), 1, elr=(3,))
+    record = change(before, rules(1, 2, min_isr=3), restarted_uncleanly=(3,))
+    assert record == PartitionChangeRecord(0, TOPIC, elr=(), last_known_elr=(3,))
+    state = before.merge(record)
+    assert (state.leader, state.isr, state.leader_epoch, state.partition_epoch) == (1, (1, 2), 4, 10)
+
+
 def test_a_proven_isr_forgets_the_lost_ones_from_the_minimum_on() -> None:
     before = partition((1,), 1, last_known_elr=(2, 3))
     below = after(before, rules(1, 2, 3, min_isr=3), target_isr=(1, 2), isr_is_proven=True)

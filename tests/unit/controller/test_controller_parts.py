@@ -171,6 +171,40 @@ def test_an_aborted_transaction_never_happened() -> None:
     assert offsets.stable_end_offset == 3
 
 
+def test_a_batch_may_hold_several_transactions_and_the_beginning_of_one() -> None:
+    registry = SnapshotRegistry()
+    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
+    for offset, end in ((0, offsets.replay_end), (2, offsets.replay_abort), (4, None)):
+        offsets.replay_begin(offset)
+        value.set(10 + offset)
+        if end is not None:
+            end(offset + 1)
+    assert value.get() == 14
+    offsets.commit(committed(0, 6))
+    assert (offsets.stable_end_offset, value.get(epoch=4)) == (4, 10)
+    offsets.replay_end(6)
+    offsets.commit(committed(6, 7))
+    assert (offsets.stable_end_offset, value.get(epoch=7)) == (7, 14)
+
+
+def test_of_several_transactions_under_way_each_counts_at_its_own_end() -> None:
+    registry = SnapshotRegistry()
+    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
+    offsets.activate()
+    for start in (0, 5):
+        offsets.replay_begin(start)
+        offsets.skip_to(start + 3)
+        value.set(start + 5)
+        offsets.replay_end(start + 4)
+        offsets.skip_to(start + 5)
+    stable: list[int] = []
+    for base_offset, end_offset in ((0, 3), (3, 5), (5, 8), (8, 10)):
+        offsets.commit(committed(base_offset, end_offset))
+        stable.append(offsets.stable_end_offset)
+        assert value.get(epoch=stable[-1]) == stable[-1]
+    assert stable == [0, 5, 5, 10]
+
+
 def test_half_a_transaction_that_committed_is_replayed_again_after_a_revert() -> None:
     registry = SnapshotRegistry()
     offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)

@@ -289,8 +289,10 @@ def test_a_snapshot_that_cannot_be_stops_the_node(quorum: Quorum) -> None:
         quorum.leader.step(snapshot, 0)
     with pytest.raises(InvariantViolationError):
         quorum.nodes[2].step(LoadSnapshot(1, 1, ()), 0)
-    with pytest.raises(InvariantViolationError, match="marks of a transaction"):
-        new_controller().step(LoadSnapshot(1, 1, (BeginTransactionRecord("t"),)), 0)
+    begin = BeginTransactionRecord("t")
+    for marks in ((begin,), (begin, EndTransactionRecord()), (begin, AbortTransactionRecord("no"))):
+        with pytest.raises(InvariantViolationError, match="marks of a transaction"):
+            new_controller().step(LoadSnapshot(3, 1, marks), 0)
 
 
 ALL = frozenset({1, 2, 3})

@@ -69,6 +69,19 @@ def test_sequences_wrap() -> None:
     assert produce(log, 2**31 - 2, count=3) == (0, True)
 
 
+@pytest.mark.parametrize("last", [2**31 - 1, 2**31 - 2, 2**31 - 3])
+def test_nothing_is_left_out_where_sequences_wrap(last: int) -> None:
+    """0 follows 2^31 - 1 and nothing else, and nothing else follows 2^31 - 1."""
+    log = open_log(SimulatedFileSystem())
+    produce(log, last)
+    following = [*range(last + 1, 2**31), 0, 1, 2]
+    for sequence, count in [(following[1], 1), (following[2], 1), (following[1], 3)]:
+        with pytest.raises(OutOfOrderSequenceError):
+            produce(log, sequence, count=count)
+    assert log.log_end_offset == 1
+    assert [produce(log, sequence) for sequence in following] == [(n, False) for n in range(1, len(following) + 1)]
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_five_batches_survive_a_restart_across_segments(clean: bool) -> None:
     fs = SimulatedFileSystem()

@@ -13,6 +13,7 @@ from replog.errors import InvariantViolationError
 from replog.metadata import MetadataDelta, MetadataImage, MetadataLoader, image_records
 from replog.metadata.loader import Publisher
 from replog.metadata.records import (
+    AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     MetadataRecord,
@@ -133,6 +134,36 @@ def test_a_transaction_shows_at_its_end() -> None:
     load(loader, 4, EndTransactionRecord())
     loader.flush()
     assert told.diary == ["told 2 a", "told 3", "told 4 b"]
+
+
+def test_a_batch_may_hold_several_transactions_and_the_beginning_of_one() -> None:
+    told = Told()
+    loader = loader_of(told)
+    begin, end, abort = BeginTransactionRecord("t"), EndTransactionRecord(), AbortTransactionRecord("no")
+    a, b, c, d = (TopicRecord(name, UUID(int=number)) for number, name in enumerate("abcd", 1))
+    load(loader, 9, begin, a, end, b, begin, c, abort, begin, d)
+    loader.flush()
+    load(loader, 11, end, NoOpRecord())
+    loader.flush()
+    assert told.diary == ["told 9 a b", "told 11 d"]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (BeginTransactionRecord("t"), TopicRecord("a", A)),
+        (BeginTransactionRecord("t"), TopicRecord("a", A), EndTransactionRecord()),
+        (BeginTransactionRecord("t"), TopicRecord("a", A), AbortTransactionRecord("no")),
+        (TopicRecord("a", A), EndTransactionRecord()),
+    ],
+    ids=["open", "ended", "aborted", "only its end"],
+)
+def test_a_snapshot_with_marks_of_a_transaction_is_refused(records: tuple[MetadataRecord, ...]) -> None:
+    """What it stands for counts or does not: whoever wrote the marks meant something else, as controllers say too."""
+    loader = loader_of()
+    with pytest.raises(InvariantViolationError, match="marks of a transaction"):
+        loader.load_snapshot(records, end_offset=7, epoch=3)
+    assert (loader.flush(), loader.end_offset, loader.image.end_offset) == (False, 0, 0)
 
 
 def test_a_snapshot_over_an_image_tells_the_difference() -> None:

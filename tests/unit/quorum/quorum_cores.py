@@ -28,7 +28,9 @@ def static(*ids: int) -> VoterSet:
     return VoterSet(tuple(Voter(voter_id, None, f"n{voter_id}:0") for voter_id in ids))
 
 
-def quorum_of(voters: VoterSet, log: SimLog, state: ElectionState | None = None, **config: int) -> Quorum:
+def quorum_of(
+    voters: VoterSet, log: SimLog, state: ElectionState | None = None, *, seed: int = 1, **config: int
+) -> Quorum:
     return Quorum(
         node_id=1,
         directory_id=directory_id(1),
@@ -37,7 +39,7 @@ def quorum_of(voters: VoterSet, log: SimLog, state: ElectionState | None = None,
         log=log,
         election_state=state,
         config=QuorumConfig(**config),
-        rng=random.Random(1),
+        rng=random.Random(seed),
         now_ms=0,
     )
 
@@ -66,9 +68,9 @@ def fetch(offset: int = 3, *, epoch: int = 1, replica_id: int = 9) -> Received:
     return Received(replica_id, request)
 
 
-def follower(log: SimLog) -> tuple[Quorum, FetchRequest]:
+def follower(log: SimLog, *, seed: int = 1) -> tuple[Quorum, FetchRequest]:
     stored = ElectionState(3, 2, None)
-    quorum = quorum_of(static(1, 2, 3), log, stored)
+    quorum = quorum_of(static(1, 2, 3), log, stored, seed=seed)
     (sent,) = [e for e in quorum.start(0) if isinstance(e, Send)]
     assert sent.destination == 2
     assert isinstance(sent.message, FetchRequest)

@@ -289,10 +289,13 @@ class QuorumWorld(Simulation):
     # ---- voters and snapshots -------------------------------------------------------------------------------
 
     def do_add(self, leader: str, node_id: str, *words: str) -> str:
-        """add 1 10 [disk 2] [endpoint no]: ask node 1 to make 10 a voter; prints the effects."""
-        node = self.node(node_id)
-        directory = directory_id(node.node_id, int(words[1])) if "disk" in words else node.disk.directory_id
-        endpoint = "" if "endpoint" in words else node.endpoint
+        """add 1 10 [disk 2|no] [endpoint no]: ask node 1 to make 10 a voter; prints the effects."""
+        node, facts = self.node(node_id), dict(zip(words[::2], words[1::2], strict=True))
+        disk = facts.get("disk")
+        directory = (
+            node.disk.directory_id if disk is None else None if disk == "no" else directory_id(node.node_id, int(disk))
+        )
+        endpoint = "" if "endpoint" in facts else node.endpoint
         return self.change(leader, AddVoter(Voter(node.node_id, directory, endpoint)))
 
     def do_remove(self, leader: str, voter_id: str, *words: str) -> str:
@@ -387,10 +390,11 @@ class QuorumWorld(Simulation):
         return self.effects_of(node, Received(int(source), response))
 
     def do_update(self, voter: str, _to: str, leader: str, *words: str) -> str:
-        """update 2 -> 1 epoch 1 endpoint n2:9 [disk 1]: UpdateVoter; prints the effects."""
+        """update 2 -> 1 epoch 1 endpoint n2:9|no [disk 1|no] [of 3]: UpdateVoter; prints the effects."""
         facts = dict(zip(words[::2], words[1::2], strict=True))
-        directory = directory_id(int(voter), int(facts.get("disk", "0")))
-        moved = Voter(int(voter), directory, facts["endpoint"])
+        voter_id, disk = int(facts.get("of", voter)), facts.get("disk", "0")
+        directory = None if disk == "no" else directory_id(voter_id, int(disk))
+        moved = Voter(voter_id, directory, "" if facts["endpoint"] == "no" else facts["endpoint"])
         request = UpdateVoterRequest(0, int(voter), int(facts["epoch"]), moved)
         return self.effects_of(self.node(leader), Received(int(voter), request))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from quorum_cores import fetch, follower, good_answer, quorum_of, sole_voter, static
 
 from replog_quorum import (
+    AppendBatches,
     Appended,
     BecameLeader,
     ElectionState,
@@ -233,6 +234,23 @@ def test_a_doubled_answer_changes_nothing() -> None:
     quorum, request = follower(SimLog())
     quorum.step(Received(2, good_answer(request)), 200)
     assert quorum.step(Received(2, good_answer(request)), 200) == ()
+
+
+def test_an_answer_to_an_earlier_life_is_not_taken() -> None:
+    """Each life begins its correlation ids elsewhere: else bytes from 1 would be appended at 3."""
+    log = SimLog()
+    log.append(3, 0)
+    log.flushed_offset = 1
+    _, before = follower(log, seed=1)
+    late = Received(2, replace(good_answer(before), batches=b"from 1"))
+    log.append(3, 0)
+    log.append(3, 0)
+    log.flushed_offset = 3
+    quorum, request = follower(log, seed=2)
+    assert (before.fetch_offset, request.fetch_offset) == (1, 3)
+    assert quorum.step(late, 10) == ()
+    taken, *_ = quorum.step(Received(2, replace(good_answer(request), batches=b"from 3")), 20)
+    assert taken == AppendBatches(b"from 3", 3)
 
 
 def test_after_a_failed_fetch_another_voter_is_asked_then_the_leader_again() -> None:

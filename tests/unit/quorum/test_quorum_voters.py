@@ -5,12 +5,26 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quorum_cores import fetch, sole_voter
 
-from replog_quorum import QuorumConfigError, QuorumInvariantError, Voter, VoterSet
+from replog_quorum import (
+    AddVoter,
+    Appended,
+    AppendVoters,
+    ChangeVoters,
+    Flushed,
+    HighWatermarkAdvanced,
+    QuorumConfigError,
+    QuorumInvariantError,
+    Voter,
+    VoterChangeAnswered,
+    VoterSet,
+)
 from replog_quorum.majority import CheckQuorum, Lease
 from replog_quorum.progress import ProgressTable
 from replog_quorum.voter_history import CONFIGURED_OFFSET, VoterHistory
 from replog_quorum.votes import VoteTally
+from tests.sim.quorum_sim_log import SimLog
 from tests.sim.quorum_sim_nodes import directory_id
 
 IDS = st.sets(st.integers(0, 8), min_size=1, max_size=5)
@@ -183,3 +197,20 @@ def test_votes_of_another_set_do_not_count() -> None:
     assert [v.voter_id for v in tally.unanswered] == [2, 3]
     tally.use(dynamic(2, 3))
     assert tally.granting_voters == ()
+
+
+def test_the_high_watermark_does_not_pass_a_set_that_is_being_appended() -> None:
+    """Its record commits by the set in it, which counts votes only once the append is told: the fsync may be told first."""
+    log = SimLog()
+    quorum = sole_voter(log)
+    quorum.step(fetch(3, replica_id=2), 10)
+    (appending,) = quorum.step(ChangeVoters(1, AddVoter(voter(2))), 10)
+    assert isinstance(appending, AppendVoters)
+    log.append(1, appending.voters)
+    log.flushed_offset = 4
+    assert quorum.step(Flushed(4), 20) == ()
+    assert quorum.status().high_watermark == 3
+    quorum.step(Appended(4, ((3, appending.voters),)), 20)
+    assert quorum.status().high_watermark == 3
+    advanced, answered = quorum.step(fetch(4, replica_id=2), 30)[:2]
+    assert (advanced, type(answered)) == (HighWatermarkAdvanced(4), VoterChangeAnswered)

@@ -62,8 +62,17 @@ def test_success_commits_what_the_controller_says() -> None:
 @pytest.mark.parametrize("epochs", [(4, 8), (6, 8), (5, 6)])
 def test_success_with_other_epochs_waits_for_metadata(epochs: tuple[int, int]) -> None:
     isr, proposal = expanding()
-    assert not isr.handle_answer(AlterPartitionAnswered(proposal.proposal_id, ErrorCode.NONE, *epochs, (1,)), 0)
+    assert not isr.handle_answer(AlterPartitionAnswered(proposal.proposal_id, ErrorCode.NONE, *epochs, (1, 2, 3)), 0)
+    assert isr.change_pending
+    assert (isr.committed_isr, isr.maximal_isr, isr.partition_epoch) == ((1, 2), (1, 2, 3), 7)
+
+
+def test_a_smaller_isr_is_taken_from_the_metadata_alone() -> None:
+    isr, proposal = expanding()
+    assert not isr.handle_answer(answer(proposal, ErrorCode.NONE, (1, 3)), 0)
     assert isr.maximal_isr == (1, 2, 3)
+    isr.handle_metadata(state(isr=(1, 3), partition_epoch=8))
+    assert isr.state == Committed((1, 3))
 
 
 @pytest.mark.parametrize("error", [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA])
@@ -162,6 +171,22 @@ def test_a_new_leader_epoch_ends_a_change() -> None:
     isr.handle_metadata(state(leader_epoch=6, partition_epoch=8))
     assert isr.state == Committed((1, 2))
     isr.handle_answer(answer(proposal, ErrorCode.NONE, (1, 2, 3)), 0)
+    assert isr.state == Committed((1, 2))
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA, ErrorCode.REQUEST_TIMED_OUT])
+def test_an_answer_that_a_new_leader_epoch_and_a_new_isr_have_overtaken_is_dropped(error: ErrorCode) -> None:
+    """The leader is elected again, without 2, and has asked for 2 by the time that the answer about 3 arrives."""
+    isr, about_3 = expanding()
+    isr.handle_metadata(state(isr=(1,), leader_epoch=6, partition_epoch=9))
+    assert isr.state == Committed((1,))
+    isr.handle_answer(answer(about_3, error, (1, 2, 3)), 0)
+    assert (isr.state, isr.partition_epoch, isr.may_propose) == (Committed((1,)), 9, True)
+    about_2 = isr.propose(PendingExpand((1,), 2), (-1, 102), "caught up")
+    isr.handle_answer(answer(about_3, error, (1, 2, 3)), 0)
+    assert (isr.state, isr.partition_epoch) == (PendingExpand((1,), 2), 9)
+    assert (about_2.leader_epoch, about_2.partition_epoch, isr.next_deadline_ms()) == (6, 9, None)
+    assert isr.handle_answer(AlterPartitionAnswered(about_2.proposal_id, ErrorCode.NONE, 6, 10, (1, 2)), 0)
     assert isr.state == Committed((1, 2))
 
 

@@ -1,0 +1,96 @@
+"""Fetches of replicas and consumers that have another history than the log here: they are told where both part."""
+
+from __future__ import annotations
+
+import pytest
+from broker_kit import TOPIC_ID, Rig, batch, registered, rig, topic
+
+from replog.errors import ErrorCode
+from replog.metadata.records import PartitionChangeRecord
+from replog.records import encode_batch
+from replog.replication.messages import EpochEnd as Parting
+from replog.replication.messages import FetchAnswered
+from replog.rpc.messages import CONSUMER_REPLICA_ID, EpochEnd, FetchPartition, FetchRequest, FetchResponse
+
+BROKERS = (registered(1), registered(2), registered(3))
+
+
+def stored(base_offset: int, count: int, *, epoch: int) -> bytes:
+    """As a leader stored it, each record in a batch of its own."""
+    offsets = range(base_offset, base_offset + count)
+    return b"".join(
+        encode_batch([(1, None, b"v", ())], base_offset=offset, partition_leader_epoch=epoch) for offset in offsets
+    )
+
+
+def fetch_from(it: Rig, offset: int, epoch: int, *, replica_id: int, leader_epoch: int) -> list[FetchResponse]:
+    """Asks for what follows a log that ends at `offset`, in `epoch`; returns where the answer will be."""
+    answers: list[FetchResponse] = []
+    partition = FetchPartition(TOPIC_ID, 0, offset, offset, 0, leader_epoch=leader_epoch, last_fetched_epoch=epoch)
+    request = FetchRequest(1, 1, replica_id, 102, 500, 1, 1 << 20, (partition,))
+    it.fetch_path.submit(request, answers.append)
+    return answers
+
+
+def parting(answers: list[FetchResponse]) -> tuple[ErrorCode, EpochEnd | None, int]:
+    """Error, where the histories part, and how many bytes came."""
+    (answer,) = answers
+    (result,) = answer.results
+    return result.error, result.diverging, len(answer.batches[0])
+
+
+async def test_a_follower_of_another_history_is_told_where_they_part() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader_epoch=3))
+        it.produce()
+        await it.settle()
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        it.produce()
+        it.produce()  # there is something at 2
+        await it.settle()
+        answers = fetch_from(it, 2, 3, replica_id=2, leader_epoch=4)
+        await it.settle()
+        assert parting(answers) == (ErrorCode.NONE, EpochEnd(3, 1), 0)
+        assert it.replica.high_watermark == 0, "what it has above 1 is not ours"
+
+
+async def test_who_waits_while_the_leaders_log_becomes_another_is_told_where_they_part() -> None:
+    """It names no leader epoch, so that nothing else tells it that the leader has followed another one meanwhile."""
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        it.produce(batch(b"1", b"2", b"3"))
+        it.produce()
+        await it.settle()
+        waiting = fetch_from(it, 4, 0, replica_id=2, leader_epoch=-1)
+        await it.settle()
+        assert (waiting, it.replica.high_watermark) == ([], 4)
+        it.submit(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        it.stepper.driver.submit(lambda: it.replica.log.truncate_to(3))
+        it.submit(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        it.produce()
+        await it.settle()
+        assert it.replica.log.log_end_offset == 4
+        assert parting(waiting) == (ErrorCode.NONE, EpochEnd(0, 3), 0)
+        assert it.replica.high_watermark == 3, "what it has above 3 is not ours"
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["cut", "cut and replaced"])
+async def test_a_consumer_that_waits_at_a_follower_is_told_when_that_cuts_its_log(replaced: bool) -> None:
+    async with rig(replica_selector="rack-aware") as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        old = stored(0, 3, epoch=0)
+        steps = [(FetchAnswered(0, 0, ErrorCode.NONE, 1, 0, 3, len(old)), old)]
+        await it.stepper.driver.call(lambda: [it.stepper.step_follower(it.replica, *step) for step in steps])
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        waiting = fetch_from(it, 3, 0, replica_id=CONSUMER_REPLICA_ID, leader_epoch=1)
+        await it.settle()
+        assert waiting == []
+        new = stored(1, 2, epoch=1) if replaced else b""
+        steps = [
+            (FetchAnswered(3, 1, ErrorCode.NONE, 1, 0, 3, 0, Parting(0, 1)), b""),
+            (FetchAnswered(1, 1, ErrorCode.NONE, 1, 0, 3, len(new)), new),
+        ]
+        await it.stepper.driver.call(lambda: [it.stepper.step_follower(it.replica, *step) for step in steps])
+        assert it.replica.log.log_end_offset == (3 if replaced else 1)
+        await it.settle()
+        assert parting(waiting) == (ErrorCode.NONE, EpochEnd(0, 1), 0)
