@@ -125,7 +125,7 @@ class MetadataLog:
         return next((voters for offset, voters in reversed(self.voter_sets) if offset < end_offset), None)
 
     def check_snapshot(self, snapshot_id: SnapshotId, committed_end_offset: int) -> None:
-        """Refuse to write a snapshot that others would take for what it is not: all of it counts as committed, wherever it goes.
+        """Refuses to write a snapshot that others would take for what it is not: all of it counts as committed, wherever it goes.
 
         Args:
             snapshot_id: The end, which is above the log start, and the epoch of the last record below it.
