@@ -87,7 +87,7 @@ docs:
 	.venv/bin/python tools/quorum_roles.py
 
 clean:
-	rm -rf .venv build dist *.egg-info replog/records/_codec.c spark-warehouse artifacts metastore_db derby.log
+	rm -rf .venv build dist *.egg-info spark-warehouse artifacts metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	find replog -name '_codec*.so' -delete
+	find replog \( -name '*.so' -o -name '_*.c' \) -delete

@@ -24,10 +24,12 @@ from replog.client.types import (
     TopicPartition,
 )
 from replog.controller.messages import NewTopic
+from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 
 __all__ = [
     "Admin",
     "BulkDelivery",
+    "ClusterMetadata",
     "ClusterView",
     "Consumer",
     "ConsumerRecord",
@@ -40,6 +42,7 @@ __all__ = [
     "NewTopic",
     "OffsetAndTimestamp",
     "PartitionDescription",
+    "PartitionInfo",
     "PartitionReassignment",
     "Partitioner",
     "Producer",
@@ -51,6 +54,7 @@ __all__ = [
     "SyncConsumer",
     "SyncDelivery",
     "SyncProducer",
+    "TopicInfo",
     "TopicPartition",
     "murmur2",
 ]

@@ -2,7 +2,8 @@
 
 Why here: reading a file, command-line overrides, error messages and `docs/CONFIGURATION.md` are all made from the
 fields of `ServerConfig`.  A key's name is the field's name with dots for underscores.  `Differs` marks a default that
-is not Kafka's and says why (Kafka's defaults: docs/KAFKA.md 2).
+is not Kafka's and says why (Kafka's defaults: docs/KAFKA.md 2).  What may be set for a topic or while a cluster runs stands in
+`replog.metadata.config_keys`, too; what a core is told of a key, in `replog.broker.node.core_settings`.
 
 A file is TOML; quoted names and tables mean the same::
 
@@ -324,8 +325,8 @@ class ServerConfig:
         milliseconds(1, DAY_MS),
         Differs("30,000", "a stuck follower holds back acks=all for this long, and 10 s is ample on a healthy network"),
     ] = 10_000
-    """A follower that has not caught up with its leader for this long leaves the ISR.  Too small: it comes and goes with
-    every pause.  Too large: acks=all waits long for a dead follower."""
+    """A follower that has not caught up with its leader for this long leaves the ISR.  It is looked for every half of it.
+    Too small: it comes and goes with every pause.  Too large: acks=all waits long for a dead follower."""
 
     replica_fetch_wait_max_ms: Annotated[int, milliseconds(1, 60_000)] = 500
     """How long a leader holds a follower's fetch open when there is nothing new.  At most replica.lag.time.max.ms."""

@@ -117,7 +117,7 @@ class Leader:
         self._isr = InSyncReplicas(state, itertools.count(1) if proposal_ids is None else proposal_ids)
         self._replicas = RemoteReplicas(broker_id, state, replica_lag_time_max_ms, now_ms)
         self._produces = WaitingProduces()
-        self._check_interval_ms = max(1, replica_lag_time_max_ms // 2)
+        self._shrink_check_interval_ms = max(1, replica_lag_time_max_ms // 2)
         self._next_check_ms = now_ms
         self._grace_until_ms = now_ms + ELR_GRACE_MS if state.elr else now_ms
         self._release_refused = False  # by facts that are not known here: until there is news, or the next check
@@ -265,7 +265,7 @@ class Leader:
             return (retry,)
         if now_ms < self._next_check_ms:
             return ()
-        self._next_check_ms = now_ms + self._check_interval_ms
+        self._next_check_ms = now_ms + self._shrink_check_interval_ms
         if now_ms < self._grace_until_ms:  # the check after it comes when it ends
             self._next_check_ms = min(self._next_check_ms, self._grace_until_ms)
         self._release_refused = False

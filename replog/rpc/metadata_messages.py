@@ -43,6 +43,12 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
+    """One topic, as clients see it.
+
+    A new field goes into `proto/` by the same name (`make proto`), and is filled in `metadata_views` of the broker; one that is
+    neither of a partition nor a configuration must count as a change there, or clients that watch never see it change.
+    """
+
     name: str
     topic_id: UUID
     partitions: tuple[PartitionInfo, ...]

@@ -25,7 +25,10 @@ COLUMN_TYPES = {
     "timestampType": "int",
     HEADERS: "array<struct<key:string,value:binary>>",
 }
-"""Column -> type, as Spark writes it, in Spark's order."""
+"""Column -> type, as Spark writes it, in Spark's order.
+
+Each is in `arrow_batches` too, as a type of Arrow and in the batch that is made; `schema_ddl` says which are there unasked.
+"""
 
 _MAY_BE_NULL = frozenset({"key", "value", HEADERS})
 

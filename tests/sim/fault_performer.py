@@ -140,7 +140,7 @@ class FaultPerformer:
                 return self.damage(fault)
             case FaultKind.DIRECTORY_ERROR:
                 return self._fail_directory(node, fault)
-            case _:
+            case _:  # every other kind: `_disturb` knows it, or says so
                 return node.is_running and self._disturb(node, fault)
         return True
 
@@ -158,9 +158,11 @@ class FaultPerformer:
             case FaultKind.DISK_ERROR:
                 node.fs.faults.fail_next(Operation(fault.detail), nth=fault.amount, error_number=errno.EIO)
                 self.troubled.add((node.node_id, node.lives))
-            case _:
+            case FaultKind.DISK_FULL:
                 node.fs.capacity_bytes = node.fs.used_bytes() + fault.amount
                 self.troubled.add((node.node_id, node.lives))
+            case _:
+                raise _unknown(fault)
         self._start_later(fault, node)
         return True
 
@@ -291,8 +293,14 @@ class FaultPerformer:
                 cluster.cut(fault.amount, fault.node)
             case FaultKind.CUT_METADATA:
                 cluster.cut_metadata(fault.node)
-            case _:
+            case FaultKind.CLIENT_CUT:
                 cluster.cut_client(fault.detail, fault.node)
+            case _:
+                raise _unknown(fault)
+
+
+def _unknown(fault: Fault) -> AssertionError:
+    return AssertionError(f"nobody performs {fault.kind.value!r}: give it a branch of its own")
 
 
 def _lacks_something(node: SimulatedNode) -> bool:

@@ -2,6 +2,10 @@
 
 A fault says when it happens, where, and for how long; what it began ends by itself, so that any part of a schedule is a
 schedule.  One that finds nothing to do, such as a kill of a node that is down, does nothing.
+
+A new kind of fault: a member of `FaultKind`; a line in `Fault` on how it uses the fields; a method of `FaultDrawer` that draws
+it, after all others, so that the other faults of a seed stay the same; its rate in `cluster_swarm.Swarm`; a branch in
+`fault_performer`, or in `administrator` and `ADMINISTERED` for what clients ask for.  Every run of the suite must see it.
 """
 
 from __future__ import annotations

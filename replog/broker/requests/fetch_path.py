@@ -14,7 +14,7 @@ from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_reader import (
-    MAX_WAIT_MS,
+    FETCH_WAIT_MAX_MS,
     NOT_FRESH,
     FetchReader,
     Refusal,
@@ -103,7 +103,7 @@ class FetchPath:
         keys = [(p.topic_id, p.partition_id) for p in request.partitions]
         if not all(key in replicas for key in keys) and self._wait_for_image(lambda: self._fetch(request, answer)):
             return
-        wait_ms = min(request.max_wait_ms, MAX_WAIT_MS)
+        wait_ms = min(request.max_wait_ms, FETCH_WAIT_MAX_MS)
         until_ms = self._stepper.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
         read_wholly(
             self._reader, request, frozenset(keys), lambda slots: self._answer_or_park(request, answer, slots, until_ms)

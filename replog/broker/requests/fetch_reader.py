@@ -31,7 +31,8 @@ from replog.rpc.messages import (
     ListOffsetsPartition,
 )
 
-MAX_WAIT_MS = 60_000
+FETCH_WAIT_MAX_MS = 60_000
+"""What a fetch waits at most, whatever it asks for."""
 """Longest time a fetch is parked, whatever it asks for: its stream may be gone by then."""
 
 MAX_RESPONSE_BYTES = 55 << 20

@@ -25,8 +25,8 @@ from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_reader import (
+    FETCH_WAIT_MAX_MS,
     MAX_RESPONSE_BYTES,
-    MAX_WAIT_MS,
     FetchReader,
     Slot,
     failed_fetch,
@@ -85,7 +85,7 @@ class IncrementalFetch:
             self._queued.discard(key)
             self._interesting[key] = None
             self._fresh.add(key)
-        until_ms = self._owner.now_ms() + min(request.max_wait_ms, MAX_WAIT_MS)
+        until_ms = self._owner.now_ms() + min(request.max_wait_ms, FETCH_WAIT_MAX_MS)
         if self._request is not None:
             until_ms = min(until_ms, self._until_ms)
             self._merged()

@@ -204,7 +204,7 @@ async def test_no_fetch_waits_longer_than_the_broker_allows() -> None:
     async with rig() as it:
         await two_replicas(it)
         fetched = it.fetch(0, max_wait_ms=2**31 - 1)
-        await it.advance(fetch_reader.MAX_WAIT_MS)
+        await it.advance(fetch_reader.FETCH_WAIT_MAX_MS)
         assert not fetched.is_parked
 
 
