@@ -15,7 +15,11 @@ JUMPED_S = 1.3 * SESSION_MS / 1000
 
 
 def clocks_of(target: Target) -> Clocks:
-    """Raises: InvariantViolationError: the cluster has none."""
+    """Returns the movable clocks of the cluster.
+
+    Raises:
+        InvariantViolationError: The cluster has none.
+    """
     if target.clocks is None:
         raise InvariantViolationError("a clock jumps in a cluster without movable ones")
     return target.clocks

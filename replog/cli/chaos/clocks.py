@@ -36,11 +36,11 @@ class Clocks:
     """One movable wall clock for each node; all of them are right at first.
 
     Args:
-        folder: for the library and the offsets; made if it is not there.
-        node_ids: who gets one.
+        folder: The folder of the library and the offsets; made if it is not there.
+        node_ids: The nodes that get one.
 
     Raises:
-        ClocksNotAvailableError: there is no C compiler, or it failed.
+        ClocksNotAvailableError: There is no C compiler, or it failed.
     """
 
     def __init__(self, folder: Path, node_ids: Iterable[int]) -> None:
@@ -51,12 +51,12 @@ class Clocks:
         self.mend()
 
     def environment(self, node_id: int) -> dict[str, str]:
-        """What the process of the node must be started with."""
+        """Returns the environment variables that the process of the node must be started with."""
         preloads = [str(self._library), *os.environ.get("LD_PRELOAD", "").split()]
         return {"LD_PRELOAD": " ".join(preloads), OFFSET_VARIABLE: str(self._files[node_id])}
 
     def jump(self, node_id: int, offset_ns: int) -> None:
-        """From now on the wall clock of the node is so far ahead of the machine's, or behind it where negative."""
+        """Sets the wall clock of the node so far ahead of the machine's, or behind it where negative."""
         fd = os.open(self._files[node_id], os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             os.pwrite(fd, struct.pack("=q", offset_ns), 0)
@@ -64,13 +64,13 @@ class Clocks:
             os.close(fd)
 
     def mend(self) -> None:
-        """All of them are right again, which is one more jump."""
+        """Sets all clocks right again, which is one more jump."""
         for node_id in self._files:
             self.jump(node_id, 0)
 
 
 def clocks_are_missing() -> str:
-    """Why no wall clock of a process can be moved; "" where it can."""
+    """Says why no wall clock of a process can be moved; "" where it can."""
     with tempfile.TemporaryDirectory(prefix="replog-clock-") as directory:
         try:
             clocks = Clocks(Path(directory), [1])

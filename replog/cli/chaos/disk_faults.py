@@ -26,7 +26,7 @@ _FAILING = ("-e", "inject=fsync,fdatasync:error=EIO")
 
 @asynccontextmanager
 async def _full_disk(target: Target) -> AsyncIterator[list[int]]:
-    """The others go on without the node; what it leads waits, until there is room again."""
+    """Fills the disk of a node: the others go on without it; what it leads waits, until there is room again."""
     disk = target.disk
     if not isinstance(disk, SmallDisk):
         raise InvariantViolationError("a disk is filled in a cluster without a small one")
@@ -56,7 +56,7 @@ async def _power_cut(target: Target) -> AsyncIterator[list[int]]:
 
 @asynccontextmanager
 async def _fsync_error(target: Target) -> AsyncIterator[list[int]]:
-    """The node must end by itself: its only log directory holds the metadata log."""
+    """Lets every fsync of a leader fail; it must end by itself: its only log directory holds the metadata log."""
     node_id = await target.leader()
     spec = target.cluster.nodes[node_id]
     if spec.process is None:
@@ -81,7 +81,7 @@ async def _has_ended(target: Target, node_id: int) -> bool:
 
 
 def strace_is_missing() -> str:
-    """Why no system call can be made to fail; "" where it can."""
+    """Says why no system call can be made to fail; "" where it can."""
     if not shutil.which("strace"):
         return "no strace here"
     command = [*_STRACE, *_FAILING, "true"]

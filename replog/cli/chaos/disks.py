@@ -35,8 +35,8 @@ class SmallDisk:
     """A tmpfs, mounted for the length of a block.
 
     Args:
-        folder: where; made if it is not there.
-        size_bytes: of the disk.
+        folder: The mount point; made if it is not there.
+        size_bytes: The size of the disk.
     """
 
     def __init__(self, folder: Path, size_bytes: int = SMALL_BYTES) -> None:
@@ -72,8 +72,8 @@ class CuttableDisk:
     """An ext4 file system in a file, mounted for the length of a block.
 
     Args:
-        folder: where; made if it is not there.  The file lies beside it.
-        size_bytes: of the disk; the file is sparse.
+        folder: The mount point; made if it is not there.  The file lies beside it.
+        size_bytes: The size of the disk; the file is sparse.
     """
 
     def __init__(self, folder: Path, size_bytes: int = EXT4_BYTES) -> None:
@@ -95,12 +95,12 @@ class CuttableDisk:
         _run("umount", "--lazy", str(self.folder))
 
     def cut_power(self) -> None:
-        """Nothing more reaches the file, not even the journal's last transaction; then it is mounted again.
+        """Lets nothing more reach the file, not even the journal's last transaction; then mounts it again.
 
         Whoever had files open on it must have ended.
 
         Raises:
-            DiskNotAvailableError: the ioctl is not permitted.
+            DiskNotAvailableError: The ioctl is not permitted, or it cannot be mounted again.
         """
         fd = os.open(self.folder, os.O_RDONLY)
         try:
@@ -121,12 +121,12 @@ _D = TypeVar("_D", SmallDisk, CuttableDisk)
 
 
 def small_disk_is_missing() -> str:
-    """Why there can be no `SmallDisk`; "" where there can."""
+    """Says why there can be no `SmallDisk`; "" where there can."""
     return _missing(["mount", "umount"], lambda folder: SmallDisk(folder, 1 << 20), lambda _: None)
 
 
 def cuttable_disk_is_missing() -> str:
-    """Why there can be no `CuttableDisk`; "" where there can."""
+    """Says why there can be no `CuttableDisk`; "" where there can."""
     return _missing(
         ["mkfs.ext4", "mount", "umount"], lambda folder: CuttableDisk(folder, 16 << 20), CuttableDisk.cut_power
     )

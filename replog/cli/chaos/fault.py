@@ -51,14 +51,14 @@ class Target:
     """The cluster that suffers.
 
     Attributes:
-        cluster: its processes.
-        admin: to look who leads what.
-        topic: under load; every broker leads some of its partitions.
-        bootstrap_servers: for further clients.
-        network: between the nodes, where the scene has one.
-        disk: of node 1, where the scene has one.
-        clocks: of all nodes, where the scene has them.
-        anomalies: what faults with a load of their own found wrong; added to the outcome.
+        cluster: The processes of the nodes.
+        admin: The client that is asked who leads what.
+        topic: The topic under load; every broker leads some of its partitions.
+        bootstrap_servers: The addresses for further clients.
+        network: The network between the nodes, where the scene has one.
+        disk: The disk of node 1, where the scene has one.
+        clocks: The clocks of all nodes, where the scene has them.
+        anomalies: The anomalies that faults with a load of their own found; added to the outcome.
     """
 
     cluster: LocalCluster
@@ -71,18 +71,18 @@ class Target:
     anomalies: list[Anomaly] = field(default_factory=list[Anomaly])
 
     async def controller(self) -> int:
-        """The active controller."""
+        """Returns the node id of the active controller."""
         return (await self.admin.describe_cluster()).controller_id
 
     async def partitions(self) -> Sequence[PartitionInfo]:
-        """Of the topic under load."""
+        """Returns the partitions of the topic under load."""
         return (await self.admin.describe_topics([self.topic]))[self.topic].partitions
 
     async def leader(self) -> int:
-        """A broker that leads a partition and is not the active controller.
+        """Returns the id of a broker that leads a partition and is not the active controller.
 
         Raises:
-            BrokerNotAvailableError: there is none: the leaders have not been balanced again.
+            BrokerNotAvailableError: There is none: the leaders have not been balanced again.
         """
         controller_id = await self.controller()
         leaders = [part.leader for part in await self.partitions() if part.leader not in {-1, controller_id}]
@@ -91,7 +91,11 @@ class Target:
         return leaders[0]
 
     async def prefer(self, replicas: Mapping[tuple[str, int], Sequence[int]]) -> None:
-        """Has the first replica of each partition lead; where they live stays, their order is the given one."""
+        """Makes the first replica of each partition lead; where they live stays, their order is the given one.
+
+        Raises:
+            ReplogError: The order of the replicas of a partition could not be changed.
+        """
         for result in await self.admin.reassign_partitions(replicas):
             if result.error is not ErrorCode.NONE:
                 raise error_from_code(result.error, result.message)
@@ -103,12 +107,12 @@ class Fault:
     """Something that goes wrong, and how it is mended.
 
     Attributes:
-        text: one line for people.
-        happens: entered it makes it happen and gives the nodes concerned; left it mends it, once acknowledgements have
-            come again or cannot come without.
-        blocks: nothing can be acknowledged before it is mended.
-        scene: where it happens.
-        missing: why it cannot happen on this machine; "" where it can.
+        text: The fault in one line, for people.
+        happens: The function whose block is the fault: entered it makes it happen and gives the nodes concerned; left
+            it mends it, once acknowledgements have come again or cannot come without.
+        blocks: Whether nothing can be acknowledged before it is mended.
+        scene: The kind of cluster that it happens to.
+        missing: The function that says why it cannot happen on this machine; "" where it can.
     """
 
     text: str
@@ -119,7 +123,11 @@ class Fault:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Asks until the answer is yes; errors of ours count as no.  Whoever calls it sets the deadline."""
+    """Asks until the answer is yes; a `ReplogError` counts as no.  Whoever calls it sets the deadline.
+
+    Raises:
+        FaultMissedError: The condition raised it.
+    """
     while True:
         try:
             if await condition():

@@ -25,12 +25,12 @@ FAULTS: Mapping[str, Fault] = {
 
 
 class Links(Enum):
-    """By what links are cut."""
+    """The means by which links are cut."""
 
     PROXIES = "proxies"
     NAMESPACES = "namespaces"
 
 
 def faults_with(links: Links) -> Mapping[str, Fault]:
-    """All faults, those of links by the given means."""
+    """Returns all faults, those of links by the given means."""
     return {**FAULTS, **NAMESPACE_FAULTS} if links is Links.NAMESPACES else FAULTS

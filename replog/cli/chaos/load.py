@@ -18,7 +18,7 @@ PRODUCER = "producer"
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """Times are seconds of the event loop; `due_s` is when the record was to be sent."""
+    """One acknowledged record.  Times are seconds of the event loop; `due_s` is when it was to be sent."""
 
     partition: int
     offset: int
@@ -30,15 +30,15 @@ class Load:
     """Sends while its block runs; at the end every send has an outcome.
 
     Args:
-        bootstrap_servers: of the cluster.
-        topic: to send to.
-        partitions_count: of it.
-        rate_per_s: records a second, all partitions together.
+        bootstrap_servers: The brokers of the cluster to ask first.
+        topic: The topic that the records go to.
+        partitions_count: The number of its partitions.
+        rate_per_s: The records sent in a second, all partitions together.
 
     Attributes:
-        history: what was sent, acknowledged and read.
-        acknowledged: in the order of their coming.
-        unknown_count: sends without a certain outcome.
+        history: The history of what was sent, acknowledged and read.
+        acknowledged: The acknowledgements in the order of their coming.
+        unknown_count: The number of sends without a certain outcome.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions_count: int, rate_per_s: float) -> None:
@@ -72,8 +72,8 @@ class Load:
         """Sends large records to all partitions in turn, before the load, and waits until they are acknowledged.
 
         Args:
-            count: of records.
-            size_bytes: of each.
+            count: The number of records.
+            size_bytes: The bytes of each value, behind a short number.
         """
         async with Producer(self._servers, client_id="chaos-fill", delivery_timeout_ms=DELIVERY_TIMEOUT_MS) as producer:
             for number in range(count):
@@ -127,12 +127,12 @@ class Load:
         self._progress.set()
 
     def bury(self, topic: str) -> int:
-        """What is acknowledged so far is not there any more, by intent; returns how many records that is.
+        """Notes that what is acknowledged so far is gone, by intent; returns how many records that is.
 
         Where one of them is read again all the same, the history calls it a duplicate.
 
         Args:
-            topic: a name for what is gone.
+            topic: The name under which the history keeps what is gone.
         """
         places = [send.place for send in self.history.sends if send.place is not None]
         for send in self.history.sends:

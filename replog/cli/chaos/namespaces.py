@@ -47,7 +47,7 @@ class Namespaces(Network):
     """One network namespace for each node, and one for the router between them.
 
     Args:
-        node_ids: who gets one; below 100.
+        node_ids: The nodes that get one; below 100.
     """
 
     def __init__(self, node_ids: Iterable[int]) -> None:
@@ -68,7 +68,7 @@ class Namespaces(Network):
         await asyncio.to_thread(self.close)
 
     def node_config(self) -> dict[int, dict[str, ConfigValue]]:
-        """Only this machine reaches these addresses, which a node cannot know."""
+        """Sets `allow.insecure`: only this machine reaches these addresses, which a node cannot know."""
         return {node_id: {"allow.insecure": True} for node_id in self.node_ids}
 
     def places(self) -> dict[int, NodePlace]:
@@ -85,7 +85,7 @@ class Namespaces(Network):
         return f"{self.host(ASIDE_NUMBER + node_id)}:{self._ports[node_id]}"
 
     def host(self, number: int) -> str:
-        """The address with this number: of a node, of the clients (`CLIENT`), of the router."""
+        """Returns the address with this number: of a node, of the clients (`CLIENT`), of the router."""
         return f"{self._subnet}.{CLIENT_NUMBER if number == CLIENT else number}"
 
     # ---- cutting and mending ---------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Namespaces(Network):
         """Makes namespaces, devices and routes; blocks for some tenths of a second.
 
         Raises:
-            NamespacesNotAvailableError: it is not permitted, or something that is needed is missing.
+            NamespacesNotAvailableError: It is not permitted, or something that is needed is missing.
         """
         try:
             self._router = _hold_namespace()
@@ -184,7 +184,7 @@ class Namespaces(Network):
 
 
 def namespaces_are_missing() -> str:
-    """Why there can be no `Namespaces`; "" where there can."""
+    """Says why there can be no `Namespaces`; "" where there can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for tool in TOOLS:
@@ -218,7 +218,7 @@ def _hold_namespace() -> subprocess.Popen[bytes]:
 
 
 def _inside(holder: subprocess.Popen[bytes]) -> tuple[str, ...]:
-    """What to put before a command that is to run in a namespace; it keeps its process id."""
+    """Returns what to put before a command that is to run in a namespace; the command keeps its process id."""
     return ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
 
 

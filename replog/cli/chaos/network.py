@@ -25,7 +25,7 @@ class Network(ABC):
     """All links of a cluster; use it as an async context manager around the cluster.
 
     Args:
-        node_ids: of the cluster.
+        node_ids: The nodes of the cluster.
     """
 
     def __init__(self, node_ids: Iterable[int]) -> None:
@@ -34,32 +34,32 @@ class Network(ABC):
 
     @abstractmethod
     async def __aenter__(self) -> Self:
-        """Makes it, with all links whole."""
+        """Makes the network, with all links whole."""
 
     @abstractmethod
     async def __aexit__(
         self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Nothing of it is left."""
+        """Removes all of the network."""
 
     @abstractmethod
     def node_config(self) -> dict[int, dict[str, ConfigValue]]:
-        """For `LocalCluster.start`: keys of each node."""
+        """Returns the configuration keys of each node, for `LocalCluster.start`."""
 
     def places(self) -> Mapping[int, NodePlace]:
-        """For `LocalCluster.start`: where the processes run."""
+        """Returns where the processes run, for `LocalCluster.start`; empty for the usual places."""
         return {}
 
     @abstractmethod
     def connect(self, cluster: LocalCluster) -> str:
-        """Told of the cluster when its processes have started; returns the bootstrap servers of its clients."""
+        """Takes in the cluster when its processes have started; returns the bootstrap servers of its clients."""
 
     @abstractmethod
     def address_aside(self, node_id: int) -> str:
-        """Under which who asks for it reaches a node, whatever is cut; once connected."""
+        """Returns the address that reaches a node whatever is cut; only once connected."""
 
     def cut(self, *links: Link) -> None:
-        """Nothing that is sent on these links arrives from now on."""
+        """Cuts links: nothing that is sent on them arrives from now on."""
         new = [link for link in links if link not in self._cut]
         self._cut.update(new)
         self._on_cut(new)
@@ -68,10 +68,10 @@ class Network(ABC):
         """Cuts a node off from all others.
 
         Args:
-            node_id: of the node.
-            outgoing: what it sends does not arrive.
-            incoming: nothing that is sent to it arrives.
-            clients: cut off from clients too.
+            node_id: The node that is cut off.
+            outgoing: Whether what it sends no longer arrives.
+            incoming: Whether what is sent to it no longer arrives.
+            clients: Whether it is cut off from clients too.
         """
         others = [other for other in (CLIENT, *self.node_ids) if other != node_id and (clients or other != CLIENT)]
         links = [(node_id, other) for other in others] if outgoing else []
@@ -80,15 +80,15 @@ class Network(ABC):
         self.cut(*links)
 
     def mend(self) -> None:
-        """All links are whole again."""
+        """Makes all links whole again."""
         mended = sorted(self._cut)
         self._cut.clear()
         self._on_mend(mended)
 
     @abstractmethod
     def _on_cut(self, links: Collection[Link]) -> None:
-        """These are cut from now on; they were not before."""
+        """Cuts these links, which are not cut yet."""
 
     @abstractmethod
     def _on_mend(self, links: Collection[Link]) -> None:
-        """These were cut and are whole from now on."""
+        """Makes these links whole, which are cut."""

@@ -12,7 +12,11 @@ from replog.errors import InvariantViolationError
 
 
 def network_of(target: Target) -> Network:
-    """Raises: InvariantViolationError: the cluster has none."""
+    """Returns the network of the cluster, whose links can be cut.
+
+    Raises:
+        InvariantViolationError: The cluster has none.
+    """
     if target.network is None:
         raise InvariantViolationError("links are cut in a cluster whose links are fixed")
     return target.network

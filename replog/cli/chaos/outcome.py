@@ -18,11 +18,11 @@ class Injected:
     """One fault that happened.  Times are seconds of the event loop.
 
     Attributes:
-        began_s: when it was made to happen.
-        flowing_s: when every partition took records again.
-        settled_s: when every replica was in sync again.
-        unavailable_s: the longest time without an acknowledgement in one partition.
-        lost_count, duplicated_count: records that it is blamed for, see `blamed`.
+        began_s: The time when it was made to happen.
+        flowing_s: The time when every partition took records again.
+        settled_s: The time when every replica was in sync again.
+        unavailable_s: The longest time without an acknowledgement in one partition.
+        lost_count, duplicated_count: The records that it is blamed for, see `blamed`.
     """
 
     name: str
@@ -37,12 +37,12 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one run.
+    """What came of one run.
 
     Attributes:
-        start_s: of the load; times of the others are relative to the same clock.
-        skipped: faults that could not happen here, and why.
-        links: by what they were cut.
+        start_s: The time when the load began; the other times are by the same clock.
+        skipped: The faults that could not happen here, and why.
+        links: The means by which links were cut.
     """
 
     start_s: float
@@ -65,7 +65,7 @@ class Outcome:
         return sum(anomaly.kind is AnomalyKind.DUPLICATE for anomaly in self.anomalies)
 
     def acknowledged_during(self, one: Injected) -> int:
-        """Records acknowledged from when a fault began until every replica was in sync again."""
+        """Counts the records acknowledged from when a fault began until every replica was in sync again."""
         return sum(one.began_s <= acknowledgement.acked_s <= one.settled_s for acknowledgement in self.acknowledged)
 
     @property
@@ -79,7 +79,7 @@ class Outcome:
 
 
 def combined(outcomes: Sequence[Outcome], skipped: Mapping[str, str], links: str) -> Outcome:
-    """One after the other, as if they were one run."""
+    """Joins outcomes, one after the other, as if they were one run."""
     return Outcome(
         outcomes[0].start_s if outcomes else 0.0,
         sum(one.sent_count for one in outcomes),
@@ -95,14 +95,16 @@ def combined(outcomes: Sequence[Outcome], skipped: Mapping[str, str], links: str
 def blamed(
     injected: Sequence[Injected], acknowledged: Iterable[Acknowledgement], anomalies: Sequence[Anomaly], topic: str
 ) -> list[Injected]:
-    """The faults of one load with what was lost and doubled: each counts for the first one that was not over when the
-    record was acknowledged.  Records of other topics, and those acknowledged after the last fault, count for none.
+    """Returns the faults of one load with the counts of what was lost and doubled.
+
+    A record counts for the first fault that was not over when it was acknowledged.  Records of other topics, and those
+    acknowledged after the last fault, count for none.
 
     Args:
-        injected: in the order in which they happened.
-        acknowledged: by the load.
-        anomalies: in its history.
-        topic: that it writes.
+        injected: The faults in the order in which they happened.
+        acknowledged: The acknowledgements that the load got.
+        anomalies: The anomalies in the history of the load.
+        topic: The topic that the load writes.
     """
     acked_s = {(one.partition, one.offset): one.acked_s for one in acknowledged}
     counts: Counter[tuple[int, bool]] = Counter()
@@ -121,13 +123,13 @@ def blamed(
 def unavailable_s(
     acknowledged: Iterable[Acknowledgement], partitions_count: int, began_s: float, end_s: float
 ) -> float:
-    """The longest time without an acknowledgement in one partition, of those times that reach into [began_s, end_s].
+    """Returns the longest time without an acknowledgement in one partition, of those that reach into [began_s, end_s].
 
     Args:
-        acknowledged: in the order of their coming, some before `began_s` and some after `end_s`.
-        partitions_count: all of them are written all the time.
-        began_s: of the fault.
-        end_s: of looking.
+        acknowledged: The acknowledgements in the order of their coming, some before `began_s` and some after `end_s`.
+        partitions_count: The number of partitions; all of them are written all the time.
+        began_s: The time when the fault began.
+        end_s: The end of the time that is looked at.
     """
     times: list[list[float]] = [[] for _ in range(partitions_count)]
     for one in acknowledged:
@@ -142,5 +144,5 @@ def unavailable_s(
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Nearest rank; of a sorted sequence that is not empty."""
+    """Returns a percentile of a sorted sequence that is not empty, by the nearest rank."""
     return values[min(len(values) - 1, round(percent / 100 * (len(values) - 1)))]

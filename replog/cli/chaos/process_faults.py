@@ -34,7 +34,7 @@ async def _kill_controller(target: Target) -> AsyncIterator[list[int]]:
 
 @asynccontextmanager
 async def _kill_follower(target: Target) -> AsyncIterator[list[int]]:
-    """Of a broker that leads nothing: its partitions have been given to the others before."""
+    """Kills a broker that leads nothing: its partitions have been given to the others before."""
     node_id = await target.leader()
     before = {(target.topic, part.partition_id): part.replicas for part in await target.partitions()}
     await target.prefer({place: sorted(replicas, key=node_id.__eq__) for place, replicas in before.items()})
@@ -114,7 +114,7 @@ async def come_back_wiped(target: Target, node_id: int) -> None:
 
 
 async def _voters_are_logged(target: Target) -> bool:
-    """Only then voters have directory ids, and a wiped one is not taken for the old one."""
+    """Whether the log names the voters: else they have no directory ids, and a wiped one is taken for the old one."""
     return (await target.admin.describe_quorum()).is_dynamic
 
 
@@ -124,7 +124,7 @@ async def _has_other_directory(target: Target, node_id: int, old: UUID | None) -
 
 
 async def _directory_id(target: Target, node_id: int) -> UUID | None:
-    """Of the observer where one follows under this id, else of the voter."""
+    """Returns the directory id of the observer where one follows under this node id, else of the voter."""
     members = [member for member in (await target.admin.describe_quorum()).members if member.node_id == node_id]
     members.sort(key=lambda member: member.is_voter)
     return members[0].directory_id if members else None

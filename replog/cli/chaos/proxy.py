@@ -32,7 +32,7 @@ class Proxies(Network):
     """One proxy for each node.
 
     Args:
-        node_ids: who gets a proxy.
+        node_ids: The nodes that get a proxy.
     """
 
     def __init__(self, node_ids: Iterable[int]) -> None:
@@ -63,7 +63,7 @@ class Proxies(Network):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def node_config(self) -> dict[int, dict[str, ConfigValue]]:
-        """For `LocalCluster.start`: all nodes reach each other through here only."""
+        """Returns the configuration keys with which all nodes reach each other through here only."""
         voters = [f"{node_id}@{address}" for node_id, address in self.addresses.items()]
         return {
             node_id: {"advertised.listeners": [address], "controller.quorum.voters": voters}
@@ -71,7 +71,7 @@ class Proxies(Network):
         }
 
     def connect(self, cluster: LocalCluster) -> str:
-        """From now on connections are forwarded to the nodes of `cluster`; before, they are closed."""
+        """Forwards connections to the nodes of `cluster` from now on; before, they are closed."""
         self._cluster = cluster
         return ",".join(self.addresses.values())
 
@@ -83,10 +83,10 @@ class Proxies(Network):
         return self._cluster.nodes[node_id].address
 
     def _on_cut(self, links: Collection[Link]) -> None:
-        """Bytes on these links wait: every connection looks before it forwards."""
+        """Leaves the bytes on these links to wait: every connection looks before it forwards."""
 
     def _on_mend(self, links: Collection[Link]) -> None:  # noqa: ARG002 -- all of them
-        """What has waited arrives."""
+        """Lets what has waited arrive."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -132,7 +132,7 @@ class Proxies(Network):
             writer.close()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: Link) -> None:
-        """Until one side ends the connection; then the other side hears of it, unless the link is cut."""
+        """Forwards bytes until one side ends the connection; the other side hears of that once the link is whole."""
         try:
             while data := await reader.read(CHUNK_BYTES):
                 await self._wait_until_open(link)
@@ -145,7 +145,7 @@ class Proxies(Network):
 
 
 def owner(cluster: LocalCluster, port: int, remote_port: int) -> int:
-    """The node whose process holds the socket from `port` to `remote_port`; `CLIENT` where it is none of them."""
+    """Finds the node whose process holds the socket from `port` to `remote_port`; `CLIENT` where it is none of them."""
     inode = socket_inode(port, remote_port)
     if inode:
         for node_id, spec in cluster.nodes.items():
@@ -155,7 +155,7 @@ def owner(cluster: LocalCluster, port: int, remote_port: int) -> int:
 
 
 def socket_inode(port: int, remote_port: int) -> str:
-    """Of the connected loopback socket from one port to another; "" where there is none.
+    """Finds the inode of the connected loopback socket from one port to another; "" where there is none.
 
     Both count: the kernel gives one local port to connections with several others.
     """

@@ -45,26 +45,33 @@ class Move:
         return (self.topic, 0) in await target.admin.list_reassignments()
 
     async def copied_count(self, target: Target) -> int:
-        """Where the new replica ends; 0 before it is there."""
+        """Returns the log end of the new replica; 0 before it is there."""
         status = await target.admin.describe_node(target.cluster.nodes[self.goal].address)
         ends = [one.log_end_offset for one in status.replicas if (one.topic, one.partition_id) == (self.topic, 0)]
         return ends[0] if ends else 0
 
     async def has_begun(self, target: Target) -> bool:
-        """Some of it has been copied, and not all; a broker that is asked may not know yet that it moves."""
+        """Whether some of it has been copied, and not all; a broker that is asked may not know yet that it moves.
+
+        Raises:
+            FaultMissedError: All of it has arrived already.
+        """
         if await self.has_arrived(target):
             raise FaultMissedError(f"{self.topic}-0 had arrived before anything could be broken")
         return await self.is_under_way(target) and await self.copied_count(target) > 0
 
     async def has_arrived(self, target: Target) -> bool:
-        """Every replica that it shall have is there and in sync."""
+        """Whether every replica that it shall have is there and in sync, and no other is left."""
         (partition,) = (await target.admin.describe_topics([self.topic]))[self.topic].partitions
         return set(partition.replicas) == set(partition.isr) == {self.goal, self.stays}
 
 
 @asynccontextmanager
 async def moving(target: Target) -> AsyncIterator[tuple[Move, Load]]:
-    """A partition of a topic of its own is moving, and some of it has arrived; the load goes on while the block runs."""
+    """Moves a partition of a topic of its own; the block runs when some of it has arrived, and the load goes on.
+
+    After the block everything is read back and the topic deleted.
+    """
     controller_id = await target.controller()
     source, goal, *_ = sorted(set(target.cluster.nodes) - {controller_id})
     move = Move(f"moving-{next(_numbers)}", source, controller_id, goal)
@@ -87,15 +94,15 @@ async def moving(target: Target) -> AsyncIterator[tuple[Move, Load]]:
 
 @asynccontextmanager
 async def killed_while_moving(target: Target, role: str, *, comes_back: bool = True) -> AsyncIterator[list[int]]:
-    """kill -9 of the `source`, the `goal`, or of who `stays`, in the middle of a move.
+    """Kills (kill -9) the `source`, the `goal`, or who `stays`, in the middle of a move.
 
     Args:
-        target: suffers.
-        role: an attribute of `Move`.
-        comes_back: after the block, and the partition arrives only then; otherwise it must arrive before.
+        target: The cluster that suffers.
+        role: The attribute of `Move` that names the node.
+        comes_back: Whether the node starts again after the block; otherwise the partition must arrive without it.
 
     Raises:
-        FaultMissedError: it was no longer moving.
+        FaultMissedError: The partition was no longer moving.
     """
     loop = asyncio.get_running_loop()
     async with moving(target) as (move, load):
@@ -111,7 +118,11 @@ async def killed_while_moving(target: Target, role: str, *, comes_back: bool = T
 
 
 async def _still_moves(target: Target, move: Move) -> bool:
-    """Asked after the kill, of whoever answers."""
+    """Whether the partition still moves, asked after the kill of whoever answers.
+
+    Raises:
+        FaultMissedError: The partition had arrived already.
+    """
     if await move.has_arrived(target):
         raise FaultMissedError(f"{move.topic}-0 had arrived when the node died")
     return await move.is_under_way(target)

@@ -31,7 +31,7 @@ class Row:
 
 
 def rows(outcome: Outcome) -> list[Row]:
-    """One for each kind of fault, in the order in which they first happened."""
+    """Returns a row for each kind of fault, in the order in which they first happened."""
     by_name: dict[str, list[Injected]] = {}
     for one in outcome.injected:
         by_name.setdefault(one.name, []).append(one)
@@ -51,7 +51,7 @@ def _row(outcome: Outcome, name: str, injected: Sequence[Injected]) -> Row:
 
 
 def as_json(outcome: Outcome) -> str:
-    """Times in seconds since the load began."""
+    """Returns the outcome as JSON; times of events are in seconds since the load began."""
     return json.dumps(
         {
             "sent": outcome.sent_count,
@@ -82,7 +82,7 @@ def write(outcome: Outcome, path: Path) -> tuple[Path, Path]:
 
 
 def as_html(outcome: Outcome) -> str:
-    """The page."""
+    """Returns the outcome as one HTML page."""
     table = "".join(
         f"<tr><td>{escape(row.name)}</td><td>{escape(FAULTS[row.name].text)}</td><td>{row.count}</td>"
         f"<td>{row.acknowledged:,}</td><td>{row.lost:,}</td><td>{row.duplicated:,}</td>"
@@ -117,7 +117,7 @@ partition took records again; grey: until all replicas were in sync again.</p>
 
 
 def sentence(outcome: Outcome) -> str:
-    """What came of it."""
+    """Says in a sentence what came of the faults."""
     if outcome.anomalies:
         return f"{len(outcome.anomalies)} anomalies, {outcome.lost_count} of them lost records."
     count = len(outcome.injected)
@@ -135,7 +135,7 @@ def _event(outcome: Outcome, one: Injected) -> dict[str, object]:
 
 
 def _buckets(outcome: Outcome) -> list[tuple[float, float]]:
-    """(seconds since the start, slowest acknowledgement in ms) of each tenth of a second in which some came."""
+    """Returns (seconds since the start, slowest acknowledgement in ms) for each tenth of a second with any."""
     slowest: dict[int, float] = {}
     for one in outcome.acknowledged:
         bucket = int((one.acked_s - outcome.start_s) / BUCKET_S)

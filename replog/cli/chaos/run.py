@@ -38,17 +38,17 @@ async def run_chaos(
     A fault for which this machine lacks something is skipped, with the reason in the outcome.
 
     Args:
-        names: of faults, see `FAULTS`.
-        rounds: how often all of them.
-        nodes: brokers that are controllers too; replication factor 3, `min.insync.replicas` 2.
-        partitions: of the topic under load.
-        rate_per_s: records a second.
-        say: told what happens.
-        links: by what they are cut.
+        names: The names of faults, see `FAULTS`.
+        rounds: The number of times that all of them happen.
+        nodes: The number of brokers that are controllers too; replication factor 3, `min.insync.replicas` 2.
+        partitions: The number of partitions of the topic under load.
+        rate_per_s: The records sent in a second.
+        say: The function that is told what happens.
+        links: The means by which links are cut.
 
     Raises:
-        TimeoutError: the cluster did not recover.
-        ReplogError: it did not come up.
+        TimeoutError: The cluster did not recover.
+        ReplogError: The cluster did not come up.
     """
     outcomes: list[Outcome] = []
     faults = {name: fault for name, fault in faults_with(links).items() if name in names}

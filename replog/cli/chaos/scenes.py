@@ -24,14 +24,14 @@ LEADER_TIME: Mapping[str, ConfigValue] = {"log.message.timestamp.type": "LogAppe
 async def prepared(
     scene: Scene, directory: Path, nodes: int, config: Mapping[str, ConfigValue], topic: str
 ) -> AsyncIterator[Target]:
-    """A cluster that is up; its processes are gone afterwards.
+    """Brings up a cluster for the length of a block; its processes are gone afterwards.
 
     Args:
-        scene: what kind.
-        directory: does not exist yet.
-        nodes: brokers that are controllers too.
-        config: of all nodes.
-        topic: that will be under load.
+        scene: The kind of cluster.
+        directory: The directory of the cluster, which does not exist yet.
+        nodes: The number of brokers that are controllers too.
+        config: The configuration of all nodes.
+        topic: The topic that will be under load.
     """
     async with AsyncExitStack() as stack:
         node_ids = range(1, nodes + 1)

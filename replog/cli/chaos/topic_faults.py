@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 @asynccontextmanager
 async def _recreate_topic(target: Target) -> AsyncIterator[list[int]]:
-    """The broker comes back with the folders of the old topic, under the names of the new one."""
+    """Deletes a topic and creates it anew; a broker comes back with folders of the old one, named as the new one's."""
     loop = asyncio.get_running_loop()
     name = f"recreated-{next(_numbers)}"
     node_id = await target.leader()
