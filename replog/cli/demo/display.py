@@ -27,9 +27,9 @@ class Work:
     """Something that takes a while.
 
     Args:
-        text: what is being done.
-        total: of the things that are counted; None where nothing is counted.
-        noun: the things.
+        text: The words for what is being done.
+        total: The number of the things that are counted; None where nothing is counted.
+        noun: The word for the things.
     """
 
     def __init__(self, text: str, total: int | None, noun: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,17 +42,17 @@ class Work:
         self._started_s = clock()
 
     def advance(self, count: int) -> None:
-        """Some more are done; from any thread.
+        """Adds to what is done; from any thread.
 
         Raises:
-            WorkOverError: the work was given up: a thread that counts here should end.
+            WorkOverError: The work is over or was given up: a thread that counts here should end.
         """
         if self._is_over:
             raise WorkOverError(self.text)
         self.done += count
 
     def end(self) -> None:
-        """Done, or given up."""
+        """Ends the work: it is done, or given up."""
         self._is_over = True
 
     @property
@@ -60,7 +60,7 @@ class Work:
         return self._clock() - self._started_s
 
     def measure(self) -> str:
-        """`120,000 of 336,776 rows, 41,000/s, 3 s`, or the elapsed time alone."""
+        """Says `120,000 of 336,776 rows, 41,000/s, 3 s`, or the elapsed time alone."""
         elapsed = f"{self.elapsed_s:.0f} s"
         if self.total is None:
             return elapsed
@@ -76,16 +76,16 @@ class Display:
         self._printed_s = time.monotonic()
 
     def step(self, number: int, text: str) -> None:
-        """The heading of a step."""
+        """Prints the heading of a step."""
         self._print(f"\n[bold]{number}/{STEPS_COUNT}  {escape(text)}[/bold]")
 
     def event(self, text: str, *, style: str = "") -> None:
-        """Something that happened, a line below its step."""
+        """Prints something that happened, a line below its step."""
         shown = escape(text)
         self._print(f"     [{style}]{shown}[/{style}]" if style else f"     {shown}")
 
     def show(self, renderable: RenderableType) -> None:
-        """A table."""
+        """Prints a table."""
         self._print(renderable)
 
     def last_line(self, text: str, *, good: bool) -> None:

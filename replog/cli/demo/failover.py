@@ -29,12 +29,12 @@ class Failover:
     """What the kill did.
 
     Attributes:
-        victim: node id.
-        partitions: that it led.
-        recovered_s: from the kill to the first acknowledgement by a new leader of one of them.
-        rejoined_s: from the restart until it was in every ISR again.
-        truncated: partition -> offset that the node cut it back to.
-        moved: the partitions of these that have a new leader.
+        victim: The id of the killed node.
+        partitions: The partitions that it led.
+        recovered_s: The time from the kill to the first acknowledgement by a new leader of one of them.
+        rejoined_s: The time from the restart until it was in every ISR again.
+        truncated: The offset that the node cut a partition back to, by partition.
+        moved: The partitions of these that have a new leader.
     """
 
     victim: int = -1
@@ -46,13 +46,13 @@ class Failover:
     moved: set[int] = field(default_factory=set)
 
     def note_acknowledged(self, partition: int) -> None:
-        """A record of `partition` was acknowledged just now."""
+        """Notes that a record of `partition` was acknowledged just now."""
         if self.recovered_s is None and partition in self.moved:
             self.recovered_s = time.monotonic() - self.killed_at_s
 
 
 def leading_most(topic: TopicInfo) -> int:
-    """The node that leads most partitions; the lowest id among equals."""
+    """Returns the id of the node that leads most partitions; the lowest id among equals."""
     leads = Counter(partition.leader for partition in topic.partitions)
     return min(leads, key=lambda node_id: (-leads[node_id], node_id))
 
@@ -116,7 +116,7 @@ async def _show_changes(
 
 
 def describe_changes(before: TopicInfo, after: TopicInfo) -> list[str]:
-    """What changed, partitions with the same change on one line."""
+    """Describes what changed, partitions with the same change on one line."""
     lines: dict[str, list[int]] = {}
     earlier = {partition.partition_id: partition for partition in before.partitions}
     for now in after.partitions:
@@ -133,7 +133,7 @@ def describe_changes(before: TopicInfo, after: TopicInfo) -> list[str]:
 
 
 async def until_running(admin: Admin, address: str) -> DescribeNodeResponse:
-    """What the node says as soon as it serves; waits as long as it takes (the caller watches the process)."""
+    """Waits until the node serves, as long as it takes (the caller watches the process), and returns what it says."""
     while True:
         node = await _describe(admin, address)
         if node is not None and node.state == "running":

@@ -14,9 +14,9 @@ class GroupStats(NamedTuple):
     """One carrier at one origin.
 
     Attributes:
-        flights: all rows.
-        delays: rows with a departure delay; a cancelled flight has none.
-        delay_minutes: their sum; may be negative.
+        flights: The number of all rows.
+        delays: The number of rows with a departure delay; a cancelled flight has none.
+        delay_minutes: The sum of the delays; may be negative.
     """
 
     flights: int
@@ -25,7 +25,7 @@ class GroupStats(NamedTuple):
 
     @property
     def mean_delay_minutes(self) -> float | None:
-        """Of the flights that have a delay; None where there is none."""
+        """The mean delay of the flights that have one; None where there is none."""
         return self.delay_minutes / self.delays if self.delays else None
 
 
@@ -53,5 +53,5 @@ class GroupCounter:
 
 
 def differing_rows(expected: Groups, found: Groups) -> list[GroupKey]:
-    """The groups that are not equal in both, or are missing in one."""
+    """Returns the groups that are not equal in both, or are missing in one."""
     return sorted(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))

@@ -24,7 +24,7 @@ class Ledger:
         self._rows: dict[int, array[int]] = defaultdict(lambda: array("q"))
 
     def acknowledge(self, partition: int, base_offset: int, rows: Iterable[int]) -> None:
-        """The rows stand at `base_offset` and the offsets after it."""
+        """Notes that the rows stand at `base_offset` and the offsets after it."""
         held = self._rows[partition]
         for offset, row in enumerate(rows, start=base_offset):
             held.extend([NOBODY] * (offset + 1 - len(held)))
@@ -34,12 +34,12 @@ class Ledger:
             self.acknowledged += 1
 
     def row_at(self, partition: int, offset: int) -> int:
-        """The row that was acknowledged there, or `NOBODY`."""
+        """Returns the row that was acknowledged there, or `NOBODY`."""
         held = self._rows.get(partition)
         return held[offset] if held is not None and 0 <= offset < len(held) else NOBODY
 
     def offsets_count(self) -> int:
-        """How many different offsets were acknowledged."""
+        """Counts the different offsets that were acknowledged."""
         return sum(len(rows) - rows.count(NOBODY) for rows in self._rows.values())
 
 
@@ -48,10 +48,10 @@ class ReadResult:
     """What one reader saw.
 
     Attributes:
-        read: acknowledged rows that were read, each counted once.
-        lost: acknowledged rows that were not read.
-        duplicated: records beyond that: read twice, or at an offset that was never acknowledged.
-        altered: read with another key or value than was acknowledged.
+        read: The number of acknowledged rows that were read, each counted once.
+        lost: The number of acknowledged rows that were not read.
+        duplicated: The number of records beyond that: read twice, or at an offset that was never acknowledged.
+        altered: The number of rows that were read with another key or value than was acknowledged.
     """
 
     read: int
@@ -61,7 +61,7 @@ class ReadResult:
 
     @property
     def is_exact(self) -> bool:
-        """Every acknowledged row once, as it was."""
+        """Whether every acknowledged row was read once, as it was."""
         return not (self.lost or self.duplicated or self.altered)
 
 
@@ -85,7 +85,7 @@ class ReadCheck:
         return row
 
     def differs(self) -> None:
-        """The record just read is not the row that was acknowledged."""
+        """Counts the record just read as altered: it is not the row that was acknowledged."""
         self._altered += 1
 
     def result(self) -> ReadResult:

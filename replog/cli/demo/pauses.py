@@ -10,7 +10,7 @@ class Acknowledgements:
     """Counts acknowledgements and remembers the longest time without one.
 
     Args:
-        clock: seconds, monotonic.
+        clock: The clock, in seconds, monotonic.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -31,10 +31,10 @@ async def produce_flights(
     """Sends every row and returns when all are acknowledged.
 
     Args:
-        on_acknowledged: told partition and count.
+        on_acknowledged: The function that is told partition and count.
 
     Raises:
-        ReplogError: a record was not acknowledged within the producer's delivery time-out.
+        ReplogError: A record was not acknowledged within the producer's delivery time-out.
     """
     waiting: set[asyncio.Task[None]] = set()
     async with Producer(bootstrap_servers, client_id="replog-demo") as producer:
@@ -61,7 +61,7 @@ async def produce_flights(
 
 
 def _windows(flights: Flights) -> Iterator[tuple[bytes, list[int]]]:
-    """Rows of one key each."""
+    """Yields a key and the rows of it, for each key of one window after the other."""
     for start in range(0, flights.count, WINDOW_ROWS):
         by_key: dict[bytes, list[int]] = defaultdict(list)
         for row in range(start, min(start + WINDOW_ROWS, flights.count)):
@@ -70,7 +70,7 @@ def _windows(flights: Flights) -> Iterator[tuple[bytes, list[int]]]:
 
 
 async def _without_finished(tasks: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
-    """The unfinished ones; raises what made one fail."""
+    """Returns the unfinished tasks; raises what made one fail."""
     for task in tasks:
         if task.done():
             task.result()

@@ -17,11 +17,11 @@ class Outcome:
     """Everything that was counted and computed.
 
     Attributes:
-        rows: of the source table.
-        acknowledged: rows the producer got an offset for.
-        conflicts: offsets that were acknowledged for two rows.
-        source, consumer, spark: the groups, from the table, the consumer's records and Spark.
-        consumer_read, spark_read: each reader against the acknowledgements.
+        rows: The number of rows of the source table.
+        acknowledged: The number of rows that the producer got an offset for.
+        conflicts: The number of offsets that were acknowledged for two rows.
+        source, consumer, spark: The groups, from the table, the consumer's records and Spark.
+        consumer_read, spark_read: The comparison of each reader with the acknowledgements.
     """
 
     rows: int
@@ -49,7 +49,7 @@ class Outcome:
         )
 
     def verdict(self) -> str:
-        """The last line: counts, and whether the results are equal."""
+        """Returns the last line: counts, and whether the results are equal."""
         lost = max(self.consumer_read.lost, self.spark_read.lost) + self.rows - self.acknowledged
         duplicated = max(self.consumer_read.duplicated, self.spark_read.duplicated) + self.conflicts
         altered = max(self.consumer_read.altered, self.spark_read.altered)
@@ -62,7 +62,7 @@ class Outcome:
 
 
 def result_table(outcome: Outcome) -> Table:
-    """The groups with most flights; all that differ come first."""
+    """Makes a table of the groups with most flights; all that differ come first."""
     table = Table(title="flights and mean departure delay", title_justify="left", header_style="bold")
     table.add_column("carrier")
     table.add_column("origin")

@@ -48,8 +48,8 @@ def run_demo(*, is_fast: bool, keep: bool, nodes: int) -> int:
     """Runs the demo and returns the exit status: 1 when anything differs.
 
     Raises:
-        ReplogError, OSError: a step failed.
-        KeyboardInterrupt: Ctrl-C; processes and files are gone by then, as in every case.
+        ReplogError, OSError: A step failed.
+        KeyboardInterrupt: Ctrl-C came; processes and files are gone by then, as in every case.
 
     A SIGTERM or SIGHUP ends it with status 143, cleaned up alike.
     """
@@ -103,7 +103,7 @@ async def _run(directory: Path, display: Display, *, is_fast: bool, keep: bool, 
 
 
 def _cancel_on_signals() -> None:
-    """SIGTERM and SIGHUP clean up as Ctrl-C does."""
+    """Lets SIGTERM and SIGHUP cancel this task, which then cleans up as after Ctrl-C."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     for number in (signal.SIGTERM, signal.SIGHUP):

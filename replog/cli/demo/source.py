@@ -33,9 +33,9 @@ class Flights:
     """The rows as they are produced, and the answer that reading them back must give.
 
     Attributes:
-        keys: carrier of each row.
-        values: each row as a JSON object; null where the table says NA.
-        groups: computed from the table, not from the JSON.
+        keys: The carrier of each row.
+        values: The rows, each as a JSON object; null where the table says NA.
+        groups: The groups, computed from the table, not from the JSON.
     """
 
     keys: list[bytes]
@@ -48,15 +48,15 @@ class Flights:
 
 
 def load_flights(*, is_fast: bool, on_rows: Callable[[int], None]) -> Flights:
-    """Reads the table; blocking, some seconds.
+    """Reads the table; blocks for some seconds.
 
     Args:
-        is_fast: every tenth row only.
-        on_rows: told how many more rows were read, every few thousand.
+        is_fast: Whether only every tenth row is read.
+        on_rows: The function that is told how many more rows were read, every few thousand.
 
     Raises:
-        ConfigError: the package is not installed.
-        OSError: its file cannot be read.
+        ConfigError: The package is not installed.
+        OSError: The file of the package cannot be read.
     """
     keys: list[bytes] = []
     values: list[bytes] = []
@@ -77,7 +77,7 @@ def load_flights(*, is_fast: bool, on_rows: Callable[[int], None]) -> Flights:
 
 
 def _rows(step: int) -> Iterator[tuple[list[str], list[str]]]:
-    """(column names, row), every `step`-th row."""
+    """Yields (column names, row) for every `step`-th row."""
     with zipfile.ZipFile(_data_file()) as archive, archive.open("flights.csv") as packed:
         reader = csv.reader(io.TextIOWrapper(packed, encoding="utf-8", newline=""))
         names = next(reader)

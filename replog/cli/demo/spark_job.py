@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _own_stdout() -> TextIO:
-    """The real stdout for us alone: Java and its children inherit a stdout that is stderr."""
+    """Keeps the real stdout for us alone: Java and its children inherit a stdout that is stderr."""
     ours = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return ours
@@ -89,7 +89,7 @@ def _java_version(spark: SparkSession) -> str:
 
 
 def _groups(records: DataFrame) -> list[list[Any]]:
-    """[carrier, origin, flights, delays, delay minutes, mean] for each group, computed by Spark."""
+    """Returns [carrier, origin, flights, delays, delay minutes, mean] for each group, computed by Spark."""
     flight = F.from_json(F.col("value").cast("string"), FLIGHT_SCHEMA).alias("flight")
     rows = (
         records.select(flight)
@@ -102,7 +102,7 @@ def _groups(records: DataFrame) -> list[list[Any]]:
 
 
 def _marks(records: DataFrame) -> pa.Table:
-    """Where each record stands and what it says, in 20 bytes."""
+    """Returns where each record stands and what it says, in 20 bytes."""
     content = F.concat(F.coalesce(F.col("key"), F.lit(b"")), F.coalesce(F.col("value"), F.lit(b"")))
     table: pa.Table = records.select("partition", "offset", F.crc32(content).alias("crc")).toArrow()
     return table

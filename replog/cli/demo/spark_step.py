@@ -29,13 +29,13 @@ LOG_LINES_SHOWN = 12
 
 
 def spark_environment(directory: Path) -> dict[str, str]:
-    """The environment of the Spark job.  Made at the start: what is missing should not be told after all the rest.
+    """Makes the environment of the Spark job, at the start: what is missing should not be told after all the rest.
 
     Args:
-        directory: made here; for everything that Spark, Java and the job write.
+        directory: The folder for everything that Spark, Java and the job write; it is made here.
 
     Raises:
-        ConfigError: pyspark, pyarrow or Java is missing.
+        ConfigError: One of pyspark, pyarrow and Java is missing.
     """
     for package in ("pyspark", "pyarrow"):
         if find_spec(package) is None:
@@ -59,15 +59,15 @@ async def read_with_spark(
     ledger: Ledger,
     on_stage: Callable[[dict[str, Any]], None],
 ) -> tuple[ReadResult, Groups]:
-    """Has Spark read the topic and compute the groups.
+    """Lets Spark read the topic and compute the groups, and checks every record that it saw.
 
     Args:
-        directory: exists; for everything that Spark, Java and the job write.
-        environment: of `spark_environment`.
-        on_stage: told when the session is up, the groups and the marks are there.
+        directory: The folder for everything that Spark, Java and the job write; it exists.
+        environment: The environment that `spark_environment` made.
+        on_stage: The function that is told when the session is up, and when the groups and the marks are there.
 
     Raises:
-        CommandFailedError: the job failed; holds the end of its log.
+        CommandFailedError: The job failed; the message holds the end of its log.
     """
     stages = await _run_job(bootstrap_servers, topic, directory, environment, on_stage)
     if "marks" not in stages:
@@ -81,7 +81,7 @@ async def read_with_spark(
 
 
 def _checked_mean(stats: GroupStats, mean: float | None) -> GroupStats:
-    """The sums and counts; where Spark's own mean is another than theirs, sums that equal nothing."""
+    """Returns the sums and counts; where Spark's own mean is another than theirs, sums that equal nothing."""
     return stats if stats.mean_delay_minutes == mean else GroupStats(stats.flights, stats.delays, sys.maxsize)
 
 
