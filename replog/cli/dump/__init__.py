@@ -1,4 +1,4 @@
-"""What the files of a data directory say, as rows.
+"""What the files of a log directory say, as rows.
 
 A row is a flat mapping with a `kind`; `replog log dump` prints rows as text or as JSON lines.  Nothing here writes,
 locks or truncates, so it may look at the files of a running node: what is being appended may then show as a torn tail.

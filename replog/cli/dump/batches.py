@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def dump_batches(file: File, *, deep: bool, is_metadata: bool) -> Iterator[Row]:
-    """A row for each batch, in the order of the file; ends at the first place where no batch can be read.
+    """Yields a row for each batch, in the order of the file; ends at the first place where no batch can be read.
 
     Args:
-        file: an open segment.
-        deep: a row for each record too.
-        is_metadata: values are records of the metadata log.
+        file: The open file of a segment.
+        deep: Whether there is a row for each record too.
+        is_metadata: Whether the values are records of the metadata log.
     """
     try:
         for position, header in scan_headers(file, 0, file.size()):

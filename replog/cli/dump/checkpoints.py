@@ -1,4 +1,4 @@
-"""Checkpoints and the other small files of a data directory."""
+"""Checkpoints and the other small files of a log directory."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ READERS: Final[dict[str, Callable[[FileSystem, str], Iterator[Row]]]] = {
 
 
 def dump_small_file(fs: FileSystem, path: str, name: str) -> Iterator[Row]:
-    """The content of a file named in `READERS`."""
+    """Yields the content of a file named in `READERS`, or a `damage` row where it cannot be read."""
     try:
         yield from READERS[name](fs, path)
     except checkpoints.CorruptCheckpointError as error:

@@ -28,15 +28,15 @@ _STATE_SUFFIXES = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 
 
 def dump_path(path: Path, *, deep: bool) -> Iterator[Row]:
-    """The rows of one file, or of every known file of a directory; each file begins with a `file` row.
+    """Yields the rows of one file, or of every known file of a directory; each file begins with a `file` row.
 
     Args:
-        path: a segment, index, snapshot or checkpoint, or a partition's or node's data directory.
-        deep: a row for each record too.
+        path: A segment, index, snapshot or checkpoint file, a partition folder, or a log directory.
+        deep: Whether there is a row for each record too.
 
     Raises:
-        UsageError: nothing there that this can decode.
-        OSError: the file cannot be read.
+        UsageError: There is nothing that this can decode.
+        OSError: A file is not there, or cannot be read.
     """
     files = sorted(child for child in path.iterdir() if _is_known(child)) if path.is_dir() else [path]
     if not files:
@@ -61,7 +61,7 @@ def _is_known(file: Path) -> bool:
 
 
 def _usual_name(name: str) -> str:
-    """Without what says that the file is not in use (any more, or yet)."""
+    """Returns a name without what says that the file is not in use (any more, or yet)."""
     for suffix in _STATE_SUFFIXES:
         name = name.removesuffix(suffix)
     return name

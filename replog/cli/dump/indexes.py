@@ -14,7 +14,7 @@ from replog.log.segments.transaction_index import TRANSACTION_ENTRY_BYTES, Trans
 
 
 def dump_offset_index(base_offset: int, data: bytes) -> Iterator[Row]:
-    """A row for each entry; the zeros behind the last one, which Kafka preallocates, are left out."""
+    """Yields a row for each entry; the zeros behind the last one, which Kafka preallocates, are left out."""
     index = OffsetIndex(base_offset, MemoryEntries(OFFSET_ENTRY_BYTES, data))
     for number in range(_used(data, OFFSET_ENTRY_BYTES)):
         entry = index.entry(number)
@@ -23,7 +23,7 @@ def dump_offset_index(base_offset: int, data: bytes) -> Iterator[Row]:
 
 
 def dump_time_index(base_offset: int, data: bytes) -> Iterator[Row]:
-    """A row for each entry, as in `dump_offset_index`."""
+    """Yields a row for each entry, as in `dump_offset_index`."""
     index = TimeIndex(base_offset, MemoryEntries(TIME_ENTRY_BYTES, data))
     for number in range(_used(data, TIME_ENTRY_BYTES)):
         entry = index.entry(number)
@@ -32,7 +32,7 @@ def dump_time_index(base_offset: int, data: bytes) -> Iterator[Row]:
 
 
 def dump_transaction_index(base_offset: int, data: bytes) -> Iterator[Row]:
-    """A row for each aborted transaction."""
+    """Yields a row for each aborted transaction."""
     rest = len(data) % TRANSACTION_ENTRY_BYTES
     try:
         for transaction in TransactionIndex(base_offset, data[: len(data) - rest]):
@@ -43,7 +43,7 @@ def dump_transaction_index(base_offset: int, data: bytes) -> Iterator[Row]:
 
 
 def dump_snapshot(path: str, data: bytes) -> Iterator[Row]:
-    """A row for each producer."""
+    """Yields a row for each producer."""
     try:
         for entry in decode_snapshot(path, data):
             yield {"kind": "producer"} | entry._asdict()
@@ -52,7 +52,7 @@ def dump_snapshot(path: str, data: bytes) -> Iterator[Row]:
 
 
 def _used(data: bytes, entry_bytes: int) -> int:
-    """Entries up to the last that is not all zeros."""
+    """Counts the entries up to the last that is not all zeros."""
     return -(-len(data[: len(data) - len(data) % entry_bytes].rstrip(b"\0")) // entry_bytes)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def metadata_fields(record: Record) -> Row:
-    """Name and fields of one metadata record; why not, where it is none of ours."""
+    """Returns name and fields of one metadata record; where it is none of ours, why not, and its value."""
     from replog.cli.common import shown_bytes
     from replog.metadata.tree import record_leaf
     from replog.rpc.metadata_records import decode_metadata_record

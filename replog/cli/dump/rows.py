@@ -13,7 +13,7 @@ DAMAGE_KINDS = frozenset({"damage"})
 
 
 def damage(position: int | None, reason: str) -> Row:
-    """Something that cannot be read; `position` in bytes, None where the file as a whole is meant."""
+    """Makes a row for something that cannot be read; `position` in bytes, None where the file as a whole is meant."""
     row: Row = {"kind": "damage"}
     if position is not None:
         row["position"] = position
@@ -21,7 +21,7 @@ def damage(position: int | None, reason: str) -> Row:
 
 
 def row_as_text(row: Row) -> str:
-    """`batch base_offset=0 last_offset=9 ...`; a file's name stands alone as a heading."""
+    """Returns a row as text, `batch base_offset=0 last_offset=9 ...`; a file's name stands alone as a heading."""
     if row["kind"] == "file":
         return f"{row['path']}  {row['size_bytes']:,} bytes"
     fields = (f"{name}={_shown(value)}" for name, value in row.items() if name != "kind")
