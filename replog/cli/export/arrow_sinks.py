@@ -23,7 +23,7 @@ class _Grouped:
         self._held_bytes = 0
 
     def write(self, run: Run) -> int:
-        """See `Sink`."""
+        """Takes the wanted records of a run, as `Sink.write` says; writes a group when enough are held back."""
         batch = record_batch(run)
         if batch.num_rows:
             self._held.append(batch)
@@ -33,13 +33,13 @@ class _Grouped:
         return int(batch.num_rows)
 
     def close(self) -> None:
-        """See `Sink`."""
+        """Writes the last group and the end of the file."""
         if self._held:
             self._write_group()
         self._writer.close()
 
     def abandon(self) -> None:
-        """See `Sink`."""
+        """Drops what is held back."""
         self._held.clear()
 
     def _write_group(self) -> None:
@@ -72,6 +72,6 @@ class ParquetFile(_Grouped):
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
 
     def abandon(self) -> None:
-        """See `Sink`.  Without this the writer would try to end the file when it is collected."""
+        """Drops what is held back, and keeps the writer from ending the file when it is collected."""
         super().abandon()
         self._writer.is_open = False

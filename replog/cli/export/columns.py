@@ -28,11 +28,11 @@ SCHEMA: Final = pa.schema(
 
 
 def record_batch(run: Run) -> pa.RecordBatch:
-    """The wanted records of a run, perhaps none.
+    """Decodes the wanted records of a run, perhaps none, into columns.
 
     Raises:
-        CorruptRecordError, InvalidRecordError: the bytes are damaged.
-        UnsupportedCompressionError: the codec's library is not installed.
+        CorruptRecordError, InvalidRecordError: The bytes are damaged.
+        UnsupportedCompressionError: The codec's library is not installed.
     """
     columns = decode_columns(
         run.data,
@@ -56,7 +56,7 @@ def record_batch(run: Run) -> pa.RecordBatch:
 
 
 def _timestamps(columns: Columns) -> Any:
-    """Milliseconds; -1, "none", becomes null."""
+    """Makes the column of timestamps from milliseconds; -1, "none", becomes null."""
     kind = SCHEMA.field("timestamp").type
     numbers = fixed_array(pa.int64(), columns.count, columns.timestamps)
     if pc.min(numbers).as_py() > _NONE:

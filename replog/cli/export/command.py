@@ -21,14 +21,14 @@ class ExportRequest:
     """What is exported, and where to.
 
     Attributes:
-        directory: a partition's folder.
-        output_format: see `Format`.
-        output: the file; None: stdout, JSON lines only.
-        encoding: of JSON lines.
-        from_offset: first offset; None: the log start.
-        to_offset: exclusive; None: the end.
-        is_committed: leave out aborted transactions, and stop where the first undecided one begins.
-        force: an existing file may be replaced.
+        directory: The partition folder of the log.
+        output_format: The format, see `Format`.
+        output: The file; None: stdout, JSON lines only.
+        encoding: The encoding of JSON lines.
+        from_offset: The first offset; None: the log start.
+        to_offset: The exclusive end; None: the log end.
+        is_committed: Whether aborted transactions are left out, and the end is where the first undecided one begins.
+        force: Whether an existing file may be replaced.
     """
 
     directory: Path
@@ -46,13 +46,13 @@ class Exported:
     """What was exported.
 
     Attributes:
-        records: how many.
-        start_offset, end_offset: the range, exclusive end; compaction and aborted transactions leave gaps in it.
-        log_end_offset: where the log ends.
-        last_stable_offset: below it every transaction has ended.
-        high_watermark: as checkpointed; None unknown.
-        aborted_transactions: with records in the range; None: unknown, their index is damaged.
-        torn_bytes: of half a batch behind the end of the log.
+        records: The number of records.
+        start_offset, end_offset: The range, exclusive end; compaction and aborted transactions leave gaps in it.
+        log_end_offset: The end of the log.
+        last_stable_offset: The offset below which every transaction has ended.
+        high_watermark: The high watermark as checkpointed; None: unknown.
+        aborted_transactions: The number of those with records in the range; None: unknown, their index is damaged.
+        torn_bytes: The bytes of half a batch behind the end of the log.
     """
 
     records: int
@@ -69,15 +69,15 @@ def export_log(request: ExportRequest, on_records: Callable[[int], None]) -> Exp
     """Exports one log; with an error no file is left (stdout has what was written so far).
 
     Args:
-        request: see there.
-        on_records: told now and then how many records were written.
+        request: The log, the range and the output.
+        on_records: The function that is told now and then how many records were written.
 
     Raises:
-        UsageError: the output cannot be what it should be.
-        OffsetOutOfRangeError: the log has no such offsets.
-        CorruptRecordError, CorruptIndexError: the log is damaged; says where.
-        CommandFailedError: the output cannot be written, or pyarrow is missing.
-        StorageError: the log cannot be read.
+        UsageError: The output cannot be what it should be.
+        OffsetOutOfRangeError: The log has no such offsets.
+        CorruptRecordError, CorruptIndexError: The log is damaged; the message says where.
+        CommandFailedError: The output cannot be written, or pyarrow is missing.
+        StorageError: The log cannot be read.
     """
     require_pyarrow(request.output_format)
     if request.output is not None:
@@ -117,7 +117,12 @@ def _written(source: LogSource, sink: Sink, start_offset: int, end_offset: int) 
 
 
 def _written_one_by_one(source: LogSource, sink: Sink, run: Run) -> Iterator[int]:
-    """Batch by batch: what is good in front of damage, or all of what is too much to be decoded at once."""
+    """Writes a run batch by batch: what is good in front of damage, or all of what is too much to be decoded at once.
+
+    Raises:
+        CorruptRecordError: A batch is damaged.
+        CommandFailedError: A batch cannot be decoded.
+    """
     for header in scan(run.data):
         batch = replace(run, data=run.data[header.position : header.end_position])
         try:

@@ -14,7 +14,7 @@ class CommittedOnly:
     """Follows the transactions of a log, batch by batch in its order.
 
     Args:
-        aborted: those that touch the batches to come; nothing else is skipped.
+        aborted: The aborted transactions that touch the batches to come; nothing else is skipped.
 
     Invariants:
         - when the marker of an aborted transaction comes by, none of its batches was let through.
@@ -39,11 +39,11 @@ class CommittedOnly:
         return False
 
     def note_control(self, header: BatchHeader, batch: Buffer) -> None:
-        """A control batch came by.
+        """Takes note of a control batch that comes by.
 
         Raises:
-            CorruptIndexError: it aborts a transaction whose batches were let through: an index is missing or wrong.
-            ReplogError: its bytes are damaged.
+            CorruptIndexError: It aborts a transaction whose batches were let through: an index is missing or wrong.
+            ReplogError: The bytes of the batch are damaged.
         """
         if header.producer_id not in self._let_through:
             return
@@ -61,8 +61,8 @@ class Everything:
     """The other choice: every data batch counts, whatever became of its transaction."""
 
     def is_aborted(self, header: BatchHeader) -> bool:  # noqa: ARG002 -- as in `CommittedOnly`
-        """Nothing is skipped."""
+        """Whether the batch is skipped: none is."""
         return False
 
     def note_control(self, header: BatchHeader, batch: Buffer) -> None:
-        """Nothing is followed."""
+        """Leaves the batch alone: no transaction is followed."""

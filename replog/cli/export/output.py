@@ -25,10 +25,10 @@ from replog_checkpoints import OsFileSystem
 
 
 def check_output(path: Path, log_directory: Path, *, force: bool) -> None:
-    """Before any work is done.
+    """Refuses an output that cannot be made, before any work is done.
 
     Raises:
-        UsageError: something is there that must not be replaced, or it would stand among the log's files.
+        UsageError: Something is there that must not be replaced, its folder is missing or is the log's own.
     """
     if _is_loop(path):
         raise UsageError("--output", str(path), f"{path} is a loop of symbolic links: name a new file, or - for stdout")
@@ -53,11 +53,11 @@ def _is_loop(path: Path) -> bool:
 
 @contextmanager
 def replaced_file(path: Path, *, force: bool) -> Generator[BinaryIO]:
-    """A file to be written; it takes its name, durably, when the block ends without an error.
+    """Opens a file to be written; it takes its name, durably, when the block ends without an error.
 
     Raises:
-        UsageError: somebody else made the file meanwhile.
-        CommandFailedError: it cannot be written.
+        UsageError: Somebody else made the file meanwhile.
+        CommandFailedError: The file cannot be written.
     """
     target = path.resolve()
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")

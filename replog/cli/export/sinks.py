@@ -37,9 +37,9 @@ class Sink(Protocol):
         """Writes the wanted records of a run; returns how many.
 
         Raises:
-            CorruptRecordError, InvalidRecordError: the run's bytes are damaged.
-            UnsupportedCompressionError: the codec's library is not installed.
-            OSError: the file cannot be written.
+            CorruptRecordError, InvalidRecordError: The run's bytes are damaged.
+            UnsupportedCompressionError: The codec's library is not installed.
+            OSError: The file cannot be written.
         """
         ...
 
@@ -48,7 +48,7 @@ class Sink(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Instead of `close`, also after one that failed: the file is going to be removed."""
+        """Gives up, instead of `close` or after one that failed: the file is going to be removed."""
         ...
 
 
@@ -60,7 +60,7 @@ class JsonLines:
         self._shown = _shower(encoding)
 
     def write(self, run: Run) -> int:
-        """See `Sink`."""
+        """Writes a line for each wanted record of a run, as `Sink.write` says."""
         records = decode_records(
             run.data,
             start_offset=run.start_offset,
@@ -86,18 +86,18 @@ class JsonLines:
         return len(lines)
 
     def close(self) -> None:
-        """See `Sink`."""
+        """Flushes the file."""
         self._file.flush()
 
     def abandon(self) -> None:
-        """See `Sink`."""
+        """Needs nothing: no records are held back."""
 
 
 def sink_for(output_format: Format, file: BinaryIO, encoding: Encoding) -> Sink:
-    """A sink that writes to `file`, which stays the caller's.
+    """Makes a sink that writes to `file`, which stays the caller's.
 
     Raises:
-        CommandFailedError: pyarrow is needed and not installed.
+        CommandFailedError: The format needs pyarrow, which is not installed.
     """
     match output_format:
         case Format.JSONL:
@@ -112,10 +112,10 @@ def sink_for(output_format: Format, file: BinaryIO, encoding: Encoding) -> Sink:
 
 
 def require_pyarrow(output_format: Format) -> None:
-    """Before a file is made or a log is opened.
+    """Refuses a format that needs pyarrow where it is not installed, before a file is made or a log is opened.
 
     Raises:
-        CommandFailedError: it is needed for this format and not installed.
+        CommandFailedError: The format needs pyarrow, which is not installed.
     """
     if output_format is Format.JSONL:
         return

@@ -43,12 +43,12 @@ class LogSource:
     """One log, opened for reading only.
 
     Args:
-        directory: a partition's folder.
-        is_committed: only records of no or of committed transactions, below the last stable offset.
+        directory: The partition folder of the log.
+        is_committed: Whether only records of no or of committed transactions are read, below the last stable offset.
 
     Raises:
-        CorruptRecordError: flushed bytes at the end are damaged or gone.
-        StorageError: the disk cannot read.
+        CorruptRecordError: Flushed bytes at the end are damaged or gone.
+        StorageError: The disk cannot read.
     """
 
     directory: Path
@@ -65,20 +65,20 @@ class LogSource:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction has ended."""
+        """The offset below which every transaction has ended."""
         return self.log.last_stable_offset(self.log.log_end_offset)
 
     @property
     def torn_bytes(self) -> int:
-        """Of half a batch behind the end."""
+        """The bytes of half a batch behind the end."""
         return self.log.recovery.bytes_cut
 
     def range_of(self, from_offset: int | None, to_offset: int | None) -> tuple[int, int]:
-        """The range that is exported, exclusive end.
+        """Returns the range that is exported, exclusive end.
 
         Raises:
-            OffsetOutOfRangeError: there are no such offsets.
-            CorruptRecordError: the range reaches bytes that are no batches.
+            OffsetOutOfRangeError: The log has no such offsets.
+            CorruptRecordError: The range reaches bytes that are no batches.
         """
         start_offset, log_end_offset = self.log.log_start_offset, self.log.log_end_offset
         first = start_offset if from_offset is None else from_offset
@@ -94,11 +94,11 @@ class LogSource:
         return first, min(last, max(first, self.last_stable_offset)) if self.is_committed else last
 
     def runs(self, start_offset: int, end_offset: int) -> Iterator[Run]:
-        """All data batches with offsets in [start, end), in order.
+        """Yields all data batches with offsets in [start, end), in order.
 
         Raises:
-            CorruptRecordError: a header cannot be one.
-            CorruptIndexError: `is_committed`, and a transaction index does not name what was aborted.
+            CorruptRecordError: A header is damaged, or batches do not follow each other.
+            CorruptIndexError: Only committed records are read, and a transaction index does not name what was aborted.
         """
         choice: CommittedOnly | Everything = Everything()
         if self.is_committed:
@@ -114,14 +114,14 @@ class LogSource:
             offset = next_offset
 
     def count_aborted(self, start_offset: int, end_offset: int) -> int | None:
-        """How many transactions with records in [start, end) were aborted; None: their index cannot be read."""
+        """Counts the aborted transactions with records in [start, end); None: their index cannot be read."""
         try:
             return len(self.log.aborted_transactions(start_offset, end_offset))
         except StorageError:
             return None
 
     def located(self, run: Run, error: CorruptRecordError | InvalidRecordError) -> Exception:
-        """The error that decoding a run met, with file and byte."""
+        """Returns the error that decoding a run met, with file and byte, or with the offset of the run."""
         if isinstance(error, CorruptRecordError):
             return located(self._fs, self.log, run.data, error)
         first = next(header.base_offset for header in scan(run.data))
@@ -132,7 +132,7 @@ class LogSource:
         self.log.close(0)
 
     def _read(self, offset: int) -> bytes:
-        """Whole batches.  What stands behind the first one must not hide it: it may lie outside of what is exported."""
+        """Reads whole batches.  What is behind the first one must not hide it, for it may not be exported at all."""
         end_offset = self.log.log_end_offset
         try:
             return self._unchecked(offset, end_offset, CHUNK_BYTES)
@@ -140,14 +140,14 @@ class LogSource:
             return self._unchecked(offset, end_offset, _FIRST_BATCH_ONLY)
 
     def _unchecked(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
-        """Checksums are looked at where what was read is put out."""
+        """Reads without a look at checksums: they are checked where what was read is put out."""
         return self.log.read(offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True, is_checked=False)
 
     def _segment_end(self, data: bytes, offset: int) -> int:
-        """Exclusive end of the segment that `data` is from: the one of `offset`, or a later one behind a gap.
+        """Returns the exclusive end of the segment that `data` is from: that of `offset`, or a later one behind a gap.
 
         Raises:
-            CorruptRecordError: from neither, so its offsets are wrong.
+            CorruptRecordError: The first batch is from neither, so its offsets are wrong.
         """
         bases = self.log.segment_base_offsets
         asked = bisect_right(bases, offset) - 1
@@ -181,18 +181,18 @@ class LogSource:
 
 
 def _next_offset(data: bytes, offset: int, end_offset: int, limit: int, *, is_first: bool) -> int:
-    """The offset behind the batches in `data`, or one from `end_offset` on: what lies behind that does not matter.
+    """Returns the offset behind the batches in `data`, or one from `end_offset` on: the rest does not matter.
 
     Args:
-        data: batches, read for `offset`.
-        offset: everything below it was exported.
-        end_offset: of the export.
-        limit: no batch in the segment goes beyond it.
-        is_first: the export begins here, perhaps in the middle of a batch.
+        data: The batches read for `offset`.
+        offset: The offset below which everything was exported.
+        end_offset: The end of the export.
+        limit: The offset that no batch in the segment goes beyond.
+        is_first: Whether the export begins here, perhaps in the middle of a batch.
 
     Raises:
-        CorruptRecordError: they are not one behind the other, or leave their segment: no checksum covers offsets, and a
-            wrong one would hide records.
+        CorruptRecordError: The batches are not one behind the other, or leave their segment: no checksum covers
+            offsets, and a wrong one would hide records.
     """
     expected, position = offset, 0
     for header in scan(data):

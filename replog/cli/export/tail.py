@@ -17,11 +17,11 @@ _SEARCH_BYTES_MAX = 64 << 20
 
 
 def damage_behind(fs: FileSystem, log: Log) -> CorruptRecordError | None:
-    """Why the bytes that recovery left out at the end are no records; None: they are the first half of a batch.
+    """Says why the bytes that recovery left out at the end are no records; None: they are the first half of a batch.
 
     Args:
-        fs: the disk.
-        log: opened read-only, with `recovery.bytes_cut`.
+        fs: The disk.
+        log: The log, opened read-only, with `recovery.bytes_cut`.
     """
     path = file_path(log.directory, log.segment_base_offsets[-1], LOG_SUFFIX)
     file = fs.open(path, OpenMode.READ)
@@ -40,7 +40,7 @@ def damage_behind(fs: FileSystem, log: Log) -> CorruptRecordError | None:
 
 
 def _first_bad(file: File, end_offset: int) -> tuple[int, str]:
-    """(byte, what is wrong there)."""
+    """Finds the first byte behind the good batches; returns it and what is wrong there."""
     position = next_offset = 0
     try:
         for placed in scan_batches(file, 0, file.size()):
