@@ -92,10 +92,10 @@ async def _drain(bootstrap_servers: str, broker_id: int, *, undo: bool, wait: bo
 
 
 def refuse_to_wait(metadata: ClusterMetadata, broker_id: int) -> None:
-    """Looks for replicas that no broker can take, for which one would wait for ever.
+    """Refuses to wait for replicas that no other broker can take: that would be for ever.
 
     Raises:
-        CommandFailedError: there are some.
+        CommandFailedError: There are such replicas.
     """
     from replog.cli.errors import CommandFailedError
 
@@ -117,7 +117,7 @@ async def _unregister(bootstrap_servers: str, broker_id: int) -> None:
 
 
 def counts_of(metadata: ClusterMetadata, broker_id: int) -> tuple[int, int]:
-    """(partitions led, partitions held and not led)."""
+    """Counts the partitions that a broker leads, and those that it holds and does not lead."""
     partitions = [partition for topic in metadata.topics for partition in topic.partitions]
     led = sum(partition.leader == broker_id for partition in partitions)
     return led, sum(broker_id in partition.replicas for partition in partitions) - led

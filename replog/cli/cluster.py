@@ -112,10 +112,10 @@ def restart(
 
 
 def node_settings(pairs: list[str]) -> dict[str, Any]:
-    """The `--set` options as values for a TOML file, checked as a node would check them.
+    """Returns the `--set` options as values for a TOML file, checked as a node would check them.
 
     Raises:
-        ConfigError: an unknown key, a value out of range, or keys that contradict each other.
+        ConfigError: A key is unknown, a value is out of range, or keys contradict each other.
     """
     from replog.config.server import KEYS, ServerConfig
 
@@ -125,7 +125,11 @@ def node_settings(pairs: list[str]) -> dict[str, Any]:
 
 
 def _first_port(wanted: int | None) -> int:
-    """The port of the first node: where commands look by default, unless somebody else has it."""
+    """Returns the port of the first node: by default where commands look, or 0 (any) where somebody else has that.
+
+    Raises:
+        UsageError: The port that is wanted is in use.
+    """
     from replog.cli.errors import UsageError
     from replog.cluster import is_free
 
@@ -158,7 +162,7 @@ async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foregro
 
 
 def _stop_at_signals() -> asyncio.Event:
-    """Set at the first SIGINT or SIGTERM; later ones do nothing while the nodes stop."""
+    """Returns an event that the first SIGINT or SIGTERM sets; later ones do nothing while the nodes stop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -206,11 +210,11 @@ def _load(directory: Path) -> LocalCluster:
 
 
 def _targets(cluster: LocalCluster, node: int | None, wanted: str) -> list[int]:
-    """The nodes that a command is about.
+    """Returns the ids of the nodes that a command is about.
 
     Raises:
-        UsageError: there is no such node.
-        CommandFailedError: nothing that runs.
+        UsageError: There is no such node.
+        CommandFailedError: None of them runs, and the command is about those that run.
     """
     from replog.cli.errors import CommandFailedError
 

@@ -64,7 +64,7 @@ class ClusterStatus:
         return () if self.metadata is None else self.metadata.topics
 
     def sentence(self) -> str:
-        """How the cluster is, in plain words."""
+        """Says how the cluster is, in plain words."""
         running = [node for node in self.nodes if node.pid is not None]
         if not running:
             return f"The cluster is stopped: none of its {counted(len(self.nodes), 'node')} runs."
@@ -131,7 +131,7 @@ def _without_answer(spec: NodeSpec) -> NodeStatus:
 
 
 def render(status: ClusterStatus) -> RenderableType:
-    """The sentence, then a line for each node."""
+    """Renders the sentence, a line for each node, and where the cluster is."""
     from rich.console import Group
     from rich.text import Text
 
@@ -159,5 +159,5 @@ def _row(status: ClusterStatus, node: NodeStatus) -> list[str]:
 
 
 def as_json_line(status: ClusterStatus) -> str:
-    """The same for scripts."""
+    """Returns the state with its sentence as one line of JSON, for scripts."""
     return json_line(status, sentence=status.sentence(), bootstrap_servers=status.bootstrap_servers)

@@ -59,11 +59,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
 def servers(bootstrap_servers: str, directory: Path | None) -> str:
-    """The brokers to ask first: as the options say.
+    """Returns the brokers to ask first, as the options say.
 
     Raises:
-        UsageError, ConfigError: as `local_cluster`.
-        CommandFailedError: none of the cluster's nodes runs.
+        UsageError, ConfigError: `local_cluster` raised it.
+        CommandFailedError: None of the cluster's nodes runs.
     """
     if directory is None:
         return bootstrap_servers
@@ -78,11 +78,11 @@ def servers(bootstrap_servers: str, directory: Path | None) -> str:
 
 
 def local_cluster(bootstrap_servers: str, directory: Path) -> LocalCluster:
-    """The cluster of --dir, whether it runs or not.
+    """Loads the cluster of --dir, whether it runs or not.
 
     Raises:
         UsageError: --bootstrap-servers is given too (the variable of the environment may be set).
-        ConfigError: there is no cluster.
+        ConfigError: There is no cluster in the directory.
     """
     from replog.cli.errors import UsageError
     from replog.cluster import LocalCluster
@@ -93,10 +93,10 @@ def local_cluster(bootstrap_servers: str, directory: Path) -> LocalCluster:
 
 
 def node_of(cluster: LocalCluster, node_id: int) -> NodeSpec:
-    """One node of a local cluster.
+    """Returns one node of a local cluster.
 
     Raises:
-        UsageError: there is no such node; names those that there are.
+        UsageError: There is no such node; the message names those that there are.
     """
     from replog.cli.errors import UsageError
 
@@ -107,7 +107,7 @@ def node_of(cluster: LocalCluster, node_id: int) -> NodeSpec:
 
 
 def export_line(bootstrap_servers: str) -> str:
-    """What to type so that every later command finds the cluster."""
+    """Returns what to type so that every later command finds the cluster."""
     return f"export {SERVERS_VARIABLE}={bootstrap_servers}"
 
 
@@ -115,12 +115,12 @@ def run(work: Coroutine[Any, Any, T], *, grace_s: float | None = GRACE_S) -> T:
     """Runs a command's coroutine; Ctrl-C cancels it, so that its `finally` blocks run.
 
     Args:
-        work: what the command does.
-        grace_s: how long those blocks have before the process is ended, as at a second Ctrl-C; None: as long as they
-            take, for commands that must put things in order again.
+        work: The work of the command.
+        grace_s: The seconds that those blocks have before the process is ended, as at a second Ctrl-C; None for as long
+            as they take, in commands that must put things in order again.
 
     Raises:
-        KeyboardInterrupt: it was cancelled by Ctrl-C.
+        KeyboardInterrupt: Ctrl-C cancelled the work.
     """
     interrupt = Interrupt(grace_s)
     with asyncio.Runner() as runner, interrupt.watched(runner.get_loop()):
@@ -133,7 +133,7 @@ def run(work: Coroutine[Any, Any, T], *, grace_s: float | None = GRACE_S) -> T:
 
 
 def out_console() -> Console:
-    """For tables and results on stdout: as wide as the terminal, as COLUMNS says, else as wide as the content."""
+    """Makes a console for results on stdout: as wide as the terminal, as COLUMNS says, else as the content."""
     from rich.console import Console
 
     if sys.stdout.isatty():
@@ -145,7 +145,7 @@ def out_console() -> Console:
 
 
 def error_console() -> Console:
-    """For what accompanies a result: progress, counts."""
+    """Makes a console on stderr for what accompanies a result: progress, counts."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
@@ -156,7 +156,7 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
     """Shows on the terminal that something is being waited for; nothing where stderr is not a terminal.
 
     Yields:
-        Shows something else instead; with "" the first text again.
+        A function that shows something else instead; with "" the first text again.
     """
     console = error_console()
     if not console.is_terminal:
@@ -167,11 +167,11 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
 
 
 async def admin_of(bootstrap_servers: str) -> Admin:
-    """An `Admin` for `async with`, after a check that anything listens there.
+    """Makes an `Admin` for `async with`, after a check that anything listens there.
 
     Raises:
-        ConfigError: not a list of host:port.
-        BrokerNotAvailableError: every address refuses connections.
+        ConfigError: The servers are not a list of host:port.
+        BrokerNotAvailableError: Every address refuses connections.
     """
     from replog.client import Admin
 
@@ -180,11 +180,11 @@ async def admin_of(bootstrap_servers: str) -> Admin:
 
 
 async def require_listener(bootstrap_servers: str) -> None:
-    """A wrong port should be an answer at once, not after every retry has failed.
+    """Refuses addresses where nothing listens: a wrong port should be an answer at once, not after every retry failed.
 
     Raises:
-        ConfigError: not a list of host:port.
-        BrokerNotAvailableError: every address refuses connections.
+        ConfigError: The servers are not a list of host:port.
+        BrokerNotAvailableError: Every address refuses connections.
     """
     from replog.client.addresses import parse_bootstrap_servers
     from replog.errors import BrokerNotAvailableError
@@ -212,10 +212,10 @@ async def _refuses(address: str) -> bool:
 
 
 def key_values(pairs: list[str], option: str) -> dict[str, str]:
-    """`["a=1", "b=2"]` as a mapping.
+    """Parses `["a=1", "b=2"]` into a mapping.
 
     Raises:
-        UsageError: one is not KEY=VALUE.
+        UsageError: One of the pairs is not KEY=VALUE.
     """
     from replog.cli.errors import UsageError
 
@@ -229,7 +229,7 @@ def key_values(pairs: list[str], option: str) -> dict[str, str]:
 
 
 def shown_bytes(data: bytes | None) -> object:
-    """Bytes for JSON: text where they are UTF-8, else an object that says what they are."""
+    """Returns what JSON shows for bytes: text where they are UTF-8, else an object with their base64; None for None."""
     if data is None:
         return None
     try:
@@ -239,15 +239,15 @@ def shown_bytes(data: bytes | None) -> object:
 
 
 def json_line(value: object, **more: object) -> str:
-    """A dataclass, and more beside its fields, as one line of JSON; ids of directories and processes as text."""
+    """Returns a dataclass, and more beside its fields, as one line of JSON; ids that are UUIDs as text."""
     return json_object(dataclasses.asdict(value) | more)  # type: ignore[call-overload]  # whatever command calls it
 
 
 def json_object(values: Mapping[str, object]) -> str:
-    """One line of JSON."""
+    """Returns a mapping as one line of JSON; values that JSON does not know become text."""
     return json.dumps(values, default=str)
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 node`, `3 nodes`, `336,776 records`."""
+    """Says a number with its noun: `1 node`, `3 nodes`, `336,776 records`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

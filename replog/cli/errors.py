@@ -48,12 +48,12 @@ class UsageError(ConfigError):
 
 
 def exit_status(error: BaseException) -> int:
-    """The status for an error that ended a command."""
+    """Returns the exit status for an error that ended a command."""
     return WRONG_USAGE if isinstance(error, ConfigError) else FAILED
 
 
 def describe(error: BaseException) -> str:
-    """Cause and next step as one line; what a node logged before it ended follows, indented."""
+    """Describes an error: cause and next step as one line; what a node logged before it ended follows, indented."""
     text = _os_error(error) if isinstance(error, OSError) and not isinstance(error, ReplogError) else str(error)
     first, *rest = text.strip().splitlines() or [type(error).__name__]
     return "\n".join([f"error: {first}", *(f"  {line}" for line in rest)])

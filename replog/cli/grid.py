@@ -19,8 +19,8 @@ class Grid:
     """Rows of plain text under headers.
 
     Args:
-        headers: names of the columns; one that begins with ">" stands at the right, for numbers.
-        rows: as many texts each.
+        headers: The names of the columns; one that begins with ">" stands at the right, for numbers.
+        rows: The rows, each with as many texts as there are columns.
     """
 
     def __init__(self, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -53,7 +53,7 @@ class Grid:
         return table
 
     def _blocks(self) -> list[RenderableType]:
-        """The first column as a heading, the others behind it as words."""
+        """Renders each row as a block: the first column as a heading, the others behind it as words."""
         first, *names = (header.removeprefix(">") for header in self._headers)
         return [
             Text.assemble(

@@ -29,12 +29,12 @@ _STATES = {
 
 
 def said(look: ClusterHealth | ReplogError) -> str:
-    """One look at the cluster as one sentence."""
+    """Says what one look at the cluster found: how the cluster is, or why its brokers do not answer."""
     return f"The brokers do not answer: {look}" if isinstance(look, ReplogError) else sentence(look)
 
 
 def sentence(health: ClusterHealth) -> str:
-    """How the cluster is, and why, in plain words: what is worst first; one sentence where it is well."""
+    """Says how the cluster is, and why, in plain words: what is worst first; one sentence where it is well."""
     parts = []
     if health.quorum is None:
         parts.append("The metadata quorum has no leader: nothing can be changed")
@@ -62,7 +62,7 @@ def _all_in_sync(health: ClusterHealth) -> str:
 
 
 def _troubles(health: ClusterHealth) -> str:
-    """`1 partition has no leader and 2 are under-replicated`."""
+    """Says how many partitions are in trouble: `1 partition has no leader and 2 are under-replicated`."""
     kinds = (
         (health.unavailable_count, "has no leader", "have no leader"),
         (health.under_min_isr_count, "refuses acks=all writes", "refuse acks=all writes"),
@@ -75,7 +75,7 @@ def _troubles(health: ClusterHealth) -> str:
 
 
 def _because(health: ClusterHealth) -> str:
-    """Why replicas are missing: brokers that are away, else replicas that cannot be used, else such that are behind."""
+    """Says why replicas are missing: brokers are away, or replicas offline; where neither is, replicas catch up."""
     known = {broker.broker_id: broker for broker in health.brokers}
     away = [
         known.get(broker_id) or _unregistered(broker_id)
@@ -96,7 +96,7 @@ def _unregistered(broker_id: int) -> BrokerHealth:
 
 
 def _states(brokers: Iterable[BrokerHealth]) -> str:
-    """`broker 1 is down and brokers 2 and 3 are fenced`."""
+    """Says the states of brokers: `broker 1 is down and brokers 2 and 3 are fenced`."""
     by_state: dict[BrokerState, list[int]] = {}
     for broker in brokers:
         by_state.setdefault(broker.state, []).append(broker.broker_id)
@@ -109,7 +109,7 @@ def _named(noun: str, ids: Iterable[int]) -> str:
 
 
 def _joined(parts: Iterable[str], word: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Joins parts: `a`, `a and b`, `a, b and c`."""
     *first, last = parts
     return f"{', '.join(first)} {word} {last}" if first else last
 
@@ -122,7 +122,7 @@ def _capital(text: str) -> str:
 
 
 def render(health: ClusterHealth) -> RenderableType:
-    """The sentence, the brokers, then what is to be known of quorum, partitions and moves."""
+    """Renders the sentence, the brokers, then what is to be known of quorum, partitions and moves."""
     from rich.console import Group
     from rich.text import Text
 
@@ -167,7 +167,7 @@ def _facts(health: ClusterHealth) -> Table:
 
 
 def facts(health: ClusterHealth) -> list[tuple[str, str]]:
-    """(name, what is known), a line each."""
+    """Returns (name, what is known) for each line of cluster, quorum, partitions and moves."""
     return [
         ("cluster", f"{health.cluster_id}, metadata offset {health.metadata_offset:,}"),
         *_quorum_facts(health),

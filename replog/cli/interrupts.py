@@ -30,10 +30,10 @@ class Interrupt:
     """Ctrl-C while one coroutine runs: the first cancels it, a second ends the process.
 
     Attributes:
-        came: there was one.
+        came: Whether there was a Ctrl-C.
 
     Args:
-        grace_s: after so long the process ends although the coroutine has not; None: never.
+        grace_s: The seconds after Ctrl-C until the process ends although the coroutine has not; None: never.
     """
 
     def __init__(self, grace_s: float | None) -> None:
@@ -44,7 +44,7 @@ class Interrupt:
 
     @contextmanager
     def watched(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Handles SIGINT; only in the main thread, elsewhere nothing is changed."""
+        """Takes over SIGINT for the length of a block; only in the main thread, elsewhere nothing is changed."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -57,7 +57,11 @@ class Interrupt:
             self._stop_timer()
 
     async def guarded(self, work: Coroutine[Any, Any, T]) -> T:
-        """What is cancelled."""
+        """Awaits the work in the task that Ctrl-C cancels.
+
+        Raises:
+            asyncio.CancelledError: Ctrl-C came, perhaps before the work began.
+        """
         self._task = asyncio.current_task()
         if self.came:
             work.close()

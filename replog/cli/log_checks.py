@@ -21,10 +21,10 @@ RECORDS_AT_STAKE = frozenset({FindingKind.DAMAGED, FindingKind.MISSING, FindingK
 
 
 def log_directories(path: Path) -> list[Path]:
-    """The partition folder `path`, or those in the log directory `path`, by name.
+    """Returns the partition folder `path`, or those in the log directory `path`, by name.
 
     Raises:
-        UsageError: neither.
+        UsageError: `path` is neither.
     """
     if not path.is_dir():
         raise UsageError("PATH", str(path), f"{path} is not a directory: name a partition's folder, or a log directory")
@@ -39,11 +39,11 @@ def log_directories(path: Path) -> list[Path]:
 
 
 def verify_rows(directory: Path) -> Iterator[Row]:
-    """A `finding` row for each thing that does not fit, then one `verified` row.
+    """Verifies a log; yields a `finding` row for each thing that does not fit, then one `verified` row.
 
     Raises:
-        TooManyOpenFilesError: this process may open no more files.
-        StorageError: a file cannot be read.
+        TooManyOpenFilesError: This process may open no more files.
+        StorageError: A file cannot be read.
     """
     with reading_errors("verified", str(directory)):
         yield from _verify_rows(directory)
@@ -106,11 +106,13 @@ def _verify_rows(directory: Path) -> Iterator[Row]:
 
 
 def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bool = False) -> Iterator[Row]:
-    """A `finding` row for each thing found, one for each left, then one `repaired` row that names what was given up.
+    """Repairs a log; yields a `finding` row for each thing found, and a `left` row for each that is left.
+
+    The last row is `repaired`, and names what was given up, or `intact` where nothing was found.
 
     Raises:
-        CorruptRecordError: flushed records are damaged and `accept_loss` is False.
-        StorageError: the directory is in use, there is no log in it, or the disk failed.
+        CorruptRecordError: Flushed records are damaged and `accept_loss` is False.
+        StorageError: The directory is in use, there is no log in it, or the disk failed.
     """
     report = repair_log(
         OsFileSystem(),
@@ -141,7 +143,10 @@ def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bo
 
 
 def finding_row(finding: Finding) -> Row:
-    """`{"kind": "finding", "problem": ..., "path": ..., "position": ..., "offset": ..., "reason": ...}`."""
+    """Makes the row of a finding; position and offset are left out where there are none.
+
+    `{"kind": "finding", "problem": ..., "path": ..., "position": ..., "offset": ..., "reason": ...}`
+    """
     row: Row = {"kind": "finding", "problem": finding.kind.value, "path": finding.path}
     if finding.position is not None:
         row["position"] = finding.position

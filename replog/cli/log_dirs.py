@@ -54,7 +54,7 @@ def move(
 
 
 def lines(broker_id: int, directory: LogDir) -> Iterator[str]:
-    """One log directory in words."""
+    """Describes one log directory of a broker in words, a line at a time."""
     from replog.cli.reassign_view import share_words, size_text
 
     if directory.error:

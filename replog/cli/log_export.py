@@ -87,7 +87,7 @@ def _check_choice(option: str, value: str) -> None:
 
 
 def _summary(done: Exported, directory: Path, output: str, isolation: str) -> str:
-    """One line: what was exported, and whatever could surprise about it."""
+    """Says in one line what was exported, and whatever could surprise about it."""
     text = (
         f"exported {common.counted(done.records, 'record')} of {directory}, offsets {done.start_offset} to "
         f"{done.end_offset} (exclusive), {isolation}, to {'stdout' if output == '-' else output}"

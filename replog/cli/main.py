@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
-        arguments: without the program's name; None: those of the process.
+        arguments: The arguments without the program's name; None: those of the process.
 
     Returns:
         The exit status; `replog.cli.errors` has the table.
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show_any_text() -> None:
-    """Has stdout escape what its encoding cannot say, as stderr does: names of files need not be text."""
+    """Makes stdout escape what its encoding cannot say, as stderr does: names of files need not be text."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -95,7 +95,7 @@ def _bootstrap_servers(given: str | None) -> str:
 
 
 def _converse(opened: MetadataShell, *, is_terminal: bool) -> None:
-    """Lines from a person, or from a pipe: there the first that fails ends it."""
+    """Answers lines from a person, or from a pipe: there the first that fails ends it."""
     from replog.cli.errors import describe
     from replog.errors import ReplogError
 

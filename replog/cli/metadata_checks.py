@@ -31,11 +31,11 @@ from replog.metadata.image_checks import image_differences, image_problems, step
 
 
 def check_rows(path: Path) -> Iterator[Row]:
-    """A `finding` row for each thing that is wrong, then one `checked` row.
+    """Checks a metadata log; yields a `finding` row for each thing that is wrong, then one `checked` row.
 
     Raises:
-        UsageError: there is no metadata log in `path`.
-        OSError: a file cannot be read.
+        UsageError: There is no metadata log in `path`.
+        OSError: A file cannot be read.
     """
     check = MetadataCheck(metadata_directory(path))
     for finding in check.run():
@@ -45,10 +45,10 @@ def check_rows(path: Path) -> Iterator[Row]:
 
 
 class MetadataCheck:
-    """One check of one directory.
+    """One check of one metadata log.
 
     Args:
-        directory: of the metadata log.
+        directory: The folder of the metadata log.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -62,7 +62,7 @@ class MetadataCheck:
         self._first_bad_offset: int | None = None
 
     def run(self) -> Iterator[Row]:
-        """The findings, in the order above."""
+        """Yields the findings: of the files first, then of snapshots, then of records and images."""
         yield from (row for row in verify_rows(self._directory) if row["kind"] == "finding")
         try:
             self._files = files = MetadataLogFiles(self._directory)
@@ -85,7 +85,7 @@ class MetadataCheck:
             self._first_bad_offset = offset
 
     def summary(self) -> Row:
-        """What was looked at."""
+        """Returns the `checked` row: what was looked at, and the lowest offset of a finding."""
         row: Row = {
             "kind": "checked",
             "path": str(self._directory),

@@ -29,7 +29,7 @@ class InconsistentMetadataError(CommandFailedError):
     """A record that cannot be replayed: it is none, or of an unknown kind, or contradicts what stands before it.
 
     Attributes:
-        offset: of the record.
+        offset: The offset of the record.
     """
 
     def __init__(self, where: str, offset: int, reason: str) -> None:
@@ -49,15 +49,15 @@ class MetadataBatch:
 
 
 class MetadataLogFiles:
-    """The metadata log in one directory, as it was when this was made.
+    """The metadata log in one folder, as it was when this was made.
 
     Args:
-        path: a node's data directory, or the log's own folder in it.
+        path: The log directory that holds the metadata log, or the folder of the metadata log itself.
 
     Raises:
-        UsageError: there is no metadata log.
-        CorruptRecordError: records that were flushed are damaged.
-        StorageError: the disk failed.
+        UsageError: There is no metadata log in `path`.
+        CorruptRecordError: Records that were flushed are damaged.
+        StorageError: The disk failed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,7 +72,7 @@ class MetadataLogFiles:
 
     @property
     def log_start_offset(self) -> int:
-        """First offset of the log."""
+        """The first offset of the log."""
         return self._log.log_start_offset
 
     @property
@@ -88,20 +88,20 @@ class MetadataLogFiles:
         return self.snapshots[0].end_offset if self.snapshots else self.log_start_offset
 
     def snapshot_path(self, snapshot: SnapshotId) -> str:
-        """The file of a snapshot."""
+        """Returns the path of a snapshot's file."""
         return snapshot_path(self._path, snapshot)
 
     def snapshot_size_bytes(self, snapshot: SnapshotId) -> int:
-        """Size of its file."""
+        """Returns the size of a snapshot's file."""
         return self._fs.size(self.snapshot_path(snapshot))
 
     def image_at(self, offset: int | None = None) -> MetadataImage:
-        """The image of everything below `offset`; None: of all there is.
+        """Makes the image of everything below `offset`; None: of all there is.
 
         Raises:
-            OffsetOutOfRangeError: there is no such image (any more, or yet).
-            CorruptRecordError: a batch cannot be read.
-            InconsistentMetadataError: a record cannot be replayed.
+            OffsetOutOfRangeError: There is no such image (any more, or yet).
+            CorruptRecordError: A batch cannot be read.
+            InconsistentMetadataError: A record cannot be replayed.
         """
         wanted = self.end_offset if offset is None else offset
         if not self.first_offset <= wanted <= self.end_offset:
@@ -118,10 +118,11 @@ class MetadataLogFiles:
         return image
 
     def snapshot_image(self, snapshot: SnapshotId) -> MetadataImage:
-        """What a snapshot says.
+        """Makes the image that a snapshot describes.
 
         Raises:
-            CorruptRecordError, InconsistentMetadataError: as `image_at`; offsets are those within the file.
+            CorruptRecordError: A batch cannot be read.
+            InconsistentMetadataError: A record cannot be replayed; its offset is the one within the file.
         """
         path, delta = self.snapshot_path(snapshot), MetadataDelta(MetadataImage())
         for offset, value in read_values(self._fs, path):
@@ -129,10 +130,10 @@ class MetadataLogFiles:
         return delta.apply(snapshot.end_offset, snapshot.epoch)
 
     def batches(self, offset: int) -> Iterator[MetadataBatch]:
-        """The batches of the log from the one that holds `offset`, or the first, on.
+        """Yields the batches of the log from the one that holds `offset`, or the first, on.
 
         Raises (while it is iterated):
-            CorruptRecordError: a batch cannot be read.
+            CorruptRecordError: A batch cannot be read.
         """
         offset, end = max(offset, self._log.log_start_offset), self._log.log_end_offset
         while offset < end:
@@ -164,7 +165,13 @@ class MetadataLogFiles:
         return delta.apply(wanted, epoch)
 
     def _check_no_hole(self, start: int, end: int) -> None:
-        """What a crash leaves while a snapshot is being installed: it ends above all that the log has."""
+        """Refuses offsets [start, end) that the log does not have.
+
+        A crash while a snapshot is being installed leaves them: the snapshot ends above all that the log has.
+
+        Raises:
+            OffsetOutOfRangeError: The log does not have all of them.
+        """
         if start < self._log.log_start_offset or end > self._log.log_end_offset:
             raise OffsetOutOfRangeError(
                 f"{self.directory} has a snapshot up to {start} and records from {self._log.log_start_offset} to "
@@ -174,7 +181,7 @@ class MetadataLogFiles:
             )
 
     def _image_to_start_from(self, wanted: int) -> MetadataImage:
-        """The newest that is cheap to have: the last one made, a snapshot, or the empty one."""
+        """Returns the newest image up to `wanted` that is cheap: the last one made, a snapshot's, or the empty one."""
         below = [snapshot for snapshot in self.snapshots if snapshot.end_offset <= wanted]
         best = below[-1] if below else SnapshotId(0, -1)
         if best.end_offset <= self._cached.end_offset <= wanted:
@@ -183,10 +190,10 @@ class MetadataLogFiles:
 
 
 def metadata_directory(path: Path) -> Path:
-    """The folder of the metadata log in `path`, or `path` itself.
+    """Returns the folder of the metadata log in `path`, or `path` itself where it is one.
 
     Raises:
-        UsageError: neither.
+        UsageError: There is no metadata log in `path`, and it is none.
     """
     for candidate in (path / METADATA_DIRECTORY, path):
         if candidate.name == METADATA_DIRECTORY and candidate.is_dir():
@@ -204,7 +211,7 @@ def replay(delta: MetadataDelta, value: bytes | None, *, where: str, offset: int
     """Decodes and replays one record.
 
     Raises:
-        InconsistentMetadataError: that cannot be done.
+        InconsistentMetadataError: The record cannot be decoded, or contradicts what stands before it.
     """
     try:
         record = decode_metadata_record(value, offset=offset)

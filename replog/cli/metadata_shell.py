@@ -29,9 +29,9 @@ class MetadataShell:
     """Answers commands about the trees of a source.
 
     Args:
-        source: of the trees.
-        at: offset to look at, None: the newest.
-        pause: waits between two looks of `watch`.
+        source: The source of the trees.
+        at: The offset to look at; None: the newest.
+        pause: The function that waits between two looks of `watch`.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class MetadataShell:
 
     @property
     def offset(self) -> int:
-        """Of the image that is looked at."""
+        """The offset of the image that is looked at."""
         return self._source.newest_offset() if self._at is None else self._at
 
     def answer(self, line: str) -> Iterator[str]:
         """Carries out one line.
 
         Raises:
-            UsageError: no such command, or wrong arguments.
-            ReplogError: it cannot be done; the message says why.
+            UsageError: There is no such command, or its arguments are wrong.
+            ReplogError: The command cannot be carried out; the message says why.
         """
         try:
             words = shlex.split(line, comments=True)
@@ -180,7 +180,7 @@ def _changes(before: Node, after: Node, path: str) -> Iterator[str]:
 
 
 def _without_local(node: Node | None, path: str) -> Node | None:
-    """What is not part of an image, and the same at all offsets, does not belong into a difference."""
+    """Leaves out what is not part of an image: the same at all offsets, it does not belong into a difference."""
     if path or not isinstance(node, Folder):
         return node
     names = [name for name in node.names() if name not in {"local", "quorum"}]

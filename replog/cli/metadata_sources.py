@@ -25,7 +25,7 @@ class Source(Protocol):
     """Gives trees.
 
     Attributes:
-        hint: what to say where something is looked for that is not there; may be empty.
+        hint: The words to add where something is looked for that is not there; may be empty.
     """
 
     hint: str
@@ -34,13 +34,13 @@ class Source(Protocol):
         """Looks again: what is newest may have changed."""
 
     def newest_offset(self) -> int:
-        """Offset of the newest image."""
+        """Returns the offset of the newest image."""
 
     def tree(self, offset: int | None) -> Node:
-        """The tree at an offset, None: the newest.
+        """Returns the tree at an offset; None: the newest.
 
         Raises:
-            ReplogError: there is none, or it cannot be read.
+            ReplogError: There is no tree at the offset, or it cannot be read.
         """
 
 
@@ -91,7 +91,7 @@ class LiveSource:
 
 
 def cluster_tree(metadata: ClusterMetadata) -> dict[str, Node]:
-    """What clients are told, with the paths of `replog.metadata.tree.image_tree` where there is the same."""
+    """Makes a tree of what clients are told; what is in `replog.metadata.tree.image_tree` too has its paths."""
     configs: dict[str, Node] = {
         topic.name: {entry.name: entry.value for entry in topic.configs} for topic in metadata.topics if topic.configs
     }
@@ -156,7 +156,7 @@ def _log(files: MetadataLogFiles) -> Leaf:
 
 
 def _voters(files: MetadataLogFiles) -> Leaf:
-    """Those of the newest control record that names any, committed or not, as for the quorum itself."""
+    """Returns the voters of the newest control record that names any, committed or not, as for the quorum itself."""
     found: Any = ()
     if files.snapshots:
         found = read_context(OsFileSystem(), files.snapshot_path(files.snapshots[-1])).voters

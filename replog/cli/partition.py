@@ -43,10 +43,10 @@ def describe(
 
 
 def partition_name(text: str) -> tuple[str, int]:
-    """`flights-0` as ("flights", 0); a topic's name may have dashes of its own.
+    """Parses `flights-0` into ("flights", 0); a topic's name may have dashes of its own.
 
     Raises:
-        UsageError: no number after the last dash.
+        UsageError: There is no number after the last dash, or no topic before it.
     """
     from replog.cli.errors import UsageError
 
@@ -63,7 +63,7 @@ async def _describe(bootstrap_servers: str, topic: str, partition_id: int) -> Pa
 
 
 def summary(found: PartitionDescription) -> list[str]:
-    """What holds for the partition as a whole, one thing a line."""
+    """Says what holds for the partition as a whole, one thing a line."""
     name = f"{found.topic}-{found.partition_id}"
     leader = f"leader {found.leader}" if found.leader >= 0 else "no leader"
     lines = [f"{name}: {leader}, leader epoch {found.leader_epoch}, partition epoch {found.partition_epoch}"]
@@ -120,7 +120,7 @@ def _row(replica: ReplicaDescription) -> list[str]:
 
 
 def caught_up(replica: ReplicaDescription) -> str:
-    """When it had everything the last time, in words."""
+    """Says when a replica had everything the last time."""
     if replica.lag_records < 0 or replica.is_away:
         return "-"
     if replica.lag_ms < 0:

@@ -109,10 +109,10 @@ async def _produce(
 
 
 async def _batch_bytes_max(admin: Admin, topic: str) -> int:
-    """The topic's max.message.bytes: its own, else the cluster's.
+    """Asks for the topic's max.message.bytes: its own, else the cluster's.
 
     Raises:
-        UnknownTopicOrPartitionError: there is no such topic.
+        UnknownTopicOrPartitionError: There is no such topic.
     """
     from replog.client.operations import CLUSTER
     from replog.metadata.config_keys import MAX_MESSAGE_BYTES
@@ -139,7 +139,7 @@ class LineError(Exception):
         self._is_usage = is_usage
 
     def told(self, acknowledged_count: int) -> ReplogError:
-        """The same for the user, who must know what is written and what is not."""
+        """Makes the error for the user, who must know what is written and what is not."""
         text = f"{self}. {common.counted(acknowledged_count, 'record')} before it acknowledged, nothing from it on sent"
         return UsageError("FILE", "", text) if self._is_usage else CommandFailedError(text)
 
@@ -148,11 +148,11 @@ class LineProducer:
     """Sends lines as records and counts what is acknowledged.
 
     Args:
-        producer: to send with.
-        topic: to send to.
-        partition: None: by key, or spread.
-        separator: between key and value; None: there are no keys.
-        batch_bytes_max: what the topic takes, `max.message.bytes`.
+        producer: The producer that sends.
+        topic: The topic that the records go to.
+        partition: The partition that they go to; None: by key, or spread.
+        separator: The bytes between key and value; None: there are no keys.
+        batch_bytes_max: The bytes of a batch that the topic takes, `max.message.bytes`.
     """
 
     def __init__(
@@ -176,8 +176,8 @@ class LineProducer:
         """Sends lines in order.
 
         Raises:
-            LineError: one of them cannot be sent; those before it are.
-            ReplogError: records cannot be sent at all.
+            LineError: One of the lines cannot be sent; those before it are.
+            ReplogError: Records cannot be sent at all.
         """
         while self._open and self._open[0].done():
             self._finished_count += self._open.popleft().acknowledged_count
@@ -229,7 +229,7 @@ class LineSource:
     """Whole lines as they come: a line that is there never waits for the next one.
 
     Args:
-        source: blocks while there is nothing; "read1" gives what there is.
+        source: The stream of the lines; its `read1` blocks while there is nothing, and gives what there is.
     """
 
     def __init__(self, source: BinaryIO) -> None:
@@ -238,7 +238,7 @@ class LineSource:
         self._rest_bytes = 0
 
     def next_lines(self) -> list[bytes]:
-        """The lines that are there, one at least; empty at the end.  What is too long for a line counts as one."""
+        """Reads the lines that are there, one at least; none at the end.  What is too long for a line counts as one."""
         while data := self._source.read1(READ_BYTES):  # type: ignore[attr-defined]  # io.BufferedReader and BytesIO have it
             end = data.rfind(b"\n") + 1
             if end:
@@ -258,7 +258,7 @@ class LineSource:
 
 
 async def _in_thread(read: Callable[[], T]) -> T:
-    """The answer of a call that may block; unlike `asyncio.to_thread` nobody waits for it once it is not wanted."""
+    """Runs a call that may block in a thread; unlike `asyncio.to_thread` nobody waits for it once it is not wanted."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 

@@ -101,11 +101,11 @@ async def _add(bootstrap_servers: str, voter_id: int, directory_id: UUID | None,
 
 
 def _directory_to_add(members: Sequence[QuorumMember], voter_id: int, directory_id: UUID | None) -> UUID:
-    """The directory that gets a vote.
+    """Returns the id of the directory that gets a vote.
 
     Raises:
-        DuplicateVoterError: the node votes already.
-        InvalidRequestError: which directory it is cannot be told.
+        DuplicateVoterError: The node votes already.
+        InvalidRequestError: None is given, and which one it is cannot be told.
     """
     from replog.errors import DuplicateVoterError
 
@@ -120,15 +120,15 @@ def _directory_to_add(members: Sequence[QuorumMember], voter_id: int, directory_
 
 
 def _is_fetching(member: QuorumMember) -> bool:
-    """The directory of a disk that was lost is still listed for a while."""
+    """Whether a member has fetched lately: the directory of a disk that was lost is still listed for a while."""
     return 0 <= member.last_fetch_age_ms < FETCHED_WITHIN_MS
 
 
 def _only_directory(voter_id: int, observers: list[QuorumMember]) -> UUID:
-    """The directory that an observer fetches with.
+    """Returns the id of the directory that an observer fetches with.
 
     Raises:
-        InvalidRequestError: it does not fetch, or two do under this id.
+        InvalidRequestError: The node does not fetch, or fetches with several directories.
     """
     from replog.errors import InvalidRequestError
 

@@ -126,11 +126,11 @@ def reassign(
 
 
 def read_plan(path: Path) -> dict[Key, tuple[int, ...]]:
-    """Replicas by topic and partition.
+    """Reads a plan from a file: replicas by topic and partition.
 
     Raises:
-        ConfigError: not a plan; says where.
-        OSError: the file cannot be read.
+        ConfigError: The file is not a plan; the message says what is expected.
+        OSError: The file cannot be read.
     """
     from replog.errors import ConfigError
 
@@ -149,7 +149,7 @@ def read_plan(path: Path) -> dict[Key, tuple[int, ...]]:
 
 
 def plan_text(plan: Mapping[Key, Iterable[int]]) -> str:
-    """A plan as `read_plan` takes it."""
+    """Returns a plan as text that `read_plan` takes."""
     entries = [{"topic": t, "partition": p, "replicas": list(replicas)} for (t, p), replicas in plan.items()]
     return json.dumps({"version": PLAN_VERSION, "partitions": entries})
 
@@ -160,8 +160,8 @@ def proposed_plan(
     """Spreads topics anew over brokers, by racks, with as many replicas as each partition has.
 
     Raises:
-        InvalidReplicationFactorError: more replicas than brokers.
-        UnknownTopicOrPartitionError, InvalidRequestError: a topic or broker is not there.
+        InvalidReplicationFactorError: A topic has more replicas than there are brokers.
+        UnknownTopicOrPartitionError, InvalidRequestError: A topic or broker is not there.
     """
     from replog.controller.placement import ReplicaPlacer, UsableBroker
     from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError

@@ -23,10 +23,10 @@ class Verified:
     """One partition of the plan.
 
     Attributes:
-        is_done: it has the replicas of the plan, and no others.
-        is_under_way: it moves, wherever to.
-        state: in words.
-        copies: its new replicas.
+        is_done: Whether it has the replicas of the plan, and no others.
+        is_under_way: Whether it moves, wherever to.
+        state: The state in words.
+        copies: The progress of its new replicas.
     """
 
     topic: str
@@ -44,12 +44,12 @@ class Verified:
 def verified(
     metadata: ClusterMetadata, moves: Reassignments, wanted: Mapping[tuple[str, int], tuple[int, ...]]
 ) -> list[Verified]:
-    """The partitions of a plan, in its order.  Pure.
+    """Compares the partitions of a plan, in its order, with what the cluster has.  Pure.
 
     Args:
-        metadata: of the cluster.
-        moves: what is under way.
-        wanted: replicas by topic and partition.
+        metadata: The metadata of the cluster.
+        moves: The reassignments that are under way.
+        wanted: The replicas of the plan by topic and partition.
     """
     found = {(topic.name, p.partition_id): p for topic in metadata.topics for p in topic.partitions}
     copies = {(one.topic, one.partition_id): one.copies for one in moves.partitions}
@@ -72,12 +72,12 @@ def _verified(
 
 
 def target(partition: PartitionInfo) -> tuple[int, ...]:
-    """The replicas once what is under way has ended."""
+    """Returns the replicas of a partition once what is under way has ended."""
     return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
 
 
 def copy_words(copy: CopyProgress) -> str:
-    """One new replica: `broker 3 has 1.2 of 4.0 MB (30 %), 2.1 MB/s, 2 s left`."""
+    """Describes one new replica: `broker 3 has 1.2 of 4.0 MB (30 %), 2.1 MB/s, 2 s left`."""
     name = f"broker {copy.broker_id}"
     if copy.is_in_sync:
         return f"{name} is in sync"
@@ -104,7 +104,7 @@ def _why(copy: CopyProgress) -> str:
 
 
 def total_words(total: CopyTotal) -> str:
-    """All that is under way."""
+    """Describes all that is under way together."""
     words = [f"in all {share_words(total.copied_bytes, total.needed_bytes)}", *_pace(total.bytes_per_s, total.eta_s)]
     if total.stalled_count:
         words.append(f"{common.counted(total.stalled_count, 'replica')} stalled")
@@ -121,13 +121,13 @@ def _pace(bytes_per_s: float | None, eta_s: float | None) -> list[str]:
 
 
 def share_words(part: int, whole: int) -> str:
-    """`1.2 MB of 4.0 MB (30 %)`; never 100 % while something is missing."""
+    """Says `1.2 MB of 4.0 MB (30 %)`; never 100 % while something is missing."""
     percent = 100 if part >= whole else part * 100 // whole
     return f"{size_text(part)} of {size_text(whole)} ({percent} %)"
 
 
 def size_text(size_bytes: float) -> str:
-    """Three digits or so, in powers of 1,000."""
+    """Says a size with three digits or so, in powers of 1,000."""
     for unit in _UNITS[:-1]:
         if size_bytes < 999.5 or (unit == "B" and size_bytes < 1000):
             return f"{size_bytes:.0f} {unit}" if unit == "B" or size_bytes >= 99.95 else f"{size_bytes:.1f} {unit}"
@@ -136,7 +136,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """`9 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`; rounded up to a second."""
+    """Says a time: `9 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`; rounded up to a second."""
     left = -int(-seconds // 1)
     parts: list[tuple[int, str]] = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
@@ -147,7 +147,7 @@ def time_text(seconds: float) -> str:
 
 
 def as_json(partitions: Iterable[Verified], moves: Reassignments) -> str:
-    """One look as one line."""
+    """Returns one look as one line of JSON."""
     found = [dataclasses.asdict(one) for one in partitions]
     return common.json_object({
         "is_done": all(one["is_done"] for one in found), "partitions": found, "total": dataclasses.asdict(moves.total)
@@ -155,5 +155,5 @@ def as_json(partitions: Iterable[Verified], moves: Reassignments) -> str:
 
 
 def lines(partitions: Sequence[Verified], moves: Reassignments) -> list[str]:
-    """One look as text; the last line is about all that moves, also what is not in the plan."""
+    """Returns one look as lines of text; the last line is about all that moves, also what is not in the plan."""
     return [*map(str, partitions), *([total_words(moves.total)] if moves.copies else [])]

@@ -56,7 +56,7 @@ async def _look(bootstrap_servers: str) -> ClusterHealth:
 
 
 async def _watch(bootstrap_servers: str, interval_s: float, *, as_json: bool) -> None:
-    """Until Ctrl-C; a cluster that does not answer for a while is shown so."""
+    """Looks again and again until Ctrl-C; a cluster that does not answer for a while is shown so."""
     from replog.client.health import cluster_health
 
     async with await common.admin_of(bootstrap_servers) as admin:
@@ -71,13 +71,13 @@ async def _watch(bootstrap_servers: str, interval_s: float, *, as_json: bool) ->
 
 @contextmanager
 def _json_lines() -> Iterator[Callable[[Look], None]]:
-    """A line for every look."""
+    """Yields a function that prints a line of JSON for every look."""
     yield lambda look: typer.echo(_as_json(look))
 
 
 @contextmanager
 def _screen() -> Iterator[Callable[[Look], None]]:
-    """One screen that changes; where stdout is no terminal, a line whenever the sentence is another."""
+    """Yields a function that changes one screen; where stdout is no terminal, it prints each sentence that is new."""
     from rich.live import Live
 
     from replog.cli.health_view import render, said

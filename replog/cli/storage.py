@@ -1,4 +1,4 @@
-"""`replog storage`: formats a data directory before its first start."""
+"""`replog storage`: formats the log directories of a node before its first start."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def random_uuid() -> None:
 
 
 def new_cluster_id() -> str:
-    """A random id in Kafka's spelling that no command line takes for an option."""
+    """Makes a random id in Kafka's spelling that no command line takes for an option."""
     import uuid
 
     from replog_checkpoints import uuid_to_text
@@ -77,11 +77,11 @@ def _choose_cluster_id(configured: str | None, given: str | None) -> str:
 
 
 def _refuse_formatted(path: str) -> None:
-    """Changes nothing.
+    """Refuses a log directory that is formatted already; changes nothing.
 
     Raises:
-        UsageError: it is formatted already.
-        CorruptCheckpointError: what says so is damaged.
+        UsageError: The directory is formatted already.
+        CorruptCheckpointError: The file that says so, `meta.properties`, is damaged.
     """
     from replog.cli.errors import UsageError
     from replog.errors import CorruptCheckpointError
@@ -102,10 +102,10 @@ def _refuse_formatted(path: str) -> None:
 
 
 async def _refuse_other_cluster(server: ServerConfig, cluster_id: str) -> None:
-    """A node with another cluster id than its peers would never be part of their quorum.
+    """Refuses another cluster id than the peers': with it the node would never be part of their quorum.
 
     Raises:
-        UsageError: a voter that runs already knows another cluster id.
+        UsageError: A voter that runs already knows another cluster id.
     """
     import asyncio
 
@@ -124,7 +124,7 @@ async def _refuse_other_cluster(server: ServerConfig, cluster_id: str) -> None:
 
 
 async def _cluster_id_of(address: str) -> str | None:
-    """What a node says; None where nobody answers."""
+    """Asks a node for its cluster id; None where nobody answers."""
     from replog.errors import ReplogError
     from replog.rpc.grpc_transport import GrpcTransport
     from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
@@ -140,10 +140,10 @@ async def _cluster_id_of(address: str) -> str | None:
 
 
 def _format(path: str, cluster_id: str, node_id: int) -> str:
-    """Formats a directory and returns its id.
+    """Formats a log directory and returns its id.
 
     Raises:
-        ReplogError: it is in use, or holds replicas without an identity.
+        ReplogError: The directory is in use, or holds replicas without an identity.
     """
     from replog.log import LogDirectory
     from replog_checkpoints import OsFileSystem, uuid_to_text

@@ -32,12 +32,12 @@ class TopicReader:
     """The partitions of a topic, in the order in which their leaders can be asked.
 
     Args:
-        consumer: reads them; nothing else is assigned to it.
-        admin: asked who leads.
-        topic: its name.
-        partition: only this one; None: all.
-        start: "earliest", "latest" or an offset.
-        say: told what is waited for.
+        consumer: The consumer that reads them; nothing else is assigned to it.
+        admin: The client that is asked who leads.
+        topic: The name of the topic.
+        partition: The only partition that is read; None: all.
+        start: The place to begin at: "earliest", "latest" or an offset.
+        say: The function that is told what is waited for.
     """
 
     def __init__(
@@ -70,24 +70,24 @@ class TopicReader:
         return any(self._consumer.position(partition) < end for partition, end in self._ends.items())
 
     def end(self, partition: tuple[str, int]) -> int:
-        """End offset when the partition was first reached."""
+        """Returns the end offset that a partition had when it was first reached."""
         return self._ends[partition]  # type: ignore[index]  # a named tuple is one
 
     async def begin(self) -> None:
         """Finds the partitions.
 
         Raises:
-            UnknownTopicOrPartitionError: no such topic or partition.
-            OffsetOutOfRangeError: the only partition ends before the offset.
+            UnknownTopicOrPartitionError: There is no such topic or partition.
+            OffsetOutOfRangeError: The only partition ends before the offset.
         """
         await self._look()
 
     async def poll(self, max_records: int, timeout_s: float | None) -> list[ConsumerRecord]:
-        """The next records; empty: none came for a moment.
+        """Returns the next records, none where none came for a moment; then looks anew, now and then, who leads.
 
         Raises:
-            CommandFailedError: nothing has come for `timeout_s`.
-            ReplogError: as `Consumer.poll`.
+            CommandFailedError: Nothing has come for `timeout_s`.
+            ReplogError: `Consumer.poll` raised it.
         """
         if self._ends:
             records = await self._consumer.poll(max_records=max_records, timeout_ms=POLL_MS)
@@ -154,7 +154,13 @@ class TopicReader:
         return True
 
     def _seek(self, partition: TopicPartition, end: int) -> None:
-        """Of several partitions, those that end before the offset have nothing to show; of one, that is a mistake."""
+        """Moves to where the reading of a partition begins.
+
+        Of several partitions, those that end before the offset have nothing to show; of one, that is a mistake.
+
+        Raises:
+            OffsetOutOfRangeError: The only partition ends before the offset.
+        """
         if self._start == "earliest":
             return
         offset = end if self._start == "latest" else int(self._start)

@@ -169,7 +169,7 @@ async def _delete_records(bootstrap_servers: str, offsets: dict[tuple[str, int],
 async def _create(
     bootstrap_servers: str, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
 ) -> tuple[TopicInfo, int]:
-    """The topic, and how many brokers there are."""
+    """Creates a topic; returns it, and how many brokers there are."""
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting(f"creating {name}"):
             topic = await admin.create_topic(name, partitions, replication_factor, configs)
@@ -177,7 +177,7 @@ async def _create(
 
 
 async def _described(bootstrap_servers: str, name: str | None, *, wants_min_isr: bool) -> tuple[list[TopicInfo], int]:
-    """The topics, and the brokers' min.insync.replicas where it is wanted (else 1)."""
+    """Asks for one topic, or all by name, and for the brokers' min.insync.replicas where it is wanted (else 1)."""
     from replog.client.health import default_min_insync_replicas
 
     async with await common.admin_of(bootstrap_servers) as admin:
@@ -209,7 +209,7 @@ class Filters:
         return self.under_replicated or self.under_min_isr or self.unavailable
 
     def chosen(self, topic: TopicInfo, default_min_isr: int) -> list[PartitionInfo]:
-        """The partitions of a topic; `default_min_isr` holds where it has no min.insync.replicas of its own."""
+        """Chooses partitions of a topic; `default_min_isr` holds where it has no min.insync.replicas of its own."""
         from replog.client import health
 
         min_isr = health.min_insync_replicas_of(topic, default_min_isr)
@@ -223,7 +223,7 @@ class Filters:
         ]
 
     def nothing(self) -> str:
-        """What it means that there is nothing to show."""
+        """Says what it means that there is nothing to show."""
         if not self.any:
             return "no topics yet. `replog topics create NAME` makes one"
         good = {
