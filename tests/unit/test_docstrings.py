@@ -24,11 +24,6 @@ PRODUCT = (
 NOT_YET: frozenset[str] = frozenset(
     {
         "replog/broker/replicas",
-        "replog/cli",
-        "replog/cli/chaos",
-        "replog/cli/demo",
-        "replog/cli/dump",
-        "replog/cli/export",
         "replog/client",
         "replog/controller",
         "replog/local",
@@ -106,6 +101,10 @@ NOT_VERBS = frozenset(
         "Leaderships",
         "Events",
         "Scrapes",
+        "Rows",
+        "Folders",
+        "Checksums",
+        "Milliseconds",
     ]
 )
 """Words at the beginning of a docstring that end like a verb and are none, or say nothing about what a function does."""
@@ -134,7 +133,8 @@ def is_thing(node: ast.stmt) -> bool:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return True
     marks = {ast.unparse(mark).split("(")[0].rpartition(".")[2] for mark in node.decorator_list}
-    return bool(marks & {"property", "cached_property", "command", "callback"})
+    is_command = "typer." in ast.unparse(node.args)  # registered without a mark
+    return is_command or bool(marks & {"property", "cached_property", "command", "callback"})
 
 
 def begins_with_a_verb(text: str) -> bool:
