@@ -67,11 +67,11 @@ class ElectionRules:
     """What holds for one partition at the moment of a change.
 
     Attributes:
-        is_acceptable: whether a broker may lead, as it will be once the change has happened.
-        min_isr: min.insync.replicas of the topic; never more of it counts than there are replicas.
-        unclean_allowed: unclean.leader.election.enable of the topic.
-        is_drained: whether a broker is being drained.
-        has_told: whether a broker has told this controller which replicas it cannot use.
+        is_acceptable: Whether a broker may lead, as it will be once the change has happened.
+        min_isr: The topic's min.insync.replicas; never more of it counts than there are replicas.
+        unclean_allowed: The topic's unclean.leader.election.enable.
+        is_drained: Whether a broker is being drained.
+        has_told: Whether a broker has told this controller which replicas it cannot use.
     """
 
     is_acceptable: Callable[[int], bool]
@@ -93,7 +93,7 @@ class Placement:
         return broker_id in self.replicas
 
     def completed(self, isr: tuple[int, ...]) -> Placement:
-        """The placement once `isr` is in sync: without those that go, if all that stay are in it."""
+        """Returns the placement once `isr` is in sync: without those that go, if all that stay are in it."""
         if not self.adding and not self.removing:
             return self
         staying = _without(self.replicas, self.removing)
@@ -132,24 +132,24 @@ def partition_change(
     leader_recovery_state: LeaderRecoveryState | None = None,
     election: Election = Election.KEEP,
 ) -> PartitionChangeRecord | None:
-    """The record that takes `partition` to `target_isr` and `placement` under `rules`.
+    """Decides the record that takes `partition` to `target_isr` and `placement` under `rules`.
 
     Args:
-        topic_id: of the partition.
-        partition_id: of the partition.
-        partition: its state now.
-        rules: what holds after the change.
-        target_isr: the ISR wanted; None keeps it.
-        placement: where the partition shall live; None keeps it, or completes what is under way.
-        restarted_uncleanly: brokers that cannot prove what they hold; they leave the ELR and go to `last_known_elr`.
-        lost_disks: those of them that have another disk: they hold nothing, and are not waited for.
-        leaves_in_order: who leaves the ISR has stopped, or stops, with all that it has acknowledged.
-        isr_is_proven: the leader itself proposed the ISR (AlterPartition).
-        leader_recovery_state: what the leader says about it; None keeps it.
-        election: what is wanted of the leader.
+        topic_id: The id of the partition's topic.
+        partition_id: The number of the partition.
+        partition: The state of the partition now.
+        rules: The rules that hold after the change.
+        target_isr: The ISR wanted; None keeps it.
+        placement: The placement that is wanted; None keeps it, or completes what is under way.
+        restarted_uncleanly: Brokers that cannot prove what they hold; they leave the ELR and go to `last_known_elr`.
+        lost_disks: Those of them that have another disk: they hold nothing, and are not waited for.
+        leaves_in_order: Whether those that leave the ISR have stopped, or stop, with all that they have acknowledged.
+        isr_is_proven: Whether the leader itself proposed the ISR (AlterPartition).
+        leader_recovery_state: The recovery state that the leader tells; None keeps it.
+        election: What the change wants of the leader.
 
     Returns:
-        Only the fields that change are set; None when nothing changes.
+        The record, in which only the fields that change are set; None when nothing changes.
     """
     isr = partition.isr if target_isr is None else target_isr
     wanted = placement or Placement(partition.replicas, partition.adding_replicas, partition.removing_replicas)
@@ -180,13 +180,13 @@ def recovered_change(
     partition: PartitionRegistration,
     reports: Mapping[int, ReplicaReport],
 ) -> PartitionChangeRecord:
-    """Elect the replica with the highest (last epoch, log end offset); ties go by replica order.
+    """Elects the replica with the highest (last epoch, log end offset); ties go by replica order.
 
     Args:
-        topic_id: of the partition.
-        partition_id: of the partition.
-        partition: its state; ISR and ELR are empty.
-        reports: one of every member of `last_known_elr`.
+        topic_id: The id of the partition's topic.
+        partition_id: The number of the partition.
+        partition: The state of the partition now; ISR and ELR are empty.
+        reports: The reports, one of every member of `last_known_elr`.
     """
     members = [replica for replica in partition.replicas if replica in partition.last_known_elr]
     leader = max(members, key=lambda replica: (reports[replica].last_epoch, reports[replica].log_end_offset))
@@ -203,7 +203,7 @@ def recovered_change(
 def last_known_change(
     topic_id: UUID, partition_id: int, partition: PartitionRegistration, min_isr_before: int, min_isr: int
 ) -> PartitionChangeRecord | None:
-    """Keep of `last_known_elr` who has what was committed by a minimum that ends: those who left last.
+    """Keeps of `last_known_elr` who has what was committed by a minimum that ends: those who left last.
 
     They are as many as made that minimum together with the ISR and the ELR.  The others may lack what was committed without
     them, and by a higher minimum nobody could tell.
@@ -216,7 +216,7 @@ def last_known_change(
         min_isr: The value that begins.
 
     Returns:
-        None where the minimum does not rise, or everybody stays.
+        The record; None where the minimum does not rise, or everybody stays.
     """
     replicas_count = len(partition.replicas)
     before = min(min_isr_before, replicas_count)
@@ -261,7 +261,7 @@ def _completed_by(outcome: _Outcome, placed: Placement) -> tuple[Placement, _Out
 
 
 def _choose(leader: int, preferred: int, may_lead: list[int], rules: ElectionRules, election: Election) -> int:
-    """One of `may_lead`, which is in order of the replicas."""
+    """Chooses the leader from `may_lead`, which is in the order of the replicas."""
     if election is Election.PREFERRED and preferred in may_lead and not rules.is_drained(preferred):
         return preferred
     if leader in may_lead and not (election is Election.LEAVE_DRAINED and rules.is_drained(leader)):
@@ -280,7 +280,7 @@ def _last_known(
     restarted_uncleanly: Collection[int],
     lost_disks: Collection[int],
 ) -> tuple[int, ...]:
-    """Who together hold everything committed, when they have told how far they reach; in the order in which they left.
+    """Returns who together hold everything committed, once they have told how far they reach; who left first is first.
 
     Where one replica alone could commit and the disk of the last one that could is gone, nobody is known to: the others may
     have fallen behind before, an election would give records up, and that is an operator's decision.

@@ -44,7 +44,7 @@ class AsyncLocalLog:
         - an append whose task is cancelled before its group begins is not written; later it is.
 
     Attributes:
-        log: the log itself; other threads may use it at the same time.
+        log: The log itself; other threads may use it at the same time.
     """
 
     def __init__(self, log: LocalLog, *, owns_log: bool = False) -> None:
@@ -71,12 +71,12 @@ class AsyncLocalLog:
         headers: Sequence[Header] = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        """As `LocalLog.append`; tasks that append at the same time share a batch and an fsync."""
+        """Appends a record as `LocalLog.append` does; tasks that append at the same time share a batch and an fsync."""
         record = record_input(value, key, headers, timestamp_ms, self.log.config.batch_bytes)
         return await self._enqueue(record)
 
     async def append_many(self, records: Iterable[RecordLike]) -> range:
-        """As `LocalLog.append_many`."""
+        """Appends records with consecutive offsets, as `LocalLog.append_many` does."""
         inputs = record_inputs(records, self.log.config.batch_bytes)
         if not inputs:
             return range(0)
@@ -84,48 +84,48 @@ class AsyncLocalLog:
         return range(base_offset, base_offset + len(inputs))
 
     async def flush(self) -> int:
-        """As `LocalLog.flush`."""
+        """Makes everything appended so far durable, as `LocalLog.flush` does."""
         return await asyncio.to_thread(self.log.flush)
 
     async def truncate_before(self, offset: int) -> int:
-        """As `LocalLog.truncate_before`."""
+        """Forgets all records below `offset`, as `LocalLog.truncate_before` does."""
         return await asyncio.to_thread(self.log.truncate_before, offset)
 
     async def maintain(self) -> None:
-        """As `LocalLog.maintain`."""
+        """Carries out now the maintenance that is due, as `LocalLog.maintain` does."""
         await asyncio.to_thread(self.log.maintain)
 
     # Reading
 
     async def read(self, offset: int, *, max_records: int = MAX_RECORDS, max_bytes: int = CHUNK_BYTES) -> list[Record]:
-        """As `LocalLog.read`."""
+        """Reads records from `offset` on, as `LocalLog.read` does."""
         return await asyncio.to_thread(self.log.read, offset, max_records=max_records, max_bytes=max_bytes)
 
     async def read_from(
         self, timestamp_ms: int, *, max_records: int = MAX_RECORDS, max_bytes: int = CHUNK_BYTES
     ) -> list[Record]:
-        """As `LocalLog.read_from`."""
+        """Reads records from the first with at least this timestamp on, as `LocalLog.read_from` does."""
         return await asyncio.to_thread(self.log.read_from, timestamp_ms, max_records=max_records, max_bytes=max_bytes)
 
     async def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        """As `LocalLog.offset_for_timestamp`."""
+        """Finds the offset of the first record that late, as `LocalLog.offset_for_timestamp` does."""
         return await asyncio.to_thread(self.log.offset_for_timestamp, timestamp_ms)
 
     def iterate(self, start_offset: int | None = None, end_offset: int | None = None) -> AsyncIterator[Record]:
-        """As `LocalLog.iterate`, for `async for`."""
+        """Returns the records of a range for `async for`, as `LocalLog.iterate` does."""
         return _Records(self, *self.log.range_of(start_offset, end_offset))
 
     def __aiter__(self) -> AsyncIterator[Record]:
-        """`iterate()`: everything acknowledged by now."""
+        """Returns `iterate()`: everything acknowledged by now."""
         return self.iterate()
 
     def tail(self, start_offset: int | None = None, *, timeout_s: float | None = None) -> AsyncIterator[Record]:
-        """As `LocalLog.tail`, for `async for`; no thread waits meanwhile."""
+        """Returns records for `async for` as `LocalLog.tail` does for loops; no thread waits meanwhile."""
         start, _ = self.log.range_of(self.log.high_watermark if start_offset is None else start_offset, None)
         return _Records(self, start, start, follows=True, timeout_s=timeout_s)
 
     async def wait_for(self, offset: int, *, timeout_s: float | None = None) -> bool:
-        """As `LocalLog.wait_for`; no thread waits meanwhile."""
+        """Waits until the record at `offset` can be read, as `LocalLog.wait_for` does; no thread waits meanwhile."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not self.log.wait_for(offset, timeout_s=0):
@@ -218,7 +218,7 @@ class AsyncLocalLog:
         commit.add_done_callback(lambda done: self._finish(group, done))
 
     def _commit(self, entries: list[_Entry]) -> Written:
-        """In the writer's thread."""
+        """Appends a group; runs in the writer's thread."""
         return self.log.append_group(Group(entries))
 
     def _finish(self, group: list[_Waiting], done: asyncio.Future[Written]) -> None:
@@ -240,7 +240,7 @@ class AsyncLocalLog:
             await asyncio.shield(moved)
 
     def _wake(self) -> None:
-        """In any thread.  A loop that has been closed needs no waking."""
+        """Wakes the tasks that wait for new records, from any thread.  A loop that has been closed needs no waking."""
         if self._moved is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._resolve_move)
 
@@ -336,7 +336,7 @@ class _Handover:
         self._log: LocalLog | None = None
 
     def give(self, log: LocalLog) -> None:
-        """In the thread: the log is open."""
+        """Hands the open log over, in the thread that opened it; closes it where nobody will take it."""
         with self._lock:
             self._log = log
             is_abandoned = self._is_abandoned
@@ -344,13 +344,13 @@ class _Handover:
             log.close()
 
     def take(self) -> LocalLog:
-        """In the loop, once `give` has returned."""
+        """Returns the log, in the loop, once `give` has returned."""
         if self._log is None:
             raise InvariantViolationError("a log was taken before it was given")
         return self._log
 
     def abandon(self) -> None:
-        """In the loop: nobody will take it."""
+        """Notes, in the loop, that nobody will take the log; closes it if it has been given."""
         with self._lock:
             self._is_abandoned = True
             log = self._log
@@ -359,7 +359,7 @@ class _Handover:
 
 
 def open_log_async(path: str | os.PathLike[str], **settings: Any) -> _Opening:
-    """`open_log` for asyncio: the log is opened, recovered and closed in threads.
+    """Opens a log for asyncio, as `open_log` does: it is opened, recovered and closed in threads.
 
     ::
 
@@ -369,13 +369,14 @@ def open_log_async(path: str | os.PathLike[str], **settings: Any) -> _Opening:
                 ...
 
     Args:
-        path, settings: those of `open_log`, but for `read_only` (`open_log` itself does; nothing there waits).
+        path, settings: Those of `open_log`, but for `read_only` (`open_log` itself does; nothing there waits).
 
     Returns:
         Something to `await` (then close the log yourself) or to enter by `async with`.
 
     Raises:
-        As `open_log`, when awaited.
+        TypeError: `read_only` is set.
+        ReplogError: The errors of `open_log`, when awaited.
     """
     if settings.get("read_only"):
         raise TypeError("a read-only log has no async side: use open_log(path, read_only=True)")
@@ -389,7 +390,7 @@ def _fail_all(group: Sequence[_Waiting], error: BaseException) -> None:
 
 
 def _answer(group: Sequence[_Waiting], written: Written) -> None:
-    """Offsets to those whose records are all there, the error to the others."""
+    """Answers the callers of a group: with their offset where their records are all there, else with the error."""
     offset = written.base_offset
     for entry, future in group:
         end_offset = offset + (1 if isinstance(entry, tuple) else len(entry))

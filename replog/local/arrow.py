@@ -35,10 +35,10 @@ class ArrowColumns:
     """Turns record batches into Arrow batches with the given columns.
 
     Args:
-        columns: names, in the order wanted; nothing else is decoded.
+        columns: The names of the columns, in the order wanted; nothing else is decoded.
 
     Raises:
-        ConfigError: an unknown or repeated name, or none at all.
+        ConfigError: A name is unknown or repeated, or there is none at all.
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -51,11 +51,11 @@ class ArrowColumns:
     def convert(
         self, data: Buffer, *, start_offset: int, end_offset: int, max_decompressed_bytes: int
     ) -> list[pa.RecordBatch]:
-        """The records of `data` in [start_offset, end_offset) as one batch; none when there are none.
+        """Converts the records of `data` in [start_offset, end_offset) to one batch; to none when there are none.
 
         Raises:
-            CorruptRecordError, InvalidRecordError: the bytes are damaged.
-            UnsupportedCompressionError: the codec's library is not installed.
+            CorruptRecordError, InvalidRecordError: The bytes are damaged.
+            UnsupportedCompressionError: The codec's library is not installed.
         """
         columns = decode_columns(
             data,
@@ -74,12 +74,12 @@ class ArrowColumns:
 
 
 def to_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """One table of all batches; nothing is copied."""
+    """Makes one table of all batches; nothing is copied."""
     return pa.Table.from_batches(batches, schema=schema)
 
 
 def _timestamps(columns: Columns) -> Any:
-    """Milliseconds; -1, "none", becomes null."""
+    """Converts timestamps in milliseconds; -1, "none", becomes null."""
     kind = FIELDS["timestamp"].type
     numbers = fixed_array(pa.int64(), columns.count, columns.timestamps)
     if pc.min(numbers).as_py() > _NO_TIMESTAMP:

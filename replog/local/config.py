@@ -40,7 +40,7 @@ class LocalLogConfig:
     """Settings of one local log; `replog.open_log` takes the same names as keywords.
 
     Raises:
-        ConfigError: a value out of range, or of the wrong type.
+        ConfigError: A value is out of range, or of the wrong type.
     """
 
     flush: FlushPolicy = "always"
@@ -49,7 +49,7 @@ class LocalLogConfig:
     takes at most the last `flush_interval_ms`."""
 
     flush_interval_ms: int = 1_000
-    """With flush="os": how often the maintenance thread makes everything durable, ms, 0 to 86,400,000; 0 = only closed
+    """With flush="os": how often the maintenance thread makes everything durable, ms, 0 to 86,400,000; 0 = only sealed
     segments.  Small: less is lost in a power cut, more fsyncs.  Without meaning for flush="always"."""
 
     codec: Codec = Codec.NONE
@@ -57,7 +57,7 @@ class LocalLogConfig:
     gets smaller."""
 
     segment_bytes: int = 1 << 30
-    """Size at which a new segment file begins, bytes, 1,024 to 2^31 - 1.  Only whole closed segments are deleted: small =
+    """Size at which a new segment file begins, bytes, 1,024 to 2^31 - 1.  Only whole sealed segments are deleted: small =
     finer retention and truncation, more files."""
 
     segment_ms: int | None = None
@@ -103,7 +103,7 @@ class LocalLogConfig:
         return min(self.max_batch_bytes, self.segment_bytes // 2)
 
     def log_config(self) -> LogConfig:
-        """What the engine is told."""
+        """Returns the settings as the storage engine takes them."""
         return LogConfig(
             segment_bytes=self.segment_bytes,
             segment_ms=self._segment_ms(),
@@ -121,10 +121,10 @@ class LocalLogConfig:
 
 
 def codec_named(codec: CodecName | Codec) -> Codec:
-    """The codec of that name.
+    """Returns the codec of that name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: There is none.
     """
     if isinstance(codec, Codec):
         return codec

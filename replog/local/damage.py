@@ -11,13 +11,13 @@ from replog_checkpoints import FileSystem, OpenMode
 
 
 def located(fs: FileSystem, log: Log, data: bytes, error: CorruptRecordError) -> CorruptRecordError:
-    """The same error with the segment file and the position in it.
+    """Returns the same error with the segment file and the position in it; one that names a file already as it is.
 
     Args:
-        fs: the disk.
-        log: that was read.
-        data: batches read from it.
-        error: found in them; its position counts in `data`.
+        fs: The disk.
+        log: The log that was read.
+        data: The batches that were read from it.
+        error: The error that was found in them; its position counts in `data`.
     """
     if error.path:
         return error
@@ -33,7 +33,11 @@ def located(fs: FileSystem, log: Log, data: bytes, error: CorruptRecordError) ->
 
 
 def _position(fs: FileSystem, path: str, base_offset: int) -> int:
-    """Byte at which the batch with this base offset begins.  Walks the file's headers: only damage comes here."""
+    """Finds the byte at which the batch with this base offset begins, header by header: only damage comes here.
+
+    Raises:
+        CorruptRecordError: The file holds no such batch.
+    """
     file = fs.open(path, OpenMode.READ)
     try:
         for position, header in scan_headers(file, 0, file.size()):

@@ -22,10 +22,10 @@ class NewRecord(NamedTuple):
     """A record to append.
 
     Attributes:
-        value: the payload; None is a tombstone for compaction.
-        key: None = no key.
-        headers: (name, value) pairs in order; names may repeat.
-        timestamp_ms: milliseconds since 1970, from 0; None = now.
+        value: The payload; None is a tombstone for compaction.
+        key: The key; None = no key.
+        headers: The (name, value) pairs in order; names may repeat.
+        timestamp_ms: The time in milliseconds since 1970, from 0; None = now.
     """
 
     value: bytes | None
@@ -42,7 +42,7 @@ class Group(NamedTuple):
     """Records of one or many callers, to be appended together.
 
     Attributes:
-        entries: one a caller: a single record, or a sequence that should stay together.
+        entries: One a caller: a single record, or a sequence that should stay together.
     """
 
     entries: Sequence[RecordInput | list[RecordInput]]
@@ -55,15 +55,15 @@ def record_input(
     timestamp_ms: int | None,
     batch_bytes: int,
 ) -> RecordInput:
-    """One record as the codec takes it, checked.
+    """Checks one record and returns it as the codec takes it.
 
     Args:
-        batch_bytes: a batch with just this record must not be larger.
+        batch_bytes: The size that a batch with just this record must not exceed.
 
     Raises:
-        TypeError: value, key or a header is neither bytes-like nor None, or the timestamp is no integer.
-        InvalidRecordError: the timestamp is out of range, or a header name is not valid Unicode.
-        RecordTooLargeError: it does not fit.
+        TypeError: A value, key or header is neither bytes-like nor None, or the timestamp is no integer.
+        InvalidRecordError: The timestamp is out of range, or a header name is not valid Unicode.
+        RecordTooLargeError: It does not fit.
     """
     if value is not None and type(value) is not bytes:
         value = _to_bytes("value", value)
@@ -93,7 +93,7 @@ def record_input(
 
 
 def record_inputs(records: Iterable[RecordLike], batch_bytes: int) -> list[RecordInput]:
-    """The same for what `append_many` takes; see there."""
+    """Checks what `append_many` takes, and returns each record as `record_input` does."""
     if isinstance(records, (bytes, bytearray, memoryview, str)):
         raise TypeError("append_many takes a sequence of records; append takes one")
     if isinstance(records, Mapping) or not isinstance(records, Iterable):
@@ -117,11 +117,11 @@ class GroupEncoder:
     """Encodes groups into batches.  Made once per log; any thread, one call at a time per thread.
 
     Args:
-        codec: compression.
-        batch_bytes: largest batch, before compression.
+        codec: The compression of the batches.
+        batch_bytes: The size of the largest batch, before compression.
 
     Raises:
-        UnsupportedCompressionError: the codec's library is not installed.
+        UnsupportedCompressionError: The codec's library is not installed.
     """
 
     def __init__(self, codec: Codec, batch_bytes: int) -> None:
@@ -130,13 +130,13 @@ class GroupEncoder:
         self._new_builder()
 
     def one(self, record: RecordInput) -> bytes:
-        """A batch with just this record."""
+        """Returns a batch with just this record."""
         builder = self._new_builder()
         builder.append(*record)
         return bytes(builder.build())
 
     def many(self, records: Sequence[RecordInput]) -> list[bytes]:
-        """As few batches as they fit into, in order; one where they fit into one."""
+        """Encodes records into as few batches as they fit into, in order; into one where they fit into one."""
         batches: list[bytes] = []
         builder = self._new_builder()
         done = 0
@@ -151,7 +151,7 @@ class GroupEncoder:
         return batches
 
     def group(self, group: Group) -> list[bytes]:
-        """Neighbouring single records share batches; what came together begins a batch of its own."""
+        """Encodes a group: neighbouring single records share batches; what came together begins a batch of its own."""
         batches: list[bytes] = []
         singles: list[RecordInput] = []
         for entry in group.entries:
@@ -168,7 +168,7 @@ class GroupEncoder:
 
 
 def wall_ms() -> int:
-    """Now, ms since 1970."""
+    """Returns the time now, ms since 1970."""
     return time.time_ns() // 1_000_000
 
 

@@ -61,11 +61,12 @@ class LogFolder:
         """Locks the folder, creates what is missing, recovers what a crash left.
 
         Raises:
-            DirectoryLockedError: another process, or this one, has it open for writing.
-            InconsistentClusterIdError: it is a broker's; nothing was changed.
-            CorruptRecordError: bytes that were on the disk are damaged or gone; nothing was changed.
-            CorruptCheckpointError: a file that says whose folder it is, or what was promised; it says what can be done.
-            StorageError: it is not a folder, holds something else, or the disk failed.
+            DirectoryLockedError: Another process, or this one, has it open for writing.
+            InconsistentClusterIdError: It is a broker's; nothing was changed.
+            CorruptRecordError: Bytes that were on the disk are damaged or gone; nothing was changed.
+            CorruptCheckpointError: A file is damaged that says whose folder it is, or what was promised; the error says
+                what can be done.
+            StorageError: It is not a folder, holds something else, or the disk failed.
         """
         try:
             _refuse_foreign(fs, path)
@@ -96,8 +97,8 @@ class LogFolder:
             offset: The first offset that is kept; flushed up to there.
 
         Raises:
-            DiskFullError: no room; the log starts where it did.
-            StorageError: which start a crash would leave is unknown; the log has failed.
+            DiskFullError: There is no room; the log starts where it did.
+            StorageError: Which start a crash would leave is unknown; the log has failed.
         """
         try:
             self._directory.checkpoint_log_start_offsets({(TOPIC, PARTITION): offset})
@@ -109,7 +110,7 @@ class LogFolder:
         """Looks at a disk that was full; True: appends were refused until now, and are not any more.
 
         Raises:
-            StorageError: the disk does not answer.
+            StorageError: The disk does not answer.
         """
         if self._directory.space.state is not DiskState.READ_ONLY:
             return False
@@ -122,17 +123,17 @@ class LogFolder:
         """Flushes and closes the log, leaves the clean-shutdown marker, drops the lock.
 
         Raises:
-            StorageError: not everything is on the disk; the lock is dropped all the same.
+            StorageError: Not everything is on the disk; the lock is dropped all the same.
         """
         self._directory.close(now_ms=now_ms, broker_epoch=_NEVER_REGISTERED)
 
 
 def checked_path(path: str | os.PathLike[str]) -> str:
-    """The path as an absolute one: files are opened again later, and the working directory may change.
+    """Returns the path as an absolute one: files are opened again later, and the working directory may change.
 
     Raises:
-        TypeError: neither a string nor a path.
-        ConfigError: empty, or with a null character.
+        TypeError: It is neither a string nor a path.
+        ConfigError: It is empty, or holds a null character.
     """
     text = os.fspath(path)
     if not isinstance(text, str):
@@ -143,7 +144,7 @@ def checked_path(path: str | os.PathLike[str]) -> str:
 
 
 def partition_folder(path: str) -> str:
-    """Where the segments of the local log in `path` are."""
+    """Returns the partition folder in `path`, where the segments of the local log are."""
     return f"{path}/{partition_dir_name(TOPIC, PARTITION)}"
 
 
@@ -192,7 +193,7 @@ def _refuse_foreign(fs: FileSystem, path: str) -> None:
     """Refuses what is no folder of ours before anything in it is changed.
 
     Raises:
-        StorageError: a file; a folder with other things in it; or a folder with more replicas than the one.
+        StorageError: It is a file, a folder with other things in it, or a folder with more replicas than the one.
     """
     if not fs.exists(path):
         return

@@ -26,9 +26,9 @@ class GroupFlush:
         - `on_progress` is called with the mutex held, after every fsync, failed ones included.
 
     Args:
-        log: of which.
-        mutex: guards it.
-        on_progress: what is flushed may have moved, or the log may have failed.
+        log: The log that is flushed.
+        mutex: The lock that guards the log.
+        on_progress: Told that the flushed offset may have moved, or the log may have failed.
     """
 
     def __init__(self, log: Log, mutex: threading.Lock, on_progress: Callable[[], None]) -> None:
@@ -42,8 +42,8 @@ class GroupFlush:
         """Returns when everything below `end_offset` is on the disk.  The mutex must not be held.
 
         Raises:
-            StorageError: it is not, and never will be counted: an fsync failed.
-            BrokerClosedError: the log was closed before its turn came, without having been flushed.
+            StorageError: It is not, and never will be counted: an fsync failed.
+            BrokerClosedError: The log was closed before its turn came, without having been flushed.
         """
         with self._mutex:
             while self._is_running and self._log.flushed_offset < end_offset:

@@ -22,8 +22,8 @@ class RecordIterator:
 
     Args:
         read: Reads records from an offset on, below an end; returns them and the offset to go on with.
-        offset: Where it begins.
-        end_offset: Where it ends, exclusive.
+        offset: The offset where it begins.
+        end_offset: The offset where it ends, exclusive.
     """
 
     __slots__ = ("_end_offset", "_page", "_read")
@@ -49,7 +49,7 @@ class RecordIterator:
         raise StopIteration
 
     def _unfinished_page(self) -> Iterator[Record] | None:
-        """What is left of the page that was read last, or else the next one that has records; None at the end."""
+        """Returns what is left of the page read last, or else the next page that has records; None at the end."""
         while not length_hint(self._page[0]):
             offset = self._page[1]
             if offset >= self._end_offset:
@@ -63,9 +63,9 @@ class TailIterator(RecordIterator):
     """The records from `offset` on, also those that are still to come; interrupted, it goes on as `RecordIterator` does.
 
     Args:
-        read: As of `RecordIterator`.
+        read: Reads records, as for `RecordIterator`.
         wait: Waits for the record at an offset; returns the end of what can be read then, exclusive, or None: none will come.
-        offset: Where it begins.
+        offset: The offset where it begins.
     """
 
     __slots__ = ("_has_ended", "_wait")

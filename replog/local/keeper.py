@@ -2,7 +2,7 @@
 
 | what                                            | when                                                     |
 |-------------------------------------------------|----------------------------------------------------------|
-| fsync with flush="os"                           | every `flush_interval_ms`; a closed segment at once       |
+| fsync with flush="os"                           | every `flush_interval_ms`; a sealed segment at once       |
 | recovery point checkpoint                       | every minute, and when it has reached another segment     |
 | dirty window                                    | when an append has filled it                              |
 | retention, and removal of deleted files         | every time                                               |
@@ -35,10 +35,10 @@ class Keeper:
     """Decides what is due and does it.  One call at a time.
 
     Args:
-        folder: of the log.
-        config: of the log.
-        mutex: guards the log; taken here for short moments.
-        flushes: of the log.
+        folder: The folder of the log.
+        config: The settings of the log.
+        mutex: The lock that guards the log; taken here for short moments.
+        flushes: The fsyncs of the log.
     """
 
     def __init__(self, folder: LogFolder, config: LocalLogConfig, mutex: threading.Lock, flushes: GroupFlush) -> None:
@@ -51,15 +51,15 @@ class Keeper:
         self._checkpointed_segment = self._segment_of_recovery_point()
 
     def run_due(self, now_ms: int, high_watermark: int) -> None:
-        """Does what is due.
+        """Flushes, deletes old segments, looks for room on a full disk, and writes a checkpoint, as far as that is due.
 
         Args:
-            now_ms: wall time.
-            high_watermark: of the log; nothing that reaches above it is deleted.
+            now_ms: The wall time.
+            high_watermark: The high watermark of the log; nothing that reaches above it is deleted.
 
         Raises:
-            StorageError: the disk failed.
-            DiskFullError: no room for a checkpoint; the next time may find some.
+            StorageError: The disk failed.
+            DiskFullError: There is no room for a checkpoint; the next time may find some.
         """
         self._maybe_flush()
         self.delete_old_segments(now_ms, high_watermark)
@@ -74,13 +74,13 @@ class Keeper:
         segments, which needs none and makes some.
 
         Args:
-            offset: above the log start, at most the high watermark, and flushed.
-            now_ms: wall time.
-            high_watermark: of the log.
+            offset: The new log start: above the old one, at most the high watermark, and flushed.
+            now_ms: The wall time.
+            high_watermark: The high watermark of the log.
 
         Raises:
-            DiskFullError: no room; the log start is what memory and disk say alike.
-            StorageError: the disk failed.
+            DiskFullError: There is no room; the log start is what memory and disk say alike.
+            StorageError: The disk failed.
         """
         with self._mutex:
             if offset == self._log.log_end_offset:  # no record is left in any segment
@@ -100,10 +100,12 @@ class Keeper:
         self.delete_old_segments(now_ms, high_watermark)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> None:
-        """Retention, and what lies below the log start.  Freeing large files takes a while: not under the mutex.
+        """Deletes what retention asks for and what lies below the log start.
+
+        Freeing large files takes a while: it is not done under the mutex.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: The disk failed.
         """
         with self._mutex:
             self._log.delete_old_segments(now_ms, high_watermark)
@@ -117,7 +119,10 @@ class Keeper:
                 ) from error
 
     def _maybe_flush(self) -> None:
-        """Closed segments at once: what recovery scans after a crash stays bounded (docs/KAFKA.md 3.6)."""
+        """Flushes what is due by `flush_interval_ms`, and sealed segments at once.
+
+        So what recovery scans after a crash stays bounded (docs/KAFKA.md 3.6).
+        """
         now = _monotonic_ms()
         interval_ms = self._config.flush_interval_ms
         is_due = self._config.flush == "os" and 0 < interval_ms <= now - self._flushed_ms
@@ -143,8 +148,8 @@ class KeeperThread:
     """Calls `LocalLog.maintain` until it is stopped, or until nobody holds the log any more.
 
     Args:
-        log: kept weakly, so that a forgotten log can go.
-        interval_ms: between two calls.
+        log: The log, kept weakly, so that a forgotten one can go.
+        interval_ms: The time between two calls.
     """
 
     def __init__(self, log: LocalLog, interval_ms: int) -> None:
@@ -154,11 +159,11 @@ class KeeperThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Makes it write back the dirty window now."""
+        """Makes the thread write back the dirty window now."""
         self._orders.changed.set()
 
     def stop(self) -> None:
-        """Waits for the end of a call that is under way."""
+        """Stops the thread; waits for the end of a call that is under way."""
         self._orders.stop = True
         self._orders.changed.set()
         if self._thread is not threading.current_thread():
@@ -190,7 +195,7 @@ def _keep(reference: weakref.ref[LocalLog], orders: _Orders, interval_s: float) 
 
 
 def _maintain(log: LocalLog) -> bool:
-    """Whether to go on."""
+    """Maintains the log once; returns whether to go on."""
     try:
         log.maintain()
     except ReplogError as error:  # a failed log tells every caller itself; a full disk may have room next time

@@ -104,19 +104,19 @@ class LocalLog(ReadableLog):
         Threads that append at the same time share fsyncs; tasks use `aio()`.
 
         Args:
-            value: the payload, bytes-like; None is a tombstone for compaction.
-            key: bytes-like; None = no key.
-            headers: (name, value) pairs in order; names may repeat.
-            timestamp_ms: milliseconds since 1970, from 0; None = now.
+            value: The payload, bytes-like; None is a tombstone for compaction.
+            key: The key, bytes-like; None = no key.
+            headers: The (name, value) pairs in order; names may repeat.
+            timestamp_ms: The time in milliseconds since 1970, from 0; None = now.
 
         Raises:
-            TypeError, InvalidRecordError, RecordTooLargeError: this record cannot be appended; nothing was.
-            DiskFullError: no room; nothing was appended, and the same works once there is room.
-            TooManyOpenFilesError: a kind of it; where the text says that a flush did not begin or end, the record is in the
-                log and counts after the next `flush` that succeeds, so do not append it again.
-            StorageError: a write or an fsync failed, now or earlier: whether the record is there is unknown, and nothing
+            TypeError, InvalidRecordError, RecordTooLargeError: This record cannot be appended; nothing was.
+            DiskFullError: There is no room; nothing was appended, and the same works once there is room.
+            TooManyOpenFilesError: A kind of `DiskFullError`; where the text says that a flush did not begin or end, the
+                record is in the log and counts after the next `flush` that succeeds, so do not append it again.
+            StorageError: A write or an fsync failed, now or earlier: whether the record is there is unknown, and nothing
                 is appended any more.
-            BrokerClosedError: the log is closed, or belongs to the process that this one was forked from.
+            BrokerClosedError: The log is closed, or belongs to the process that this one was forked from.
         """
         record = record_input(value, key, headers, timestamp_ms, self._config.batch_bytes)
         return self._append((self._encoder.one(record),)).base_offset
@@ -128,10 +128,10 @@ class LocalLog(ReadableLog):
         error may leave the first batches.
 
         Args:
-            records: values, (value, key) pairs, or `NewRecord`s; none at all is fine.
+            records: The values, (value, key) pairs, or `NewRecord`s; none at all is fine.
 
         Raises:
-            As `append`; a record that is wrong is found before anything is written.
+            ReplogError, TypeError: The errors of `append`; a record that is wrong is found before anything is written.
         """
         inputs = record_inputs(records, self._config.batch_bytes)
         if not inputs:
@@ -143,8 +143,8 @@ class LocalLog(ReadableLog):
         """Appends what many callers gave, checked records all of them, in order.  For `AsyncLocalLog`.
 
         Raises:
-            StorageError: what was written could not be flushed.
-            BrokerClosedError: the log is closed.
+            StorageError: What was written could not be flushed.
+            BrokerClosedError: The log is closed.
         """
         return self._write_and_flush(self._encoder.group(group))
 
@@ -154,7 +154,7 @@ class LocalLog(ReadableLog):
         """Makes everything appended so far durable; returns `flushed_offset`.
 
         Raises:
-            StorageError: it is not; nothing is appended any more.
+            StorageError: It is not durable; nothing is appended any more.
         """
         self._check_process()
         with self._mutex:
@@ -172,16 +172,16 @@ class LocalLog(ReadableLog):
         on a full disk: where not even a checkpoint finds room, whole segments are deleted first.
 
         Args:
-            offset: up to `high_watermark`; at or below the log start nothing happens.
+            offset: The new log start, up to `high_watermark`; at or below the log start nothing happens.
 
         Returns:
             The log start offset.
 
         Raises:
-            OffsetOutOfRangeError: above the high watermark, or negative.
-            DiskFullError: no room, and no whole segment below `offset` whose end made some.  The log start is where
-                `log_start_offset` says, and the same works once there is room.
-            StorageError, BrokerClosedError: as `append`.
+            OffsetOutOfRangeError: The offset is above the high watermark, or negative.
+            DiskFullError: There is no room, and no whole segment below `offset` whose end made some.  The log start is
+                where `log_start_offset` says, and the same works once there is room.
+            StorageError, BrokerClosedError: The errors of `append`.
         """
         check_offset("offset", offset)
         self._check_process()
@@ -198,10 +198,11 @@ class LocalLog(ReadableLog):
         return self.log_start_offset
 
     def maintain(self) -> None:
-        """Does now what the maintenance thread does every `maintenance_interval_ms`: see `replog.local.keeper`.
+        """Carries out now what the maintenance thread does every `maintenance_interval_ms`: see `replog.local.keeper`.
 
         Raises:
-            StorageError, DiskFullError, BrokerClosedError: as `append`.
+            DiskFullError: There is no room for a checkpoint; the next time may find some.
+            StorageError, BrokerClosedError: The errors of `append`.
         """
         self._check_process()
         with self._upkeep:
@@ -217,14 +218,15 @@ class LocalLog(ReadableLog):
     # Following
 
     def tail(self, start_offset: int | None = None, *, timeout_s: float | None = None) -> Iterator[Record]:
-        """Every record from `start_offset` on, also those that are still to come.
+        """Returns an iterator over every record from `start_offset` on, also those that are still to come.
 
         Args:
-            start_offset: None = the high watermark as it is now: only what is new.
-            timeout_s: ends after this long without a new record, seconds; None = never.  Closing the log ends it too.
+            start_offset: The first offset wanted; None = the high watermark as it is now: only what is new.
+            timeout_s: The time without a new record that ends it, seconds; None = never.  Closing the log ends it too.
 
         Raises:
-            As `iterate`, after an error too; StorageError also when the log fails while this waits.
+            ReplogError: The errors of `iterate`, after which it goes on, too.
+            StorageError: Also when the log fails while this waits.
         """
         start, _ = self.range_of(self._high_watermark if start_offset is None else start_offset, None)
 
@@ -240,7 +242,7 @@ class LocalLog(ReadableLog):
             False: not within `timeout_s` seconds, or the log was closed.
 
         Raises:
-            StorageError: the log failed: nothing will come any more.
+            StorageError: The log failed: nothing will come any more.
         """
         check_offset("offset", offset)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -259,10 +261,10 @@ class LocalLog(ReadableLog):
         return True
 
     def aio(self) -> AsyncLocalLog:
-        """A view of this log for the running event loop; see `AsyncLocalLog`.  Closing it leaves this log open.
+        """Makes a view of this log for the running event loop; see `AsyncLocalLog`.  Closing it leaves this log open.
 
         Raises:
-            TooManyOpenFilesError: its code could not be loaded, which the first call does; the same works again.
+            TooManyOpenFilesError: Its code could not be loaded, which the first call does; the same works again.
         """
         with disk_full_errors("a view for tasks cannot be made", self._path):
             from replog.local.aio import AsyncLocalLog
@@ -286,7 +288,7 @@ class LocalLog(ReadableLog):
         Appends under way in other threads end first.  Calling it again does nothing; in a forked child neither.
 
         Raises:
-            StorageError: the log had failed, or not everything could be flushed; it is closed all the same.
+            StorageError: The log had failed, or not everything could be flushed; it is closed all the same.
         """
         if self._process_id != os.getpid():
             self._is_closed = True
@@ -352,7 +354,7 @@ class LocalLog(ReadableLog):
         return Written(base_offset, end_offset, error)
 
     def _append_all(self, batches: Sequence[bytes]) -> tuple[int, ReplogError | None]:
-        """How many were appended, and what met the next one: a full disk, which those behind it met too."""
+        """Appends batches; returns how many were, and what met the next: a full disk, which those behind it met too."""
         try:
             outcomes = self._log.append_all_as_leader(batches, leader_epoch=self._leader_epoch, now_ms=wall_ms())
         except StorageError:

@@ -51,20 +51,20 @@ def open_log(
                 print(record.offset, record.timestamp, record.key, record.value)
 
     Args:
-        path: of the folder, new, empty, or made by `open_log`; it belongs to this log alone.  With `read_only` also a single
+        path: The folder, new, empty, or made by `open_log`; it belongs to this log alone.  With `read_only` also a single
             partition folder (`flights-3`) of a replog broker or of Kafka, running or not.
-        read_only: takes no lock and changes no byte; shows what is there now.  Takes no other setting.
-        flush: "always" = an append returns after an fsync; "os" = once the operating system has it.
-        flush_interval_ms: with "os", the fsync in the background, ms, 0 = none.
-        codec: compression of new batches: "none", "gzip", "snappy", "lz4", "zstd" (all but gzip: `replog[compression]`).
-        segment_bytes: size of a segment file, bytes, 1,024 to 2^31 - 1.
-        segment_ms: age of a segment, ms.
-        max_batch_bytes: largest batch, bytes; a record must fit into one.
-        retention_ms: segments older than this are deleted, ms; None = never.
-        retention_bytes: the oldest segments above this size are deleted, bytes; None = no limit.
-        maintenance_interval_ms: pace of the maintenance thread, ms; 0 = no thread.
-        dirty_window_bytes: what may be dirty in memory, bytes; 0 = the kernel decides.
-        file_system: another disk than this machine's, such as `replog.testing.SimulatedFileSystem`; None = this machine's.
+        read_only: Whether to take no lock and change no byte, and to show what is there now.  Takes no other setting.
+        flush: The moment when an append returns: "always" = after an fsync; "os" = once the operating system has it.
+        flush_interval_ms: The pace of fsyncs in the background with "os", ms; 0 = sealed segments only.
+        codec: The codec of new batches: "none", "gzip", "snappy", "lz4", "zstd" (all but gzip: `replog[compression]`).
+        segment_bytes: The size of a segment file, bytes, 1,024 to 2^31 - 1.
+        segment_ms: The age of a segment, ms.
+        max_batch_bytes: The size of the largest batch, bytes; a record must fit into one.
+        retention_ms: The age above which segments are deleted, ms; None = never.
+        retention_bytes: The size above which the oldest segments are deleted, bytes; None = no limit.
+        maintenance_interval_ms: The pace of the maintenance thread, ms; 0 = no thread.
+        dirty_window_bytes: The bytes that may be dirty in memory; 0 = the kernel decides.
+        file_system: Another disk than this machine's, such as `replog.testing.SimulatedFileSystem`; None = this machine's.
 
         Each is a field of `LocalLogConfig`, which says more.
 
@@ -72,14 +72,14 @@ def open_log(
         A `LocalLog`, or with `read_only` a `ReadOnlyLog`.  Close it, or use it in a `with`.
 
     Raises:
-        ConfigError: a setting is unknown or out of range, or the path is empty.
-        UnsupportedCompressionError: the codec's library is not installed.
-        DirectoryLockedError: the log is open for writing already.
-        InconsistentClusterIdError: the folder is a broker's.
-        CorruptRecordError, CorruptCheckpointError: what was on the disk is damaged; nothing was changed.
-        DiskFullError: no room to create or recover it.
-        TooManyOpenFilesError: this process may open no more files; the same works once it may.
-        StorageError: a file, a folder with other things in it, or the disk failed.
+        ConfigError: A setting is unknown or out of range, or the path is empty.
+        UnsupportedCompressionError: The codec's library is not installed.
+        DirectoryLockedError: The log is open for writing already.
+        InconsistentClusterIdError: The folder is a broker's.
+        CorruptRecordError, CorruptCheckpointError: What was on the disk is damaged; nothing was changed.
+        DiskFullError: There is no room to create or recover it.
+        TooManyOpenFilesError: This process may open no more files; the same works once it may.
+        StorageError: The path is a file, or a folder with other things in it, or the disk failed.
     """
     fs = OsFileSystem() if file_system is None else file_system
     folder_path = checked_path(path)

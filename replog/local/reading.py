@@ -111,21 +111,21 @@ class ReadableLog:
     # By offset
 
     def read(self, offset: int, *, max_records: int = MAX_RECORDS, max_bytes: int = CHUNK_BYTES) -> list[Record]:
-        """Records from the first at or above `offset` on, in order, without waiting.
+        """Reads records from the first at or above `offset` on, in order, without waiting.
 
         Args:
-            offset: from `log_start_offset` to `log_end_offset`.
-            max_records: limit, from 1.
-            max_bytes: limit of batch bytes that are read for it, from 1; a first batch larger than that is read whole.
+            offset: The offset to begin at, from `log_start_offset` to `log_end_offset`.
+            max_records: The most records, from 1.
+            max_bytes: The most batch bytes that are read for it, from 1; a first batch larger than that is read whole.
 
         Returns:
             At most `max_records`, fewer at a limit or at the end; [] when nothing is acknowledged from `offset` on.
 
         Raises:
             OffsetOutOfRangeError: `offset` is below the log start (deleted) or above the log end.
-            CorruptRecordError: a checksum does not fit; names file and byte.
-            StorageError: the disk cannot read.
-            BrokerClosedError: the log is closed.
+            CorruptRecordError: A checksum does not fit; the error names file and byte.
+            StorageError: The disk cannot read.
+            BrokerClosedError: The log is closed.
         """
         _check_positive("max_records", max_records)
         _check_positive("max_bytes", max_bytes)
@@ -152,32 +152,32 @@ class ReadableLog:
         return records
 
     def iterate(self, start_offset: int | None = None, end_offset: int | None = None) -> Iterator[Record]:
-        """Every record with an offset in [start_offset, end_offset), in order.
+        """Returns an iterator over every record with an offset in [start_offset, end_offset), in order.
 
         Args:
-            start_offset: None = the log start, now.
-            end_offset: exclusive; None, or above it = the high watermark as it is now: records that come later are not
+            start_offset: The first offset wanted; None = the log start, now.
+            end_offset: The end, exclusive; None, or above it = the high watermark as it is now: later records are not
                 part of it (`LocalLog.tail` waits for them).
 
         Raises:
-            As `read`; OffsetOutOfRangeError also when the log start passes the iterator (retention, `truncate_before`).  After
-                an error, KeyboardInterrupt included, `next` goes on with the record after the last one it gave.
+            ReplogError: The errors of `read`; OffsetOutOfRangeError also when the log start passes the iterator (retention,
+                `truncate_before`).  After any error, KeyboardInterrupt too, `next` goes on behind the last record given.
         """
         return RecordIterator(self.read_chunk, *self.range_of(start_offset, end_offset))
 
     def __iter__(self) -> Iterator[Record]:
-        """The loop of `iterate()`: everything acknowledged by now."""
+        """Returns the loop of `iterate()`: everything acknowledged by now."""
         return iter(self.iterate())
 
     # By time
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        """Offset of the first record with at least this timestamp.
+        """Returns the offset of the first record with at least this timestamp.
 
         Timestamps need not rise with offsets; records behind that one may be older.
 
         Args:
-            timestamp_ms: milliseconds since 1970.
+            timestamp_ms: The time in milliseconds since 1970.
 
         Returns:
             None when no record is that late.
@@ -189,7 +189,7 @@ class ReadableLog:
     def read_from(
         self, timestamp_ms: int, *, max_records: int = MAX_RECORDS, max_bytes: int = CHUNK_BYTES
     ) -> list[Record]:
-        """`read` from `offset_for_timestamp(timestamp_ms)` on; [] when no record is that late."""
+        """Reads as `read` from `offset_for_timestamp(timestamp_ms)` on; [] when no record is that late."""
         offset = self.offset_for_timestamp(timestamp_ms)
         return [] if offset is None else self.read(offset, max_records=max_records, max_bytes=max_bytes)
 
@@ -198,18 +198,18 @@ class ReadableLog:
     def arrow_batches(
         self, start_offset: int | None = None, end_offset: int | None = None, *, columns: Sequence[str] = COLUMNS
     ) -> Iterator[pa.RecordBatch]:
-        """The records of `iterate` as Arrow record batches of about a megabyte, without a Python object per record.
+        """Returns the records of `iterate` as Arrow batches of about a megabyte, without a Python object per record.
 
         Args:
-            start_offset, end_offset: as in `iterate`.
-            columns: which, in this order; what is not named is not decoded.  **Shapes**: "offset" int64, "timestamp"
+            start_offset, end_offset: The range, as in `iterate`.
+            columns: The columns, in order; what is not named is not decoded.  **Shapes**: "offset" int64, "timestamp"
                 timestamp[ms, UTC] (null = none), "key" and "value" binary (nullable), "headers"
                 list<struct<key: string, value: binary>>.
 
         Raises:
             ImportError: pyarrow is not installed; it says how to install it.
-            ConfigError: an unknown column.
-            As `iterate`.
+            ConfigError: A column is unknown or repeated, or none is named.
+            ReplogError: The errors of `iterate`.
         """
         from replog.local.arrow import ArrowColumns
 
@@ -218,7 +218,7 @@ class ReadableLog:
     def to_arrow(
         self, start_offset: int | None = None, end_offset: int | None = None, *, columns: Sequence[str] = COLUMNS
     ) -> pa.Table:
-        """`arrow_batches` as one table, in memory."""
+        """Returns `arrow_batches` as one table, in memory."""
         from replog.local.arrow import ArrowColumns, to_table
 
         return to_table(ArrowColumns(columns).schema, self.arrow_batches(start_offset, end_offset, columns=columns))
@@ -226,7 +226,7 @@ class ReadableLog:
     # For iterators
 
     def range_of(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
-        """The range of an iterator, checked before the first record is asked for."""
+        """Returns the range of an iterator, checked before the first record is asked for."""
         start = self.log_start_offset if start_offset is None else start_offset
         check_offset("start_offset", start)
         end = self._high_watermark
@@ -244,7 +244,7 @@ class ReadableLog:
         return start, end
 
     def read_chunk(self, offset: int, end_offset: int) -> tuple[list[Record], int]:
-        """(records, offset to go on with, at most `end_offset`) of about `CHUNK_BYTES` below `end_offset`."""
+        """Reads about `CHUNK_BYTES` below `end_offset`; returns records, and where to go on, at most `end_offset`."""
         data = self._fetch(offset, self._high_watermark, CHUNK_BYTES)  # the end may lie inside a batch
         if not data:
             return [], end_offset
@@ -273,7 +273,7 @@ class ReadableLog:
 
     @contextmanager
     def _reading(self) -> Generator[None]:
-        """What a read does under the mutex.
+        """Refuses to read a closed log, and turns an OSError of a read under the mutex into an error of ours.
 
         It does not take the mutex itself: a generator that is interrupted on its way into the `with` keeps what it holds until
         the interrupt has been dealt with, and closing the log meanwhile would wait for ever.
@@ -291,7 +291,7 @@ class ReadableLog:
             raise BrokerClosedError(f"the log {self._path} is closed; open it again")
 
     def _fetch(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset`, at least one; b"" at the end.
+        """Reads whole batches from the one that holds `offset`, at least one; b"" at the end.
 
         Raises CorruptRecordError where offsets up to `end_offset` must be there, and are not: a flipped bit may have moved a
         batch away.  What stands behind the first batch must not hide it: after a failed fsync anything may be there.
@@ -305,8 +305,8 @@ class ReadableLog:
         return data
 
     def _fetch_batches(self, offset: int, end_offset: int, max_bytes: int) -> bytes:
-        """From the page cache under the mutex, which takes microseconds; what must come from the disk is read without it, so
-        that appends go on meanwhile.  Checksums are looked at where the batches are decoded.
+        """Reads batches from the page cache under the mutex, which takes microseconds, else from the disk without it:
+        appends go on meanwhile.  Checksums are looked at where the batches are decoded.
         """
         with self._mutex, self._reading():
             data = self._log.read_cached(
@@ -325,7 +325,7 @@ class ReadableLog:
         return data or b""
 
     def _ends(self, data: bytes, offset: int) -> tuple[list[tuple[int, int]], CorruptRecordError | None]:
-        """(byte, offset) at which each batch ends, and what is wrong behind them.
+        """Returns the (byte, offset) at which each batch ends, and what is wrong behind them.
 
         What lies at an end may be a control batch, or a gap that compaction left.  Batches must stand one behind the other
         and each above `offset`: no checksum covers offsets and lengths, and a wrong one must neither hide records nor send
@@ -355,19 +355,19 @@ class ReadableLog:
     def _decoded(
         self, data: bytes, offset: int, end_offset: int, decode: Callable[[Buffer, int], _T]
     ) -> Iterator[tuple[_T, int]]:
-        """(what `decode` makes of it, offset to go on with): everything at once, or else batch by batch.
+        """Yields (what `decode` makes of it, offset to go on with): everything at once, or else batch by batch.
 
         So what is good in front of damage comes first, and so does what is too much to be decoded at once.
 
         Args:
-            data: Whole batches, read for `offset`.
-            offset: Everything below it was handed out.
-            end_offset: Exclusive end of what is wanted.
-            decode: Gets batches and the most bytes that one of them may become.
+            data: The whole batches that were read for `offset`.
+            offset: The offset below which everything was handed out.
+            end_offset: The exclusive end of what is wanted.
+            decode: Decodes batches; told the most bytes that one of them may become.
 
         Raises:
-            CorruptRecordError, UnsupportedCompressionError: Of the first batch; one further behind ends it silently, and
-                the next read begins there.
+            CorruptRecordError, UnsupportedCompressionError: The first batch is unreadable; one further behind ends it
+                silently, and the next read begins there.
         """
         next_offset = consecutive_end(data, next_offset=offset, is_complete=self._is_complete_from(offset))
         if next_offset >= 0:  # first: what it refuses must not be handed out
@@ -406,7 +406,7 @@ class ReadableLog:
         return self._decoded(data, offset, end_offset, decode)
 
     def _located(self, data: bytes, error: Exception) -> Exception:
-        """The error that the first batch in `data` met, with file and byte."""
+        """Returns the error that the first batch in `data` met, with file and byte."""
         if isinstance(error, InvalidRecordError):  # whole, and nobody can decode it: damage all the same
             error = CorruptRecordError("", 0, str(error))
         return located(self._fs, self._log, data, error) if isinstance(error, CorruptRecordError) else error
@@ -424,7 +424,7 @@ class ReadableLog:
 
 
 def _decode_one(batch: Buffer, decode: Callable[[Buffer, int], _T]) -> _T:
-    """One batch: within the limits of every reader, or as large as older versions wrote it."""
+    """Decodes one batch: within the limits of every reader, or as large as older versions wrote it."""
     try:
         return decode(batch, DECOMPRESSED_BYTES_MAX)
     except InvalidRecordError:
@@ -440,7 +440,7 @@ def _value_bytes(records: Sequence[Record]) -> int:
 
 
 def first_offset(fs: FileSystem, directory: str) -> int | None:
-    """The first offset of the log in a folder, as its files say now; None: there is no segment."""
+    """Returns the first offset of the log in a folder, as its files say now; None: there is no segment."""
     parsed = [parse_file_name(name) for name in fs.list_dir(directory)]
     bases = [found[0] for found in parsed if found is not None and found[1] == LOG_SUFFIX]
     return max(min(bases), read_promises(fs, directory).log_start_offset) if bases else None
@@ -468,7 +468,7 @@ class ReadOnlyLog(ReadableLog):
     """
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        """As `ReadableLog.offset_for_timestamp`."""
+        """Finds the offset of the first record that late, as `ReadableLog.offset_for_timestamp` does."""
         try:
             return super().offset_for_timestamp(timestamp_ms)
         except StorageError as error:

@@ -27,7 +27,7 @@ class Watchers:
         return len(self._waiters)
 
     def notify(self) -> None:
-        """Something moved: tells everybody."""
+        """Tells everybody that something moved."""
         self.tell_threads()
         self.call_back()
 

@@ -18,10 +18,10 @@ class WriteBehind:
     """Writes the dirty window of one log back.
 
     Args:
-        log: of which; a `dirty_window_bytes` of 0 switches all of this off.
-        mutex: guards it.
-        on_progress: called with the mutex held after every job: the log may have failed.
-        wake: makes another thread call `run`; None: there is none.
+        log: The log; a `dirty_window_bytes` of 0 in its settings switches all of this off.
+        mutex: The lock that guards the log.
+        on_progress: Called with the mutex held after every job: the log may have failed.
+        wake: Makes another thread call `run`; None: there is none.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class WriteBehind:
         self._progressed = threading.Condition(mutex)
 
     def wait_for_room(self) -> None:
-        """Before an append, with the mutex held (it is given up meanwhile): waits while the disk is far behind."""
+        """Waits before an append while the disk is far behind, with the mutex held (it is given up meanwhile)."""
         while self._wake is not None and self._log.is_behind_write_back and not self._log.failed:
             self._wake()
             self._progressed.wait(1.0)
 
     def note_append(self) -> None:
-        """After an append, without the mutex."""
+        """Writes a window that an append has filled back; another thread does it if there is one.  Without the mutex."""
         if self._log.dirty_bytes >= self._window_bytes:
             if self._wake is not None:
                 self._wake()

@@ -58,7 +58,7 @@ def describe_damage(buffer: Buffer, position: int, next_offset: int, leader_epoc
 
 
 def describe_epoch(epoch: int, epoch_before: int) -> str | None:
-    """Why a batch cannot have a leader epoch; None: it can.  The one rule of appends, of a start and of verification.
+    """Returns why a batch cannot have a leader epoch; None: it can.  The one rule of appends, starts and verification.
 
     Args:
         epoch: The epoch in its header.

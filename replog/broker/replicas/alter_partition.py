@@ -40,9 +40,9 @@ class AlterPartitionSender:
     """Collects proposals and reports the controller's answer to each.
 
     Args:
-        broker_epoch: of the current registration.
-        on_answer: called on the loop once per proposal sent, with its id.
-        on_failure: told about a bug; the node stops.
+        broker_epoch: Returns the broker epoch of the current registration.
+        on_answer: Called on the loop once per proposal sent, with its id.
+        on_failure: Told about a bug; the node stops.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class AlterPartitionSender:
                 await asyncio.sleep(self._pause_ms / 1000)
 
     def _take(self) -> dict[ReplicaKey, ProposeIsr]:
-        """As many proposals as one request may carry, the oldest first."""
+        """Takes as many of the waiting proposals as one request may carry, the oldest first."""
         keys = list(itertools.islice(self._waiting, PROPOSALS_TOGETHER))
         if len(keys) < len(self._waiting):
             self._wakeup.set()

@@ -32,13 +32,13 @@ class LogCleaner:
     """The compaction of all logs of a broker.
 
     Args:
-        config: with the `log.cleaner` settings.
-        logs: the log directories.
+        config: The node's configuration, with the `log.cleaner` settings.
+        logs: The log directories.
         stepper: What steps the replicas.
-        on_failure: told about a bug.
+        on_failure: Told about a bug.
 
     Attributes:
-        uncleanable: replicas that are not tried again, and why.
+        uncleanable: The replicas that are not tried again, and why.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LogCleaner:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
 
     async def clean_dirtiest(self) -> bool:
-        """One pass over the log that needs it most; False: none does."""
+        """Compacts the log that needs it most, in one pass; returns whether one was compacted."""
         replica = await self._dirtiest()
         if replica is None:
             return False
@@ -93,7 +93,7 @@ class LogCleaner:
         return True
 
     async def _run(self) -> None:
-        """Until cancelled, or the driver has ended."""
+        """Compacts log after log, with a pause when there was none, until cancelled or until the driver has ended."""
         while True:
             try:
                 if not await self.clean_dirtiest():
@@ -102,7 +102,13 @@ class LogCleaner:
                 return
 
     async def _dirtiest(self) -> Replica | None:
-        """Log by log, with other work in between.  What is overdue comes first, then the largest dirty share."""
+        """Finds the replica whose log needs compaction most: an overdue one first, then the largest dirty share.
+
+        Looks at one log after the other, with other work of the driver in between.
+
+        Returns:
+            None where no log needs it.
+        """
         best: tuple[bool, float] = (False, 0.0)
         found: Replica | None = None
         for replica in list(self._stepper.replicas.values()):
@@ -155,7 +161,10 @@ class LogCleaner:
     # ---- after a pass -------------------------------------------------------------------------------------------------
 
     async def _checkpoint(self, replica: Replica) -> None:
-        """Without it the next start would compact everything again; that costs time, not data."""
+        """Checkpoints how far logs are compacted, for the whole log directory of the replica.
+
+        Without the checkpoint the next start would compact everything again; that costs time, not data.
+        """
         home = self._logs.home_of(replica.topic, replica.partition_id)
         if home is None:
             return

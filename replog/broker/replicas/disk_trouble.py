@@ -58,7 +58,7 @@ class OfflineReplica:
     """End of the metadata in which the controller has acted on it; None: it has not been told."""
 
     def status(self) -> ReplicaStatus:
-        """For people; nothing is known about its offsets."""
+        """Returns the replica's status for people; nothing is known about its offsets."""
         return ReplicaStatus(
             topic=self.topic,
             partition_id=self.partition_id,
@@ -82,7 +82,7 @@ class DiskTrouble:
         logs: The log directories.
         replicas: The replicas that can be used; those that go offline are taken out.
         image: Returns the metadata in force.
-        leave_role: Has a replica leave its role.
+        leave_role: Makes a replica leave its role.
 
     Attributes:
         offline: The replicas that cannot be used.
@@ -110,12 +110,12 @@ class DiskTrouble:
         self._leave_role = leave_role
 
     def reason(self, key: ReplicaKey) -> str | None:
-        """Why a replica cannot be used; None: it is not offline."""
+        """Returns why a replica cannot be used; None: it is not offline."""
         offline = self.offline.get(key)
         return None if offline is None else f"{offline.topic}-{offline.partition_id} is offline here: {offline.reason}"
 
     def reported(self) -> tuple[ReportedReplica, ...]:
-        """What the controller must know, in a fixed order."""
+        """Returns the replicas that are offline or begin anew, as the controller must know them, in a fixed order."""
         found = {key: not offline.is_damaged for key, offline in self.offline.items()}
         found |= dict.fromkeys(self.beginning_anew, False)
         return tuple(ReportedReplica(*key, is_intact) for key, is_intact in sorted(found.items()))
@@ -126,7 +126,7 @@ class DiskTrouble:
         """Notes what the controller was told of in a heartbeat that is answered; see `begin_anew`.
 
         Args:
-            reported: The replicas that it said are offline.
+            reported: The replicas that the heartbeat said are offline.
             metadata_offset: The end of the metadata with what the controller made of it.
         """
         for replica in reported:
@@ -177,7 +177,7 @@ class DiskTrouble:
         return True
 
     def caught_up(self, key: ReplicaKey) -> None:
-        """The replica has everything that its leader has."""
+        """Notes that a replica has everything that its leader has; one that was beginning anew is whole again."""
         if key in self.beginning_anew:
             self.beginning_anew.discard(key)
             self.on_offline()
@@ -185,7 +185,17 @@ class DiskTrouble:
     # ---- roles --------------------------------------------------------------------------------------------------------
 
     def guard_role(self, local: LocalPartition, take: Callable[[], None]) -> None:
-        """Has a replica take its role; where its log cannot be used it is offline or waits, and the others go on."""
+        """Lets a replica take its role, unless it is offline.
+
+        Where its log cannot be used it goes offline or waits for room, and the other replicas go on.
+
+        Args:
+            local: The replica, as the metadata in force have it.
+            take: Makes the replica take its role.
+
+        Raises:
+            StorageError: The node cannot go on without the log directory that failed.
+        """
         key = (local.topic_id, local.partition_id)
         self.waiting_for_room.pop(key, None)
         offline = self.offline.get(key)
@@ -206,7 +216,7 @@ class DiskTrouble:
             self._failed(local.topic_name, local.topic_id, local.partition_id, error)
 
     def wait_for_room(self, local: LocalPartition, error: DiskFullError) -> None:
-        """A role cannot begin or go on: it is taken again when the disk has room."""
+        """Makes a replica whose disk is full leave its role, or not begin one, until the disk has room."""
         key = (local.topic_id, local.partition_id)
         _log.error("%s-%d: waits for room on the disk: %s", local.topic_name, local.partition_id, error)
         self._note_full(local.topic_name, local.partition_id, error)
@@ -227,7 +237,7 @@ class DiskTrouble:
         return tuple(found)
 
     def forget(self, key: ReplicaKey) -> bool:
-        """The replica is deleted; whether it was offline."""
+        """Forgets a replica that is deleted; returns whether it was offline."""
         self.waiting_for_room.pop(key, None)
         self.beginning_anew.discard(key)
         return self.offline.pop(key, None) is not None
@@ -235,24 +245,28 @@ class DiskTrouble:
     # ---- disks that fail ----------------------------------------------------------------------------------------------
 
     def storage_failed(self, replica: Replica, error: StorageError) -> None:
-        """A log of ours failed: alone, if its bytes are wrong, else with its whole directory.
+        """Takes a replica whose log failed offline: alone, if its bytes are wrong, else with its whole log directory.
 
         Raises:
-            StorageError: the node cannot go on without that directory.
+            StorageError: The node cannot go on without that log directory.
         """
         self._failed(replica.topic, replica.topic_id, replica.partition_id, error)
 
     def log_failed(self, log: Log, error: StorageError) -> None:
-        """The same for a log that is known only as such, after an fsync in a thread."""
+        """Takes a replica offline as `storage_failed` does, where only its log is known, as after an fsync in a thread.
+
+        Raises:
+            StorageError: The node cannot go on without the log directory.
+        """
         replica = next((replica for replica in self._replicas.values() if replica.log is log), None)
         if replica is not None:
             self.storage_failed(replica, error)
 
     def directory_failed(self, path: str, error: StorageError) -> None:
-        """A log directory goes offline, with every replica in it.
+        """Takes a log directory offline, with every replica in it.
 
         Raises:
-            StorageError: it holds the metadata log, or there is no other.
+            StorageError: It holds the metadata log, or there is no other.
         """
         if self._logs.is_essential(path):
             raise error
@@ -273,7 +287,7 @@ class DiskTrouble:
         self._take_offline(topic, topic_id, partition_id, error)
 
     def _take_offline(self, topic: str, topic_id: UUID, partition_id: int, error: ReplogError) -> None:
-        """Leaves the role, so that nothing is acknowledged any more."""
+        """Takes one replica offline; it leaves its role, so that nothing is acknowledged any more."""
         key = (topic_id, partition_id)
         registration = self._image().partition(topic_id, partition_id)
         if key in self.offline or registration is None:
@@ -291,7 +305,7 @@ class DiskTrouble:
     # ---- disks that are full ------------------------------------------------------------------------------------------
 
     def disk_full(self, replica: Replica, error: DiskFullError) -> None:
-        """A write found the disk full: the directory is read-only from now on, before anybody looks at it again."""
+        """Notes that a write found the disk full: its log directory is read-only before anybody looks at it again."""
         self._note_full(replica.topic, replica.partition_id, error)
 
     def _note_full(self, topic: str, partition_id: int, error: DiskFullError) -> None:

@@ -13,12 +13,12 @@ NOBODY = -1
 
 
 def election_reason(before: PartitionRegistration | None, now: PartitionRegistration, image: MetadataImage) -> str:
-    """In a few words.
+    """Says in a few words why a partition has the leader that it has now.
 
     Args:
-        before: what this broker acted on until now; None: nothing, since it started or the partition is new.
-        now: what the metadata says.
-        image: the brokers as they are now.
+        before: The registration that this broker acted on until now; None: it has just started, or this is a new one.
+        now: The registration that the metadata in force has.
+        image: The brokers as they are now.
     """
     if now.leader != NOBODY and now.leader_recovery_state is LeaderRecoveryState.RECOVERING:
         return "elected uncleanly, acknowledged records may be lost"

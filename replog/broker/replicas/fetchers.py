@@ -95,7 +95,7 @@ class LeaderFetcher:
             self._wakeup.set()
 
     def changed(self, replica: Replica) -> None:
-        """Its position may be another one than the leader knows."""
+        """Notes that the replica's position may be another one than the leader knows."""
         self._changed[replica.key] = None
         self._wakeup.set()
 
@@ -172,14 +172,18 @@ class LeaderFetcher:
     # ---- on the driver ------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """A new stream: the leader knows nothing of us."""
+        """Forgets what was said on the stream before: on a new one the leader knows none of our positions."""
         self._said.clear()
         self._forgotten.clear()
         self._changed = dict.fromkeys(self.replicas)
         self._is_answered = True
 
     def _build_request(self) -> FetchRequest | None:
-        """What has changed; also without that, while positions stand and no request waits at the leader."""
+        """Builds a request with the positions that have changed, and the replicas that are gone.
+
+        Returns:
+            None where nothing has changed and a request still waits at the leader, or no position stands there.
+        """
         now_ms = self._owner.clock.now_ms()
         self._repeat_outsiders(now_ms)
         changed, forgotten = self._take_news()
@@ -204,7 +208,10 @@ class LeaderFetcher:
         )
 
     def _take_news(self) -> tuple[list[ReplicaKey], list[ReplicaKey]]:
-        """What the leader does not know, as much as one request says; the next one says more."""
+        """Takes the changed and the forgotten replicas that the leader does not know of, as many as one request says.
+
+        The next request says more.
+        """
         changed = list(itertools.islice(self._changed, PARTITIONS_TOGETHER))
         for key in changed:
             del self._changed[key]
@@ -214,7 +221,10 @@ class LeaderFetcher:
         return changed, forgotten
 
     def _repeat_outsiders(self, now_ms: int) -> None:
-        """Who is not in the ISR says its position again and again: a leader takes a replica in when it fetches."""
+        """Marks positions of replicas outside of the ISR to be said again, at most every `replica.fetch.wait.max.ms`.
+
+        A leader takes a replica into the ISR when it fetches.  Those for which the throttle has no room are left out.
+        """
         config = self._owner.config
         if now_ms < self._repeated_ms + config.replica_fetch_wait_max_ms:
             return
@@ -226,7 +236,7 @@ class LeaderFetcher:
                 self._changed[key] = None
 
     def _new_position(self, key: ReplicaKey, now_ms: int) -> FetchPartition | None:
-        """The replica's position, if there is one now that the leader does not know; else it is woken later."""
+        """Notes and returns the position to be said for a replica; None: there is none now, or the leader knows it."""
         replica = self.replicas.get(key)
         if replica is None or not isinstance(replica.role, Follower) or replica.log.is_behind_write_back:
             return None
@@ -244,7 +254,7 @@ class LeaderFetcher:
         return _fetch_partition(replica, position, max_bytes)
 
     def _fetch_max_bytes(self, replica: Replica) -> int:
-        """How much to ask for; 0: the throttle has no room."""
+        """Returns how many bytes to ask for; 0: the throttle has no room."""
         max_bytes = self._owner.config.replica_fetch_max_bytes
         return min(max_bytes, self._owner.throttle.room_bytes()) if self._is_being_filled(replica) else max_bytes
 
@@ -254,7 +264,7 @@ class LeaderFetcher:
         return node_id in registration.adding_replicas and node_id not in registration.isr
 
     def _hold_back(self, key: ReplicaKey) -> None:
-        """Its position is said when the throttle has room again."""
+        """Keeps a replica's position back until the throttle is asked again, within `THROTTLED_DELAY_S`."""
         self._held_back[key] = None
         if self._release_timer is None:
             self._release_timer = asyncio.get_running_loop().call_later(THROTTLED_DELAY_S, self._release)
@@ -284,7 +294,7 @@ class LeaderFetcher:
         self._fail(list(self.replicas.values()))
 
     def _fail(self, replicas: Sequence[Replica]) -> None:
-        """Some of them now, the rest when the driver has done what waits."""
+        """Tells followers that their fetch failed: some of them now, the rest when the driver has done what waits."""
         for replica in replicas[:PARTITIONS_TOGETHER]:
             self._owner.step(replica, FetchFailed(), b"")
         if len(replicas) > PARTITIONS_TOGETHER:
@@ -341,7 +351,7 @@ class Fetchers:
             fetcher.remove(replica)
 
     def wake(self, replica: Replica) -> None:
-        """Its position may have changed."""
+        """Tells the fetcher of a replica that its position may have changed; nothing where it has none."""
         fetcher = self._of_replica.get(replica.key)
         if fetcher is not None:
             fetcher.changed(replica)

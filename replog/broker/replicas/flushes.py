@@ -55,7 +55,10 @@ class ReplicaFlushes:
         self._write_backs = WriteBacks(driver.submit, on_failed)
 
     def after_append(self, replica: Replica) -> None:
-        """Beside the way of an acknowledgement: segments that are full, and log.flush.interval.messages."""
+        """Begins what an append makes due beside the way of an acknowledgement.
+
+        Writes a dirty window back, and asks for a flush where a segment is full or log.flush.interval.messages is reached.
+        """
         log = replica.log
         unflushed = log.log_end_offset - log.recovery_point
         self._write_backs.after_append(log, lambda: self._written_back(replica))
@@ -104,7 +107,7 @@ class ReplicaFlushes:
         return max(1, min(shortest_ms // 2, CHECK_MAX_MS))  # at most: settings may change meanwhile
 
     def request(self, replica: Replica) -> None:
-        """Asks for an fsync of everything its log holds now."""
+        """Asks for an fsync of everything that the replica's log holds now."""
         self._flusher.request(replica.log, lambda _: self._driver.submit(lambda: self._flushed(replica)))
 
     async def stop(self) -> None:
@@ -114,7 +117,7 @@ class ReplicaFlushes:
     # ---- when the disk has answered ----------------------------------------------------------------------------------------
 
     def _written_back(self, replica: Replica) -> None:
-        """The disk has caught up by a part of a window: whoever was held back goes on."""
+        """Lets those go on that were held back, unless the disk that has caught up a part is still too far behind."""
         if replica.key in self._replicas and replica.log.is_behind_write_back:
             return
         self._on_written_back(replica)

@@ -61,7 +61,7 @@ class _Pending:
         yield from self.changes.followers
 
     def without(self, places: Container[Place]) -> LocalChanges:
-        """Its changes here, but for roles in `places`."""
+        """Returns the image's changes for this broker, but for the roles of replicas in `places`."""
         leaders = tuple(local for local in self.changes.leaders if _place(local) not in places)
         followers = tuple(local for local in self.changes.followers if _place(local) not in places)
         return replace(self.changes, leaders=leaders, followers=followers)
@@ -79,11 +79,11 @@ class ImageQueue:
     """The images that wait to be applied to the replicas of one broker.
 
     Args:
-        manager: of the replicas.
-        executor: threads for the disk.
-        on_applied: called on the driver after each image, and when held replicas have got their roles.
-        on_failure: told about a bug.
-        was_deleted: whether the metadata log tells that a topic was deleted, asked for replicas that no image names.
+        manager: The replica manager.
+        executor: Threads for the disk.
+        on_applied: Called on the driver after each image, and when held replicas have got their roles.
+        on_failure: Told about a bug.
+        was_deleted: Whether the metadata log tells that a topic was deleted, asked for replicas that no image names.
 
     Invariants:
         - images are applied in the order in which they came, one at a time;
@@ -133,7 +133,11 @@ class ImageQueue:
     # ---- on the driver ------------------------------------------------------------------------------------------------
 
     def run_later(self, run: Callable[[], None]) -> bool:
-        """Has `run` called after the next step; False: no image waits and no log is created, or too many wait for it."""
+        """Keeps `run` to be called after the next image, or the next logs that are created.
+
+        Returns:
+            False: no image waits and no log is created, or too many wait for it; `run` is not kept.
+        """
         is_idle = not self._waiting and not self._held and self._steps is None
         if is_idle or len(self._later) >= LATER_MAX:
             return False
@@ -148,7 +152,7 @@ class ImageQueue:
         self._go_on()
 
     def _go_on(self) -> None:
-        """The next step of the image that is being applied; the one after it when the driver has done what waits."""
+        """Takes the next step of the image that is being applied; asks the driver for the one after it."""
         if self._steps is None:
             return
         for may_go_on in self._steps:
@@ -160,13 +164,13 @@ class ImageQueue:
         self._after_step()
 
     def _unblock(self) -> None:
-        """Folders are out of the way."""
+        """Goes on with an image that waited for folders to be out of the way."""
         if self._is_blocked:
             self._is_blocked = False
             self._go_on()
 
     def _apply(self, pending: _Pending) -> Iterator[bool]:
-        """Yields after each step; False: the next one must wait for folders to be out of the way."""
+        """Applies one image; yields after each step, False where the next one must wait for folders to make way."""
         steps = self._image_steps
         before, self._stepper.image = self._stepper.image, pending.image
         if not before.brokers:  # the first image
@@ -181,7 +185,7 @@ class ImageQueue:
         yield from _each(steps.apply(before, pending.without(self._held), pending.changed_brokers))
 
     def _create_logs(self, before: MetadataImage, pending: _Pending) -> Iterator[bool]:
-        """Has the logs created that no disk has; their replicas are held."""
+        """Begins to create the logs that no disk has, and holds the roles of their replicas; yields between steps."""
         jobs: list[CreateJob] = []
         for number, local in enumerate(pending.roles, 1):
             place = _place(local)
@@ -199,7 +203,7 @@ class ImageQueue:
             self._create(jobs)
 
     def _must_wait(self, pending: _Pending) -> bool:
-        """Whether it takes a replica away whose log is being created."""
+        """Whether an image takes a replica away whose log is being created."""
         held = self._held
         if not held:
             return False
@@ -207,7 +211,7 @@ class ImageQueue:
         return any(_place(local) in held for local in pending.changes.deletes) or any(is_other)
 
     def _take_created(self, jobs: Sequence[CreateJob]) -> None:
-        """The logs are there: their replicas get their roles."""
+        """Takes over the logs that have been created, and gives their replicas their roles."""
         self._manager.local_logs.complete(jobs)
         for job in jobs:
             held = self._held.pop(job.replica.key)
@@ -220,7 +224,7 @@ class ImageQueue:
         self._go_on_waiting()
 
     def _go_on_waiting(self) -> None:
-        """Has requests looked at again, and the next image."""
+        """Calls what `run_later` kept, and lets the driver begin with the next image."""
         later, self._later = self._later, []
         for run in later:
             run()

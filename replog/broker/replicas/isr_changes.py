@@ -10,8 +10,8 @@ class IsrChanges:
     """Counts since the start; a change that does both counts in both.
 
     Attributes:
-        shrinks: members were lost.
-        expands: members were won.
+        shrinks: The number of changes in which members were lost.
+        expands: The number of changes in which members were won.
     """
 
     def __init__(self) -> None:
@@ -19,11 +19,11 @@ class IsrChanges:
         self.expands = 0
 
     def note(self, name: str, change: IsrChanged) -> None:
-        """A partition's committed ISR has other members.
+        """Counts and logs that a partition's committed ISR has other members.
 
         Args:
-            name: of the partition, such as flights-0.
-            change: what changed, and why.
+            name: The partition's name, such as flights-0.
+            change: The members before and now, and the reason.
         """
         before, after = set(change.before), set(change.isr)
         self.shrinks += bool(before - after)

@@ -41,12 +41,12 @@ class LogKeeper:
     """The upkeep of all logs of a broker.
 
     Args:
-        config: with the intervals.
-        logs: the log directories.
+        config: The node's configuration, with the intervals.
+        logs: The log directories.
         stepper: What steps the replicas.
-        retry_roles: Has replicas that wait for room try again to take their roles.
-        executor: threads for the disk.
-        on_failure: told about a bug, or a disk without which the node cannot go on.
+        retry_roles: Lets replicas that wait for room try again to take their roles.
+        executor: Threads for the disk.
+        on_failure: Told about a bug, or a disk without which the node cannot go on.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class LogKeeper:
     # ---- disks --------------------------------------------------------------------------------------------------------
 
     async def check_disks(self) -> None:
-        """Tells about every change of state; has what waits for room try again."""
+        """Looks at every disk and logs changes of state; when none is full, replicas that wait for room try again."""
         for path, found in (await self._in_thread(self._logs.check_disks)).items():
             if isinstance(found, StorageError):
                 await self._directory_failed(path, found)
@@ -148,7 +148,7 @@ class LogKeeper:
         )
 
     async def remove_deleted_files(self) -> None:
-        """Files of deleted segments that are due; on a disk without room, all of them at once."""
+        """Removes the files of deleted segments that are due; on a disk without room, all of them at once."""
         for path, directory in self._logs.directories.items():
             is_full = directory.space.state is DiskState.READ_ONLY
             now_ms = _NEVER_MS if is_full else self._stepper.clock.wall_ms()
@@ -166,7 +166,10 @@ class LogKeeper:
                         await self._directory_failed(path, StorageError(f"{path}: {error}. Check the disk"))
 
     async def _flush_on_schedule(self) -> None:
-        """log.flush.interval.ms and flush.ms; the interval follows the settings of the topics."""
+        """Asks for the flushes that log.flush.interval.ms and flush.ms make due, until the driver has ended.
+
+        How often it looks follows the settings of the topics.
+        """
         while True:
             await asyncio.sleep(self._stepper.flushes.check_interval_ms(self._shortest_flush_ms) / 1000)
             try:
@@ -233,7 +236,7 @@ def _note_high_watermarks(replicas: Iterable[Replica], seen: list[tuple[Replica,
 
 
 async def _every(interval_ms: int, run: Callable[[], Awaitable[None]]) -> None:
-    """Until cancelled, or the driver has ended."""
+    """Calls `run` again and again, `interval_ms` after its last end, until cancelled or until the driver has ended."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
         try:

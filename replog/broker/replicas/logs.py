@@ -29,16 +29,16 @@ class ReplicaLogs:
         self._clock = clock
 
     def home_of(self, place: tuple[str, int]) -> LogDirectory | None:
-        """The directory that holds a replica; None: none does, or one that could not be opened."""
+        """Returns the log directory that holds a replica; None: none does, or one that could not be opened."""
         return self._logs.home_of(*place)
 
     def prepare(self, before: MetadataImage, image: MetadataImage, local: LocalPartition) -> CreateJob | None:
-        """A job that creates the log of a replica; None where there is one, or an error that `open` meets again.
+        """Prepares a job that creates a replica's log; None where there is one, or an error that `open` meets again.
 
         Args:
-            before: the image before `image`.
-            image: the one in force.
-            local: the replica as `image` has it.
+            before: The image before `image`.
+            image: The image in force.
+            local: The replica as `image` has it.
         """
         if self._logs.home_of(local.topic_name, local.partition_id) is not None:
             return None
@@ -56,16 +56,16 @@ class ReplicaLogs:
         return None
 
     def complete(self, jobs: Sequence[CreateJob]) -> None:
-        """Takes what those jobs made."""
+        """Takes over the logs that those jobs created."""
         for job in jobs:
             self._logs.complete_create(job)
 
     def open(self, local: LocalPartition, config: LogConfig, *, is_new: bool) -> Log:
-        """The replica's log; one left over from an earlier topic of the same name makes way first.
+        """Opens the replica's log; one left over from an earlier topic of the same name is set aside first.
 
         Raises:
-            DiskFullError: there is no room to create it.
-            StorageError: it is offline, may be on a disk that is, or the disk failed.
+            DiskFullError: There is no room to create it.
+            StorageError: It is offline, may be on a disk that is, or the disk failed.
         """
         name, partition_id = local.topic_name, local.partition_id
         found = self._logs.topic_id(name, partition_id)
@@ -77,7 +77,7 @@ class ReplicaLogs:
         )
 
     def strays(self, image: MetadataImage) -> list[tuple[tuple[str, int], UUID]]:
-        """Replicas that this broker no longer has, with their topic ids: deleted, or moved, while it was down.
+        """Finds replicas that this broker no longer has, with their topic ids: deleted, or moved, while it was down.
 
         Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.
         Call it with an image that holds this broker's own registration: everything older is in it.

@@ -71,7 +71,7 @@ class TakeRole(Protocol):
     """What has a replica take a role."""
 
     def __call__(self, local: LocalPartition, *, is_new: bool) -> None:
-        """Has a replica lead, follow or wait, as its registration says; `is_new`: no disk can hold it yet."""
+        """Makes a replica lead, follow or wait, as its registration says; `is_new`: no disk can hold it yet."""
 
 
 class ReplicaMoves:
@@ -81,13 +81,13 @@ class ReplicaMoves:
         stepper: What steps the replicas.
         logs: The log directories.
         retirements: The replicas on their way out.
-        take_role: Has a replica take the role that the metadata give it.
-        executor: threads for the disk.
-        new_id: in the names of folders that are removed.
-        on_failure: told about a bug.
+        take_role: Makes a replica take the role that the metadata give it.
+        executor: Threads for the disk.
+        new_id: Returns ids for the names of folders that are removed.
+        on_failure: Told about a bug.
 
     Attributes:
-        throttle: of the copies.
+        throttle: The limit of how fast copies are made.
     """
 
     def __init__(
@@ -117,20 +117,21 @@ class ReplicaMoves:
     # ---- asked for --------------------------------------------------------------------------------------------------------
 
     async def request(self, topic: str, partition_id: int, path: str) -> None:
-        """Has a replica moved to another directory; returns when that has been taken down.
+        """Takes down that a replica is to be moved to another log directory; the move itself comes later.
 
         Raises:
-            UnknownTopicOrPartitionError: this broker has no such replica.
-            LogDirNotFoundError, InvalidRequestError, StorageError, DiskFullError: as `LogManager.prepare_move`.
-            ThrottledError: too many wait.
-            BrokerClosedError: the node stops.
+            UnknownTopicOrPartitionError: This broker has no such replica that can be used.
+            InvalidRequestError: The replica is being moved already, or `LogManager.prepare_move` refuses the request.
+            LogDirNotFoundError, StorageError, DiskFullError: `LogManager.prepare_move` refuses it, too.
+            ThrottledError: Too many moves wait.
+            BrokerClosedError: The node stops.
         """
         refused = await self._stepper.driver.call(lambda: self._take_down(topic, partition_id, path))
         if refused is not None:
             raise refused
 
     def statuses(self) -> tuple[ReplicaMoveStatus, ...]:
-        """What is under way or waits."""
+        """Returns the moves that are under way or wait, and how far they are."""
         return tuple(self._status(move) for move in self._moves.values())
 
     def _status(self, move: _Move) -> ReplicaMoveStatus:
@@ -141,7 +142,7 @@ class ReplicaMoves:
         return ReplicaMoveStatus(move.topic, move.partition_id, move.path, copied, missing)
 
     def _take_down(self, topic: str, partition_id: int, path: str) -> ReplogError | None:
-        """An error is returned: raised on the driver, one of a disk would end it."""
+        """Checks a move and takes it down.  An error is returned: raised on the driver, one of a disk would end it."""
         name = f"{topic}-{partition_id}"
         key = next(
             (key for key, r in self._stepper.replicas.items() if (r.topic, r.partition_id) == (topic, partition_id)),
@@ -165,14 +166,14 @@ class ReplicaMoves:
     # ---- while a copy takes the place of its replica ------------------------------------------------------------------------
 
     def holds(self, local: LocalPartition, *, is_new: bool) -> bool:
-        """Whether a role must wait; it is taken later."""
+        """Whether a role must wait for a swap; it is kept then, and taken later."""
         if self._swapping != (local.topic_name, local.partition_id):
             return False
         self._held[local.topic_id, local.partition_id] = (local, is_new)
         return True
 
     def holds_deletion(self, local: LocalPartition) -> bool:
-        """Whether a deletion must wait; it is done later."""
+        """Whether a deletion must wait for a swap; it is done after that."""
         if self._swapping != (local.topic_name, local.partition_id):
             return False
         self._held.pop((local.topic_id, local.partition_id), None)
@@ -187,7 +188,7 @@ class ReplicaMoves:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        """Until nothing waits any more, or the driver has ended."""
+        """Carries out one move after the other, until none waits any more, or the node stops."""
         while self._moves and not self._stopping.is_set():
             move = next(iter(self._moves.values()))
             try:
@@ -246,7 +247,7 @@ class ReplicaMoves:
         return True
 
     async def _checkpoint(self, home: LogDirectory) -> None:
-        """The new directory's checkpoints know the replica: until then a start would check it whole."""
+        """Writes the checkpoints of the new log directory: until they know the replica a start would check it whole."""
         for prepare in (home.prepare_recovery_points, partial(home.prepare_high_watermarks, {})):
             for job in await self._stepper.driver.call(prepare):
                 try:
@@ -271,7 +272,7 @@ class ReplicaMoves:
     # ---- on the driver ------------------------------------------------------------------------------------------------------
 
     def _guarded(self, run: Callable[[], T]) -> T | ReplogError | _CanceledError:
-        """An error is returned: raised on the driver, one of a disk would end it."""
+        """Calls `run`.  An error is returned: raised on the driver, one of a disk would end it."""
         try:
             return run()
         except (ReplogError, _CanceledError) as error:

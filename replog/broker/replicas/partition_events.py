@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 def leads(partition: str, state: PartitionState, log_end_offset: int, reason: str) -> None:
-    """This broker begins to lead."""
+    """Tells people that this broker begins to lead."""
     epoch, isr = state.leader_epoch, list(state.isr)
     _log.info(
         "%s: leads in epoch %d from offset %d, ISR %s: %s", partition, epoch, log_end_offset, isr, reason,
@@ -23,7 +23,7 @@ def leads(partition: str, state: PartitionState, log_end_offset: int, reason: st
 
 
 def leads_on(partition: str, leader_epoch: int, reason: str) -> None:
-    """This broker was elected again."""
+    """Tells people that this broker was elected again."""
     _log.info(
         "%s: leads on in epoch %d: %s", partition, leader_epoch, reason,
         extra=_parts("leads_on", partition, reason, leader_epoch=leader_epoch),
@@ -31,7 +31,7 @@ def leads_on(partition: str, leader_epoch: int, reason: str) -> None:
 
 
 def follows(partition: str, registration: PartitionRegistration, reason: str) -> None:
-    """Another broker leads."""
+    """Tells people that another broker leads."""
     leader, epoch = registration.leader, registration.leader_epoch
     _log.info(
         "%s: follows broker %d in epoch %d: %s", partition, leader, epoch, reason,
@@ -40,7 +40,7 @@ def follows(partition: str, registration: PartitionRegistration, reason: str) ->
 
 
 def has_no_leader(partition: str, leader_epoch: int, reason: str) -> None:
-    """Nobody leads any more."""
+    """Tells people that nobody leads any more."""
     _log.warning(
         "%s: has no leader in epoch %d: %s", partition, leader_epoch, reason,
         extra=_parts("no_leader", partition, reason, leader_epoch=leader_epoch),
@@ -48,7 +48,7 @@ def has_no_leader(partition: str, leader_epoch: int, reason: str) -> None:
 
 
 def isr_changed(partition: str, change: IsrChanged) -> None:
-    """The committed ISR has other members; told by the leader."""
+    """Tells people that the committed ISR has other members; only the leader of the partition does."""
     isr, before, reason = list(change.isr), list(change.before), change.reason
     _log.info(
         "%s: ISR %s, was %s: %s", partition, isr, before, reason,
@@ -57,7 +57,7 @@ def isr_changed(partition: str, change: IsrChanged) -> None:
 
 
 def truncated(partition: str, log_end_offset: int, cut: TruncateTo) -> None:
-    """A follower cuts what the leader does not have; `log_end_offset` is that before."""
+    """Tells people that a follower cuts what the leader does not have; `log_end_offset` is that before."""
     offset, reason = cut.offset, cut.reason
     _log.info(
         "%s: truncated from %d to %d: %s", partition, log_end_offset, offset, reason,
@@ -66,7 +66,7 @@ def truncated(partition: str, log_end_offset: int, cut: TruncateTo) -> None:
 
 
 def starts_again(partition: str, log_start_offset: int, log_end_offset: int, cut: TruncateFullyAndStartAt) -> None:
-    """A follower drops its whole log; the offsets are those before."""
+    """Tells people that a follower drops its whole log; the offsets are those before."""
     offset, reason = cut.offset, cut.reason
     _log.warning(
         "%s: all of %d to %d is dropped, starts again at %d: %s", partition, log_start_offset, log_end_offset, offset,

@@ -82,7 +82,7 @@ class Replica:
         return max(self.log.log_start_offset, min(known, self.log.log_end_offset))
 
     def leave_role(self) -> None:
-        """Keeps the high watermark for the next role."""
+        """Ends the replica's role; the high watermark is kept for the next one."""
         self.checkpointed_high_watermark = self.high_watermark
         self.log.keep_tail(None)
         self.role = None

@@ -82,7 +82,7 @@ class ReplicaManager:
         self.applied_offset = self.stepper.image.end_offset
 
     def controller_knows(self, reported: Sequence[OfflineReplica], metadata_offset: int) -> None:
-        """Has replicas begin anew on whose old records nobody counts any more.
+        """Lets replicas begin anew on whose old records nobody counts any more.
 
         Args:
             reported: The replicas that a heartbeat said are offline.
@@ -96,7 +96,7 @@ class ReplicaManager:
             self.take_role(local, is_new=True)
 
     def retry_roles(self) -> None:
-        """Has replicas that wait for room try again to take their roles."""
+        """Lets replicas that wait for room try again to take their roles."""
         for local in self.stepper.trouble.roles_without_room():
             if (local.topic_name, local.partition_id) not in self.being_created:
                 self.take_role(local, is_new=True)
@@ -108,7 +108,7 @@ class ReplicaManager:
             throttle.configure(stepper.image, self._broker_id)
 
     def take_role(self, local: LocalPartition, *, is_new: bool) -> None:
-        """Has a replica lead, follow or wait, as its registration says.
+        """Makes a replica lead, follow or wait, as its registration says.
 
         Args:
             local: The replica.
@@ -207,17 +207,17 @@ class ReplicaManager:
     # ---- looking in, checkpoints, end ------------------------------------------------------------------------------------
 
     def statuses(self, names: Collection[tuple[str, int]] | None = None) -> tuple[ReplicaStatus, ...]:
-        """All replicas, or the named ones with what their leader knows; see `replica_statuses`."""
+        """Returns all replicas, or the named ones with what their leader knows; see `replica_statuses`."""
         return replica_statuses(
             self.stepper.replicas.values(), self.stepper.trouble.offline.values(), names, self.stepper.clock.now_ms()
         )
 
     def describe_log_dirs(self) -> tuple[LogDir, ...]:
-        """Every log directory, with what is in it and what moves to it."""
+        """Returns every log directory, with what is in it and what moves to it."""
         return log_dirs(self._logs, self.moves.statuses())
 
     def awaited_ends(self) -> tuple[ReplicaEnd, ...]:
-        """How far the replicas reach for which a `recovered` election waits for this broker."""
+        """Returns how far the replicas reach for which a `recovered` election waits for this broker."""
         return awaited_ends(self.stepper.image, self._broker_id, self.stepper.replicas)
 
     async def stop(self) -> None:

@@ -22,8 +22,8 @@ class ReplicationThrottle:
     """A bucket of bytes that fills at the configured rate, up to a second's worth.
 
     Args:
-        key: the configuration that says the rate.
-        clock: of the node.
+        key: The configuration that says the rate.
+        clock: The node's clock.
     """
 
     def __init__(self, key: ConfigKey, clock: Clock) -> None:
@@ -44,7 +44,7 @@ class ReplicationThrottle:
             self._filled_ms = self._clock.now_ms()
 
     def room_bytes(self) -> int:
-        """What may be moved now; 0 when too much has been."""
+        """Returns how many bytes may be moved now; 0 when too much has been."""
         if self._rate_per_s == UNLIMITED:
             return UNLIMITED
         now_ms = self._clock.now_ms()
@@ -54,5 +54,5 @@ class ReplicationThrottle:
         return max(0, int(self._room_bytes))
 
     def count(self, size_bytes: int) -> None:
-        """So much was moved; it may be more than there was room for."""
+        """Takes bytes that were moved out of the room; they may be more than there was room for."""
         self._room_bytes -= size_bytes

@@ -33,13 +33,13 @@ class Retirements:
 
     Args:
         logs: The logs of the node.
-        driver: The replica manager's.
+        driver: The replica driver.
         executor: Threads for the disk.
         directory_failed: Told about a disk on which folders could not be renamed.
         on_failure: Told about a bug.
 
     Attributes:
-        on_progress: Called when some of them are not any more.
+        on_progress: Called when some of their folders are out of the way, or could not be renamed.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Retirements:
         return self._logs.retiring
 
     def add(self, place: Place, *, is_kept: bool) -> str:
-        """Closes a replica; `begin` has the rest done for all that were added since the last call.
+        """Closes a replica; `begin` begins the rest for all that were added since the last call.
 
         Args:
             place: Its topic and partition.

@@ -57,7 +57,7 @@ class TopicSettings:
         return tuple(CleanupPolicy(word) for word in str(config_keys.CLEANUP_POLICY.parse(text)).split(","))
 
     def record_rules(self) -> RecordRules:
-        """What a leader demands of records, beside their size."""
+        """Returns what a leader demands of records, beside their size."""
         config = self._config
         return RecordRules(
             are_keys_required=CleanupPolicy.COMPACT in self.cleanup_policy,

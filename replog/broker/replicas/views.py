@@ -20,7 +20,7 @@ from replog.rpc.node_messages import LeaderView, ReplicaProgress, ReplicaStatus
 
 
 def partition_state(replica: Replica, image: MetadataImage, config: ServerConfig) -> PartitionState:
-    """The partition as its leader has to see it."""
+    """Returns the partition as its leader has to see it."""
     registration = replica.registration
     brokers = image.brokers
     eligible = {
@@ -44,7 +44,10 @@ def partition_state(replica: Replica, image: MetadataImage, config: ServerConfig
 def awaited_ends(
     image: MetadataImage, broker_id: int, replicas: Mapping[ReplicaKey, Replica]
 ) -> tuple[ReplicaEnd, ...]:
-    """How far the replicas reach for which a `recovered` election waits for this broker; offline ones have no say."""
+    """Returns how far the replicas reach for which a `recovered` election waits for this broker.
+
+    Replicas that are offline have no say.
+    """
     ends = []
     for awaited in awaiting_report(image, broker_id):
         replica = replicas.get((awaited.topic_id, awaited.partition_id))
@@ -74,14 +77,14 @@ def replica_statuses(
     names: Collection[tuple[str, int]] | None,
     now_ms: int,
 ) -> tuple[ReplicaStatus, ...]:
-    """This broker's replicas by name.
+    """Returns the statuses of this broker's replicas, sorted by name.
 
     Args:
-        replicas: those that can be used.
-        offline: those that cannot.
+        replicas: The replicas that can be used.
+        offline: The replicas that cannot be used.
         names: (topic, partition) of the replicas wanted, which then come with their size and what their leader knows;
             None: all.
-        now_ms: monotonic.
+        now_ms: The monotonic time.
     """
     found = [replica.status() for replica in offline if _is_wanted(replica, names)]
     for replica in replicas:
@@ -100,7 +103,7 @@ def _is_wanted(replica: Replica | OfflineReplica, names: Collection[tuple[str, i
 
 
 def leader_view(leader: Leader, log: Log, now_ms: int) -> LeaderView:
-    """What a leader knows of its partition and of the other replicas."""
+    """Returns what a leader knows of its partition and of the other replicas."""
     status = leader.status()
     return LeaderView(
         partition_epoch=status.partition_epoch,
@@ -126,7 +129,7 @@ def leader_view(leader: Leader, log: Log, now_ms: int) -> LeaderView:
 
 
 def log_dirs(logs: LogManager, moves: Sequence[ReplicaMoveStatus]) -> tuple[LogDir, ...]:
-    """Every log directory of a broker."""
+    """Returns every log directory of a broker, also those that could not be opened."""
     found = [_log_dir(directory, moves) for directory in logs.directories.values()]
     return (*found, *(LogDir(path, str(error), -1, (), ()) for path, error in logs.unopened.items()))
 
