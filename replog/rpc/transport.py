@@ -198,5 +198,5 @@ class TimedTransport(Transport, Protocol):
     """One that says what time of day it is where its clients are: a simulated network."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Returns milliseconds since 1970."""
         ...

@@ -23,14 +23,10 @@ PRODUCT = (
 )
 NOT_YET: frozenset[str] = frozenset(
     {
-        "replog/broker/replicas",
         "replog/client",
-        "replog/controller",
-        "replog/local",
         "replog/log",
         "replog/log/recovery",
         "replog/log/repair",
-        "replog/records",
         "replog/spark",
     }
 )
