@@ -113,15 +113,15 @@ def disk_full_errors(action: str, directory: str) -> Generator[None]:
 
 @contextlib.contextmanager
 def reading_errors(what: str, directory: str) -> Generator[None]:
-    """Around what only reads: the errors of the disk as ours.
+    """Turns the errors of the disk within it into ours, around what only reads.
 
     Args:
         what: What cannot be done, such as "verified".
-        directory: With which.
+        directory: The path of what is read.
 
     Raises:
-        TooManyOpenFilesError: no descriptor was left.
-        StorageError: the disk failed.
+        TooManyOpenFilesError: No descriptor was left.
+        StorageError: The disk failed.
     """
     try:
         with disk_full_errors(f"it cannot be {what}", directory):
