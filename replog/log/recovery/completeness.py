@@ -61,10 +61,12 @@ class Completeness:
         return self.offset is not None and offset >= self.offset
 
     def raise_to(self, offset: int) -> None:
-        """Before the log loses what lies below `offset`; durable when it returns.
+        """Raises the claim before the log loses what lies below `offset`; durable when it returns.
+
+        A lower `offset` changes nothing.  Where the disk is full the claim is withdrawn instead.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         if self.offset is None or offset <= self.offset:
             return
@@ -80,16 +82,16 @@ class Completeness:
         """Says of a log of an older version what its owner knows; durable when it returns.
 
         Raises:
-            OSError: the disk failed, or is full.
+            OSError: The disk failed, or is full.
         """
         write_complete_from(self._fs, self._directory, offset)
         self.offset = offset
 
     def withdraw(self) -> None:
-        """Before the log gets a gap; durable when it returns.
+        """Removes the file before the log gets a gap; durable when it returns.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         if self.offset is None:
             return
@@ -100,10 +102,10 @@ class Completeness:
 
 
 def read_complete_from(fs: FileSystem, directory: str) -> int | None:
-    """What the file says; None: it is not there, or not legible.
+    """Returns the offset in the file; None: it is not there, or not legible.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     try:
         file = fs.open(_path(directory), OpenMode.READ)
@@ -130,7 +132,7 @@ def write_complete_from(fs: FileSystem, directory: str, offset: int) -> None:
 
 
 def hole(path: str, position: int, start_offset: int, end_offset: int) -> CorruptRecordError:
-    """The offsets [start, end) are not where they must be.
+    """Returns the error for the offsets [start_offset, end_offset) that are not where they must be.
 
     Args:
         path: The file in which they would stand.
@@ -142,7 +144,7 @@ def hole(path: str, position: int, start_offset: int, end_offset: int) -> Corrup
 
 
 def hole_reason(start_offset: int, end_offset: int) -> str:
-    """What is wrong, and what can be done."""
+    """Returns the text that says which offsets are missing, and what can be done."""
     return (
         f"offsets {start_offset} to {end_offset - 1} are missing, and no compaction took them. Nothing was changed: restore "
         "the segment files from a copy, delete a replica's directory so that it is copied from its leader, or give the "

@@ -87,7 +87,7 @@ def keep_cut(fs: FileSystem, directory: str, pieces: Sequence[CutPiece], bytes_m
 
 
 def tell_cut(topic_partition: str, pieces: Sequence[CutPiece], offsets: str, why: str, kept_bytes: int) -> None:
-    """Logs what was cut.
+    """Tells in a warning what was cut; nothing where no byte was.
 
     Args:
         topic_partition: The name of the log.

@@ -30,7 +30,7 @@ def contradicts(entries: Sequence[tuple[int, int]] | None, epoch_before: int, ep
         entries: The checkpoint, (epoch, start offset), oldest first; None: it cannot be read, or is not believed.
         epoch_before: The epoch of the batch before it; -1: unknown.
         epoch: The epoch of the batch.
-        offset: Its base offset.
+        offset: The base offset of the batch.
     """
     if not entries or epoch in {epoch_before, UNKNOWN_EPOCH}:
         return False
@@ -46,7 +46,7 @@ def first_contradiction(
     """Returns the first (epoch, base offset) that is certainly wrong; None: there is none.
 
     Args:
-        entries: As of `contradicts`.
+        entries: The checkpoint, (epoch, start offset), oldest first; None: it cannot be read, or is not believed.
         epoch_before: The epoch of the last batch before them; -1: unknown.
         starts: Where another epoch than before begins in a row of batches, (epoch, base offset).
     """

@@ -67,7 +67,7 @@ def batch_over(segment: LogSegment, offset: int, *, has_no_gaps: bool) -> Found 
 
 
 def _offset_of_whole_batch(segment: LogSegment, position: int, file_bytes: int) -> int | None:
-    """The base offset of the batch at a place, if there is one with a right checksum."""
+    """Returns the base offset of the batch at a byte; None: there is none with a right checksum."""
     try:
         for batch in scan_batches(segment.file, position, file_bytes):
             return batch.header.base_offset

@@ -64,11 +64,11 @@ class LogLoader(LogRecovery):
     __slots__ = ()
 
     def load(self) -> LoadedLog:
-        """Does it all; when it returns, what was cut or deleted is so durably.
+        """Opens the log; when it returns, what was cut or deleted is so durably.
 
         Raises:
-            CorruptRecordError: flushed bytes are damaged or gone; nothing was changed.
-            OSError: the disk failed.
+            CorruptRecordError: Flushed bytes are damaged or gone; nothing was changed.
+            OSError: The disk failed.
         """
         self.report = RecoveryReport(self.clean)
         noted = None if self.clean else self.flushed_file.offset
@@ -162,7 +162,10 @@ class LogLoader(LogRecovery):
         )
 
     def _recovery_point_after(self, segments: SegmentList, log_start_offset: int, log_end_offset: int) -> int:
-        """How far the log is flushed.  Not below its start, or the next checkpoint would have to lower that again."""
+        """Returns how far the log is flushed; flushes it first where that would lie below the log start.
+
+        Or the next checkpoint would have to lower the log start again.
+        """
         if self.clean:
             return log_end_offset
         recovery_point = max(min(self.recovery_point, log_end_offset), segments.active.base_offset)
@@ -220,13 +223,16 @@ class LogLoader(LogRecovery):
         self._lost_start = start_offset
 
     def _refuse_log_start(self, segments: list[LogSegment], log_end_offset: int) -> None:
-        """Emptying a log lowers what is promised to 0 first, and no other step checkpoints a start above the end."""
+        """Refuses a log that ends below its checkpointed start although some of it was flushed.
+
+        Emptying a log lowers what is promised to 0 first, and no other step checkpoints a start above the end.
+        """
         if self._flushed_offset > 0:
             reason = f"the checkpointed log start {self.log_start_offset} lies above it, which cannot be"
             raise self._lost(segments[-1].path, segments[-1].size_bytes, log_end_offset, reason)
 
     def _read_epochs(self) -> None:
-        """From the checkpoint; a missing or damaged one is made again from the log, never taken as empty."""
+        """Reads the epochs from the checkpoint; a missing or damaged one is made again from the log, never taken as empty."""
         path = epoch_path(self.directory)
         try:
             self._epochs_on_disk = checkpoints.read_leader_epochs(self.fs, path)

@@ -81,7 +81,7 @@ class SegmentScanning(LoaderState):
         return found
 
     def _epoch_before(self, segments: list[LogSegment], number: int) -> int:
-        """The epoch of the last batch before a segment; -1: unknown."""
+        """Returns the epoch of the last batch before a segment; -1: unknown."""
         if not self._believes_epochs or number == 0:
             return self._last_epoch
         epoch = self._epochs.epoch_for_offset(segments[number].base_offset - 1)
@@ -120,7 +120,10 @@ class SegmentScanning(LoaderState):
         return self._complete.offset is not None and self._complete.offset < self._flushed_offset
 
     def _refuse_flush_inside_batch(self, segment: LogSegment) -> None:
-        """The last flushed batch has jumped up, and nothing follows that would contradict it."""
+        """Refuses a segment that reaches beyond where a flush ended, and in which no batch ends there.
+
+        The last flushed batch has jumped up then, and nothing follows that would contradict it.
+        """
         found = batch_over(segment, self._flushed_offset, has_no_gaps=self._has_no_gaps)
         if found is not None:
             reason = f"no batch ends at offset {self._flushed_offset}, where a flush did"
@@ -138,7 +141,7 @@ class SegmentScanning(LoaderState):
         )
 
     def _producers_before(self, segments: list[LogSegment], number: int) -> ProducerStateManager:
-        """The producers where a segment begins: those at the end of the one scanned before it, or from a snapshot."""
+        """Returns the producers where a segment begins: from the end of the one scanned before it, or from a snapshot."""
         if self._producers_at is None or self._producers_at > segments[number].base_offset or not self._is_next(number):
             self._producers = producers_before(self.fs, self.directory, segments, number, self.now_ms)
         self._scanned_number = number

@@ -24,20 +24,20 @@ class LoaderState:
     """What the parts of `LogLoader` share.
 
     Args:
-        fs: the disk.
-        directory: of the log, exists.
-        config: of the log.
-        recovery_point: everything below it was flushed; what lies above is checked after an unclean stop.
-        flushed_file: says, after an unclean stop, up to where damage cannot be a torn write.
-        log_start_offset: as checkpointed; 0 when not.
-        clean: the last stop was clean.
-        now_ms: wall time.
-        scan_from: after an unclean stop, segments from the one with this offset on are checked byte by byte; None: from
-            the one with the recovery point.  Higher only where nothing is going to be written.
-        is_read_only: nothing is cut but in memory: no bytes are kept, and nothing is logged.
+        fs: The disk.
+        directory: The partition folder, which exists.
+        config: The settings of the log.
+        recovery_point: Everything below it was flushed; what lies above is checked after an unclean stop.
+        flushed_file: What says, after an unclean stop, up to where damage cannot be a torn write.
+        log_start_offset: The log start as checkpointed; 0 when it is not.
+        clean: Whether the last stop was clean.
+        now_ms: Wall time.
+        scan_from: The offset whose segment, and all later ones, are checked byte by byte after an unclean stop; None: the
+            recovery point.  Higher only where nothing is going to be written.
+        is_read_only: Whether it is cut in memory only: no bytes are kept beside the log, and nothing is logged.
         is_compacted: Whether compaction has been here, as the directory above knows: then gaps say nothing.
         opens_holes: Whether a log in which offsets are missing is opened all the same; reads say so then.
-        on_progress: told about every MiB or so that was checked.
+        on_progress: What is told about every MiB or so that was checked; None: nothing is.
     """
 
     fs: FileSystem
@@ -102,7 +102,7 @@ class LoaderState:
         )
 
     def _doubt_of_note(self, offset: int) -> str:
-        """Two cases in which nothing was damaged, where only the log's own file says that `offset` was flushed."""
+        """Returns two cases in which nothing was damaged, where only the log's own file says that `offset` was flushed."""
         if offset < self.recovery_point:
             return ""
         return (

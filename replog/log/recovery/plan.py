@@ -8,7 +8,7 @@ from replog_checkpoints import FileSystem
 
 
 def scan_size(fs: FileSystem, directory: str, recovery_point: int) -> ScanSize:
-    """Segments, and their bytes, from the one that holds the recovery point on; nothing where that cannot be told."""
+    """Counts segments, and bytes, from the one that holds the recovery point on; zeros where that cannot be told."""
     try:
         found = (parse_file_name(name) for name in fs.list_dir(directory))
         bases = sorted(parsed[0] for parsed in found if parsed is not None and parsed[1] == LOG_SUFFIX)

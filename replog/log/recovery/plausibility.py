@@ -32,16 +32,16 @@ from replog.records import BatchHeader
 
 
 def lost_segments(names: Sequence[str], log_start_offset: int) -> list[int]:
-    """Base offsets of segments of which only indexes are left, although nobody deleted them.
+    """Returns the base offsets of segments of which only indexes are left, although nobody deleted them.
 
     A deletion renames the `.log` first, so what it leaves half done is an index beside a `.log.deleted`.
 
     Args:
-        names: of the files in the directory.
-        log_start_offset: segments that end below it are not missed.
+        names: The names of the files in the partition folder.
+        log_start_offset: The log start; segments that end at or below it are not missed.
 
     Returns:
-        Each once, rising.
+        Each offset once, rising.
     """
     present = set(names)
     parsed_names = [parsed for parsed in map(parse_file_name, names) if parsed is not None]
@@ -63,10 +63,10 @@ def epochs_fit(
     """Whether the batches at both sides of every epoch's start carry the epochs that the checkpoint says.
 
     Args:
-        entries: (epoch, start offset), oldest first.
-        segments: in which the epochs below `end_offset` can be looked up.
-        log_start_offset: Kafka forgets the epochs below it, also inside a segment.
-        end_offset: epochs that begin at or above it are not judged, they are found by the scan.
+        entries: The checkpoint, (epoch, start offset), oldest first.
+        segments: The segments in which the epochs below `end_offset` can be looked up.
+        log_start_offset: The log start; Kafka forgets the epochs below it, also inside a segment.
+        end_offset: The offset from which on epochs are not judged, because the scan finds them.
     """
     judged = [entry for entry in entries if entry[1] < end_offset]
     if not judged:
@@ -92,7 +92,10 @@ def epochs_fit(
 
 
 def _batch_at(segments: Sequence[LogSegment], offset: int, *, is_last: bool = False) -> BatchHeader | None:
-    """The first batch that ends at or above `offset` in its segment; None: there is none (a gap, or the log's end)."""
+    """Finds the first batch that ends at or above `offset` in its segment; None: there is none (a gap, the log's end).
+
+    With `is_last` a batch that begins above `offset` is none.
+    """
     number = max(0, sum(segment.base_offset <= offset for segment in segments) - 1)
     segment = segments[number]
     if not segment.size_bytes:

@@ -20,15 +20,15 @@ class RecoveryProgress:
     """How far the recovery of one directory has come.
 
     Attributes:
-        directory: which.
-        logs_done: replicas that are open.
-        logs_total: replicas in the directory.
-        segments_done: segments that were scanned.
-        segments_total: to scan; an estimate, damage can add to it.
-        bytes_done: log bytes that were scanned.
-        bytes_total: to scan; an estimate like the segments.
-        elapsed_ms: since the directory was begun.
-        eta_ms: time left at the rate so far; None: not known yet.
+        directory: The path of the log directory.
+        logs_done: Replicas that are open, or were found to be unusable.
+        logs_total: Replicas in the directory.
+        segments_done: Segments that were scanned.
+        segments_total: Segments to scan; an estimate, damage can add to it.
+        bytes_done: Log bytes that were scanned.
+        bytes_total: Log bytes to scan; an estimate like the segments.
+        elapsed_ms: Time since the directory was begun.
+        eta_ms: Time left at the rate so far; None: not known yet.
     """
 
     directory: str
@@ -42,7 +42,7 @@ class RecoveryProgress:
     eta_ms: int | None
 
     def describe(self) -> str:
-        """One line for people."""
+        """Returns one line for people."""
         scanned = ""
         if self.bytes_total:
             scanned = f", {self.bytes_done / 1e6:,.0f} of {self.bytes_total / 1e6:,.0f} MB checked"
@@ -62,9 +62,9 @@ class RecoveryMeter:
     """Counts for one directory; its methods may be called by several threads at once.
 
     Args:
-        directory: for the events.
-        now_ms: monotonic clock.
-        tell: gets the events, one at a time, in the thread that made the progress.
+        directory: The path of the log directory, for the events.
+        now_ms: A monotonic clock.
+        tell: What gets the events, one at a time, in the thread that made the progress.
     """
 
     def __init__(self, directory: str, now_ms: Callable[[], int], tell: Callable[[RecoveryProgress], None]) -> None:
@@ -79,19 +79,19 @@ class RecoveryMeter:
         self._bytes = [0, 0]
 
     def begin(self, log_count: int, sizes: ScanSize) -> None:
-        """What there is to do."""
+        """Sets what there is to do."""
         with self._lock:
             self._logs[1], self._segments[1], self._bytes[1] = log_count, sizes.segment_count, sizes.size_bytes
             self._maybe_tell()
 
     def scanned(self, size_bytes: int) -> None:
-        """So many more bytes."""
+        """Counts so many more bytes as scanned."""
         with self._lock:
             self._bytes[0] += size_bytes
             self._maybe_tell()
 
     def log_opened(self, segments_scanned: int) -> None:
-        """One more log is open (or was found to be unusable)."""
+        """Counts one more log that is open, or was found to be unusable."""
         with self._lock:
             self._segments[0] += segments_scanned
             self._logs[0] += 1

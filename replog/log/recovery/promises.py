@@ -21,11 +21,11 @@ class Promises:
     """Lower bounds that hold for a log.
 
     Attributes:
-        recovery_point: everything below was flushed; 0 unknown.
-        flushed_offset: the same, from the file beside the log, exact after kill -9; 0 unknown.
-        log_start_offset: 0 unknown: where the first segment begins.
-        clean: the last stop was clean.
-        high_watermark: exclusive; None unknown.
+        recovery_point: The end of what was flushed, exclusive; 0: unknown.
+        flushed_offset: The same, from the file beside the log, exact after kill -9; 0: unknown.
+        log_start_offset: The log start; 0: unknown, the log begins with its first segment.
+        clean: Whether the last stop was clean.
+        high_watermark: The high watermark, exclusive; None: unknown.
         is_compacted: Whether a cleaner has been there; gaps say nothing then.
     """
 
@@ -38,12 +38,12 @@ class Promises:
 
 
 def read_promises(fs: FileSystem, directory: str) -> Promises:
-    """From the checkpoints beside a replica's directory and the file in it; nothing where they are missing or damaged.
+    """Reads the checkpoints beside a partition folder and the file in it; nothing where they are missing or damaged.
 
-    Read before the log is looked at: a running writer only ever adds to it what these do not promise yet.
+    Call it before the log is looked at: a running writer only ever adds to it what these do not promise yet.
 
     Raises:
-        OSError: the disk failed.
+        OSError: The disk failed.
     """
     key = parse_partition_dir_name(PurePosixPath(directory).name)
     flushed_offset = FlushedOffsetFile.load(fs, directory).offset or 0

@@ -42,8 +42,8 @@ class ReadOnlyView:
     appear; a log reads only up to the size that it found.
 
     Args:
-        fs: the disk.
-        directory: whose names may be changed here; it exists.
+        fs: The disk.
+        directory: The folder whose names may be changed here; it exists.
     """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
@@ -57,7 +57,7 @@ class ReadOnlyView:
         """Whether files have come or gone on the disk since this was made.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         return self._listed != self._fs.list_dir(self._directory)
 
@@ -124,7 +124,7 @@ class ReadOnlyView:
         return self._fs.disk_usage(path)
 
     def sync_dir(self, path: str) -> None:
-        """Nothing of this view is on disk."""
+        """Leaves the disk alone: nothing of this view is on it."""
 
     def lock(self, path: str) -> Lock:
         _refuse(path)
@@ -178,22 +178,22 @@ class _DiskFile:
         _refuse(self.path)
 
     def start_write_back(self, position: int, length: int) -> None:
-        """Nothing was written."""
+        """Returns at once: nothing was written to the disk."""
 
     def wait_write_back(self, position: int, length: int) -> None:
-        """Nothing was written."""
+        """Returns at once: nothing was written to the disk."""
 
     def drop_cache(self, position: int, length: int) -> None:
-        """Somebody else may need it."""
+        """Keeps the page cache as it is: somebody else may need what is in it."""
 
     def sync(self) -> None:
-        """Nothing was written."""
+        """Returns at once: nothing was written to the disk."""
 
     def close(self) -> None:
         self._file.close()
 
     def _limited(self, size: int) -> int:
-        """`size`, or what is seen of the file where that is less."""
+        """Returns `size`, or what is seen of the file where that is less."""
         return size if self._node.limit == _NO_LIMIT else max(0, min(size, self._node.limit))
 
 
@@ -240,19 +240,19 @@ class _MemoryFile:
         self._data.extend(bytes(max(0, size - len(self._data))))
 
     def start_write_back(self, position: int, length: int) -> None:
-        """Nothing was written."""
+        """Returns at once: nothing was written to the disk."""
 
     def wait_write_back(self, position: int, length: int) -> None:
-        """Nothing was written."""
+        """Returns at once: nothing was written to the disk."""
 
     def drop_cache(self, position: int, length: int) -> None:
-        """It is not in the page cache."""
+        """Leaves the page cache alone: the bytes are not in it."""
 
     def sync(self) -> None:
-        """It is never on disk."""
+        """Returns at once: the bytes are never on disk."""
 
     def close(self) -> None:
-        """It stays in the view."""
+        """Keeps the bytes: the file stays in the view."""
 
 
 def _error(error_number: int, path: str) -> OSError:

@@ -24,9 +24,9 @@ class ScanProgress(NamedTuple):
     """How far the recovery of one log has come.
 
     Attributes:
-        bytes_scanned: good bytes so far, of all its segments.
-        bytes_total: to be scanned, as far as is known by now.
-        segment_base_offset: of the segment that is being scanned.
+        bytes_scanned: Good bytes so far, of all its segments.
+        bytes_total: Bytes to be scanned, as far as is known by now.
+        segment_base_offset: The base offset of the segment that is being scanned.
     """
 
     bytes_scanned: int
@@ -38,11 +38,11 @@ class ScanOutcome(NamedTuple):
     """What a scan found.
 
     Attributes:
-        scan: what the good batches say.
-        aborted: transactions that they abort.
-        damage: why the scan ended before the end of the file; None: it did not.
-        is_overflow: from there on good batches follow, but too far from the base offset for this segment.  One alone
-            does not count: a flipped bit in an offset, which no checksum covers, looks the same.
+        scan: What the good batches say.
+        aborted: Transactions that they abort.
+        damage: Why the scan ended before the end of the file; None: it did not.
+        is_overflow: Whether good batches follow from there on, but too far from the base offset for this segment.  One
+            alone does not count: a flipped bit in an offset, which no checksum covers, looks the same.
     """
 
     scan: SegmentScan
@@ -55,7 +55,7 @@ class SegmentScanner:
     """Scans segments one after the other with one buffer.
 
     Args:
-        now_ms: wall time, as which the producers count as seen.
+        now_ms: Wall time at which the producers count as seen.
     """
 
     __slots__ = ("_buffer", "_now_ms")
@@ -75,15 +75,15 @@ class SegmentScanner:
         """Scans a file from byte 0.
 
         Args:
-            file: of the segment.
-            size_bytes: how much of it is looked at.
-            scan: fresh.
-            producers: as they are before the segment; brought to the end of its good batches.
-            on_bytes: told how many more bytes were read and found good; not kept, or the buffer and the loader that
-                counts would be a cycle.
+            file: The `.log` of the segment.
+            size_bytes: How much of it is looked at.
+            scan: A scan that was fed nothing yet.
+            producers: The producers as they are before the segment; brought to the end of its good batches.
+            on_bytes: What is told how many more bytes were read and found good; not kept, or the buffer and the loader
+                that counts would be a cycle.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         aborted: list[AbortedTransaction] = []
         damage: str | None = None
@@ -104,7 +104,7 @@ class SegmentScanner:
         return ScanOutcome(scan, aborted, damage, is_overflow)
 
     def _make_room(self, batch_bytes: int, rest_bytes: int) -> str | None:
-        """For a batch larger than the buffer; what is wrong where it cannot be that."""
+        """Enlarges the buffer for a batch that is larger; returns what is wrong where it cannot be that."""
         if batch_bytes == 0:
             return f"the file ends inside a batch header, {HEADER_BYTES} bytes are needed"
         if batch_bytes > rest_bytes:

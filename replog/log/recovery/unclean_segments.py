@@ -96,7 +96,7 @@ class LogRecovery(SegmentScanning):
         return end_offset
 
     def _doubt_epochs(self, segments: list[LogSegment], first_scanned: int) -> None:
-        """A checkpoint that contradicts the batches is made again from the log."""
+        """Forgets the epochs of a checkpoint that contradicts the batches: they are made again from the log."""
         if self.report.epochs_rebuilt or first_scanned == 0:
             return
         trusted = segments[:first_scanned]
@@ -117,7 +117,7 @@ class LogRecovery(SegmentScanning):
         """Whether a segment begins within itself, and a sealed one reaches what its indexes promise and not into the next.
 
         Raises:
-            CorruptRecordError: it does, and offsets behind it are missing.
+            CorruptRecordError: It does, and offsets behind it are missing.
         """
         try:
             begins = segment.base_offset <= segment.first_offset() < next_base_offset
@@ -133,7 +133,7 @@ class LogRecovery(SegmentScanning):
         return fits
 
     def _trusted_end(self, segment: LogSegment, *, is_last: bool) -> int | None:
-        """End offset of a segment that need not be scanned (its base offset when it is sealed); None: scan it."""
+        """Returns the end offset of a segment that need not be scanned (a sealed one: its base offset); None: scan it."""
         if is_last:
             try:
                 end_offset = segment.load_indexes(self.config)
@@ -203,5 +203,5 @@ class LogRecovery(SegmentScanning):
 
 
 def _number_for(segments: list[LogSegment], offset: int) -> int:
-    """Number of the segment that may hold `offset`."""
+    """Returns the number of the segment that may hold `offset`."""
     return max(0, sum(segment.base_offset <= offset for segment in segments) - 1)
