@@ -18,7 +18,7 @@ OffsetRange: TypeAlias = tuple[int, int]
 def ranges_given_up(
     holes: Iterable[OffsetRange], log_start_offset: int, end_offset_before: int, end_offset: int
 ) -> tuple[OffsetRange, ...]:
-    """Ranges of offsets that were in a log and are not any more, rising; no two of them touch.
+    """Returns the ranges of offsets that were in a log and are not any more, rising; no two of them touch.
 
     Args:
         holes: Ranges that were missing already; they may overlap.

@@ -30,10 +30,10 @@ class IndexVerifier:
     Trailing zeros are no entries: Kafka preallocates the indexes of its active segment.
 
     Args:
-        fs: the disk.
-        directory: of the log.
-        base_offset: of the segment.
-        is_sealed: a later segment exists, so the indexes must be there and the time index must be complete.
+        fs: The disk.
+        directory: The partition folder.
+        base_offset: The base offset of the segment.
+        is_sealed: Whether a later segment exists: then the indexes must be there, and the time index complete.
     """
 
     def __init__(self, fs: FileSystem, directory: str, base_offset: int, *, is_sealed: bool) -> None:
@@ -52,17 +52,17 @@ class IndexVerifier:
         self._max_timestamp = NO_TIMESTAMP
 
     def note_batch(self, position: int, last_offset: int, max_timestamp: int) -> None:
-        """The next batch of the segment: where it starts, its last offset, its largest timestamp (ms)."""
+        """Compares the entries with the next batch: where it starts, its last offset, its largest timestamp (ms)."""
         self._compare_offset_entries(position, last_offset)
         self._compare_time_entries(last_offset, max_timestamp)
         self._max_timestamp = max(self._max_timestamp, max_timestamp)
 
     def stop(self) -> None:
-        """The scan ended at damage: entries for what lies behind it cannot be judged."""
+        """Notes that the scan ended at damage: entries for what lies behind it cannot be judged."""
         self._is_stopped = True
 
     def finish(self) -> Iterator[IndexProblem]:
-        """What does not fit, after the last batch."""
+        """Yields what does not fit, after the last batch."""
         yield from self._problems
         if self._is_stopped:
             return
@@ -112,7 +112,7 @@ class IndexVerifier:
         return IndexProblem(self._time_path, self._next_time_entry * TIME_ENTRY_BYTES, reason)
 
     def _read(self, fs: FileSystem, path: str, entry_bytes: int) -> bytes | None:
-        """The entries in a file, without preallocated zeros; None when there is no file."""
+        """Reads the entries in a file, without preallocated zeros; None: there is no file."""
         try:
             file = fs.open(path, OpenMode.READ)
         except FileNotFoundError:

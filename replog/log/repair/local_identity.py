@@ -74,7 +74,7 @@ class DamagedIdentity:
 
 
 def damaged_identity(fs: FileSystem, directory: str) -> DamagedIdentity | None:
-    """What is wrong with the identity above a local log's partition folder; None: nothing, or it is not a local log's.
+    """Returns what is wrong with the `meta.properties` above a log of `open_log`; None: nothing, or it is none of these.
 
     Args:
         fs: The disk.

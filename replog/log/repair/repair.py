@@ -59,12 +59,12 @@ class RepairReport:
     """What a repair did.
 
     Attributes:
-        found: what did not fit before.
-        left: what does not fit after it: files that cannot be made from the records.
-        recovery: what was scanned and cut.
-        end_offset_before: where readable records ended, or would have without the damage, as far as known; exclusive.
-        end_offset: where they end now, exclusive.
-        given_up: the ranges [start, end) of offsets that were acknowledged, or readable, and are not there any more.
+        found: What did not fit before.
+        left: What does not fit after it: files that cannot be made from the records.
+        recovery: What was scanned and cut; None: the log fits, and was not opened.
+        end_offset_before: Where readable records ended, or would have without the damage, as far as known; exclusive.
+        end_offset: Where they end now, exclusive.
+        given_up: The ranges [start, end) of offsets that were acknowledged, or readable, and are not there any more.
     """
 
     found: tuple[Finding, ...]
@@ -85,9 +85,9 @@ class LogOffsets:
     """What the checkpoints of the directory above, and the file beside the log, say about it; None: nothing.
 
     Attributes:
-        recovery_point: As checkpointed.
-        log_start_offset: As checkpointed.
-        flushed_offset: Everything below it was flushed.
+        recovery_point: The recovery point as checkpointed.
+        log_start_offset: The log start as checkpointed.
+        flushed_offset: The end of what was flushed, exclusive: the higher one of what the recovery point and the file say.
     """
 
     recovery_point: int | None
@@ -100,10 +100,10 @@ class _Plan:
     """What a repair gives up, and what it promises of the log before it opens it.
 
     Attributes:
-        lost_offset: Everything from there on is given up; None: nothing that was flushed is.
-        holes_end_offset: Behind the missing offsets that are given up; None: none are.
-        recovery_point: With which the log is opened.
-        log_start_offset: With which the log is opened.
+        lost_offset: The offset from which on everything is given up; None: nothing that was flushed is.
+        holes_end_offset: The end of the missing offsets that are given up, exclusive; None: none are.
+        recovery_point: The recovery point with which the log is opened.
+        log_start_offset: The log start with which the log is opened.
         note_max: The most that the log's own file may say then; None: anything.
         forgets_note: Whether that file is removed.
         is_compacted: Whether a cleaner has been there: its gaps are no holes, whatever `complete-from` says.
@@ -123,7 +123,7 @@ class _Plan:
         return self.lost_offset is not None or self.holes_end_offset is not None
 
     def bounded(self, noted: int | None) -> int | None:
-        """What the log's own file says after the repair has lowered or removed it, of which it says `noted` now."""
+        """Returns what the log's own file, which says `noted` now, says after the repair has lowered or removed it."""
         if noted is None or self.forgets_note:
             return None
         return noted if self.note_max is None else min(noted, self.note_max)
@@ -151,15 +151,15 @@ class _Surveyed:
 
 
 def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) -> LogOffsets:
-    """Recovery point, log start and flushed offset of the log in `directory`.
+    """Reads the recovery point, log start and flushed offset of the log in `directory`.
 
     Args:
-        fs: the disk.
-        directory: of the log.
+        fs: The disk.
+        directory: The partition folder.
         forgets_note: Whether the file beside the log counts for nothing.
 
     Raises:
-        CorruptCheckpointError: a checkpoint cannot be read.
+        CorruptCheckpointError: A checkpoint cannot be read.
     """
     key = parse_partition_dir_name(PurePosixPath(directory).name)
     noted = None if forgets_note else noted_offset(fs, directory)
@@ -182,21 +182,21 @@ def repair_log(
     """Mends what can be mended in the log in `directory`; see the module.
 
     Args:
-        fs: the disk.
-        directory: of the log; the directory above it is locked meanwhile, as by a broker.
-        accept_loss: records from the first damaged one on may be given up, flushed or not.
-        now_ms: wall time.
+        fs: The disk.
+        directory: The partition folder; the log directory above it is locked meanwhile, as by a broker.
+        accept_loss: Whether records from the first damaged one on may be given up, flushed or not.
+        now_ms: Wall time.
         forget_flushed_offset: Whether another program has cut the log since `flushed-offset` was written: that file is
             removed, and the recovery point alone says what was flushed.
 
     Raises:
-        CorruptRecordError: flushed records are damaged and `accept_loss` is False, or the log could not be opened without
+        CorruptRecordError: Flushed records are damaged and `accept_loss` is False, or the log could not be opened without
             them either; nothing was changed.
-        CorruptCheckpointError: a checkpoint that says what was flushed cannot be read; nothing was changed.
-        DirectoryLockedError: a process has the directory open.
-        DiskFullError: no room, or (`TooManyOpenFilesError`) no descriptor: the text says whether anything was changed.
+        CorruptCheckpointError: A checkpoint that says what was flushed cannot be read; nothing was changed.
+        DirectoryLockedError: A process has the log directory open.
+        DiskFullError: There was no room, or (`TooManyOpenFilesError`) no descriptor: the text says whether anything was changed.
             Repair again, once there is.
-        StorageError: there is no log, or the disk failed.
+        StorageError: There is no log, or the disk failed.
     """
     with _repair_errors(directory, "Nothing was changed"):
         lock = _take_lock(fs, parent_of(directory))
@@ -220,10 +220,10 @@ def _take_lock(fs: FileSystem, path: str) -> Lock:
 
 @contextlib.contextmanager
 def _repair_errors(directory: str, outcome: str) -> Generator[None]:
-    """The errors of the disk as ours.
+    """Turns the errors of the disk within it into ours.
 
     Args:
-        directory: Of the log.
+        directory: The partition folder.
         outcome: What holds where there is no room, or no descriptor.
     """
     try:
@@ -293,7 +293,7 @@ def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> R
 
 
 def identity_finding(damaged: DamagedIdentity) -> Finding:
-    """As what it is reported: a file that is made again."""
+    """Returns the finding as which a damaged identity is reported: a file that is made again."""
     return Finding(FindingKind.DERIVED, damaged.path, None, None, damaged.reason)
 
 
@@ -305,7 +305,7 @@ def _plan(
     forgets_note: bool,
     is_compacted: bool,
 ) -> _Plan:
-    """What is given up, and what may be promised before the log is opened: nothing from the damage on."""
+    """Decides what is given up, and what may be promised before the log is opened: nothing from the damage on."""
     lost_offset = _first_lost_offset(found, offsets.flushed_offset)
     kept_holes = [end for start, end in holes if lost_offset is None or start < lost_offset]
     holes_end = max(kept_holes, default=None)
@@ -334,7 +334,7 @@ def _refuse_what_stays_shut(
     """Opens the log in memory as the repair is going to leave it.
 
     Raises:
-        CorruptRecordError: it would be refused all the same; nothing was changed.
+        CorruptRecordError: It would be refused all the same; nothing was changed.
     """
     view = ReadOnlyView(fs, directory)
     _remove_wrong(view, directory, found)
@@ -369,7 +369,10 @@ def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, f
 
 
 def _raise_claim(fs: FileSystem, directory: str, plan: _Plan) -> None:
-    """What is behind the missing offsets stays, and is complete from there on; it may be so from later on only."""
+    """Raises the claim of completeness to behind the missing offsets, durably; one that is higher stays.
+
+    What is behind them stays, and is complete from there on.
+    """
     claim = None if plan.is_compacted else read_complete_from(fs, directory)
     if claim is not None and plan.holes_end_offset is not None and claim < plan.holes_end_offset:
         write_complete_from(fs, directory, plan.holes_end_offset)
@@ -396,7 +399,7 @@ def _open(fs: FileSystem, directory: str, plan: _Plan, now_ms: int) -> Log:
 
 
 def _first_lost_offset(found: tuple[Finding, ...], flushed_offset: int | None) -> int | None:
-    """The first damaged offset; None: nothing that was flushed is damaged."""
+    """Returns the first damaged offset; None: nothing that was flushed is damaged."""
     damaged = (finding for finding in found if finding.offset is not None and finding.kind is not FindingKind.MISSING)
     offset = min((finding.offset for finding in damaged if finding.offset is not None), default=None)
     return None if offset is None or (flushed_offset is not None and offset >= flushed_offset) else offset
@@ -450,7 +453,10 @@ def _remove_orphans(fs: FileSystem, directory: str) -> None:
 
 
 def _to_remove(path: str) -> str:
-    """A segment without offset index is scanned, and a scan writes the transaction index too (or removes it)."""
+    """Returns the file to remove where `path` is wrong: beside a wrong transaction index the offset index.
+
+    A segment without offset index is scanned, and a scan writes the transaction index too (or removes it).
+    """
     if path.endswith(TRANSACTION_INDEX_SUFFIX):
         return path.removesuffix(TRANSACTION_INDEX_SUFFIX) + INDEX_SUFFIX
     return path

@@ -36,10 +36,10 @@ class TransactionVerifier:
     """Verifies the `.txnindex` of each segment of one log; fed with all its segments and batches in order.
 
     Args:
-        fs: the disk.
-        directory: of the log.
-        is_closed: the log was closed in order, so the last segment's index must be complete too; otherwise it may be
-            missing, or lack its end.
+        fs: The disk.
+        directory: The partition folder.
+        is_closed: Whether the log was closed in order: then the last segment's index must be complete too; otherwise it
+            may be missing, or lack its end.
     """
 
     def __init__(self, fs: FileSystem, directory: str, *, is_closed: bool) -> None:
@@ -54,10 +54,10 @@ class TransactionVerifier:
         self._found: list[AbortedTransaction] = []
 
     def begin_segment(self, base_offset: int) -> None:
-        """The next segment begins; the first one with the producers that its snapshot knows.
+        """Begins the next segment; the first one with the producers that its snapshot knows.
 
         Raises:
-            OSError: the disk failed.
+            OSError: The disk failed.
         """
         if self._producers is None:
             segment = LogSegment(self._fs, self._directory, base_offset, 0, _NOW_MS)
@@ -67,10 +67,10 @@ class TransactionVerifier:
         self._found.clear()
 
     def note_batch(self, header: BatchHeader, buffer: Buffer) -> None:
-        """The next batch; `header.position` is its place in `buffer`.
+        """Takes in the next batch; `header.position` is its place in `buffer`.
 
         Raises:
-            ReplogError: a control record cannot be one.
+            ReplogError: What is marked as a control record cannot be one.
         """
         if header.base_offset > self._next_offset:
             self._gap_end = header.base_offset
@@ -86,11 +86,11 @@ class TransactionVerifier:
             self._found.append(aborted)
 
     def stop(self) -> None:
-        """The scan met damage: from here on it is not known which transactions are open."""
+        """Notes that the scan met damage: from here on it is not known which transactions are open."""
         self._is_stopped = True
 
     def finish_segment(self, *, is_last: bool) -> Iterator[TransactionProblem]:
-        """What does not fit in the index of the segment whose last batch was noted."""
+        """Yields what does not fit in the index of the segment whose last batch was noted."""
         if self._is_stopped:
             return
         path = file_path(self._directory, self._base_offset, TRANSACTION_INDEX_SUFFIX)

@@ -56,11 +56,11 @@ class Finding:
     """One thing that does not fit.
 
     Attributes:
-        kind: how bad it is.
-        path: the file.
-        position: byte in it; None where the file as a whole is meant.
-        offset: the first offset that cannot be read because of it; None where no record is concerned.
-        reason: what is wrong.
+        kind: How bad it is.
+        path: The file.
+        position: The byte in it; None where the file as a whole is meant.
+        offset: The first offset that cannot be read because of it; None where no record is concerned.
+        reason: What is wrong.
     """
 
     kind: FindingKind
@@ -84,17 +84,18 @@ class VerifiedTotals:
 
 @dataclass(slots=True)
 class LogVerifier:
-    """Verifies the directory of one log; used once.
+    """Verifies the partition folder of one log; used once.
 
     Args:
-        fs: the disk.
-        directory: of the log.
-        flushed_offset: everything below it was flushed, and a batch ends there; None: unknown, then a bad end of the last
-            segment counts as torn.
+        fs: The disk.
+        directory: The partition folder.
+        flushed_offset: The end of what was flushed, exclusive, where a batch ends; None: unknown, then a bad end of the
+            last segment counts as torn.
         deep: Whether records are decoded too, not only checksums: what cannot be read is not intact.
         is_compacted: Whether a cleaner has been there: gaps say nothing then.
         log_start_offset: The log start as checkpointed, below which nothing is missed; 0: unknown.
-        is_closed: the log was closed in order and nobody has it open: the last segment's transaction index is complete.
+        is_closed: Whether the log was closed in order and nobody has it open: then the last segment's transaction index is
+            complete.
     """
 
     fs: FileSystem
@@ -121,11 +122,11 @@ class LogVerifier:
         self._transactions = TransactionVerifier(self.fs, self.directory, is_closed=self.is_closed)
 
     def run(self) -> Iterator[Finding]:
-        """Everything that does not fit.
+        """Yields everything that does not fit.
 
         Raises:
-            TooManyOpenFilesError: this process may open no more files; verify again, once it may.
-            StorageError: the directory or a file cannot be read.
+            TooManyOpenFilesError: This process may open no more files; verify again, once it may.
+            StorageError: The directory or a file cannot be read.
         """
         with reading_errors("verified", self.directory):
             yield from self._run()
@@ -150,7 +151,7 @@ class LogVerifier:
     # Segments
 
     def _verify_orphans(self, names: list[str], bases: list[int]) -> Iterator[Finding]:
-        """Indexes beside which no `.log` is: above what was flushed the next start sweeps them."""
+        """Yields flushed segments of which only indexes are left; those above what was flushed the next start sweeps."""
         flushed_offset = self.flushed_offset or 0
         for offset in lost_segments(names, self.log_start_offset):
             if offset < flushed_offset:
@@ -184,7 +185,7 @@ class LogVerifier:
             yield from self._verify_promised_end(path, base_offset, next_base_offset)
 
     def _verify_promised_end(self, path: str, base_offset: int, next_base_offset: int) -> Iterator[Finding]:
-        """Whether a sealed segment reaches the end that its indexes name, where no claim of completeness says more."""
+        """Yields a finding where a sealed segment ends before its indexes do, and no claim of completeness says more."""
         end_offset = self._expected_offset
         is_flushed = self.flushed_offset is None or end_offset < self.flushed_offset
         if self._is_behind_damage or self._complete.covers(end_offset) or not is_flushed:
@@ -218,7 +219,11 @@ class LogVerifier:
             yield Finding(kind, file.path, error.position, self._expected_offset, error.reason)
 
     def _verify_place(self, path: str, batch: PlacedBatch, next_base_offset: int | None) -> None:
-        """Whether a batch can stand where it does, for no checksum covers its offset."""
+        """Refuses a batch that cannot stand where it does, for no checksum covers its offset.
+
+        Raises:
+            CorruptRecordError: It cannot, or the batch before it cannot.
+        """
         header = batch.header
         if header.base_offset < self._expected_offset:
             reason = f"offset {header.base_offset} where {self._expected_offset} or more was expected"
@@ -259,7 +264,11 @@ class LogVerifier:
         return unreadable
 
     def _verify_epoch(self, path: str, batch: PlacedBatch) -> None:
-        """Whether the epoch of a batch can be, for no checksum covers it."""
+        """Refuses a batch whose epoch cannot be, for no checksum covers it.
+
+        Raises:
+            CorruptRecordError: It cannot be.
+        """
         epoch, offset = batch.header.partition_leader_epoch, batch.header.base_offset
         wrong_epoch = describe_epoch(epoch, self._epoch)
         if wrong_epoch is not None:
@@ -277,7 +286,10 @@ class LogVerifier:
             yield from self._verify_no_hole(path, 0, base_offset)
 
     def _verify_no_hole(self, path: str, position: int, offset: int) -> Iterator[Finding]:
-        """Whether what begins at `offset` follows what was seen before, where nothing was ever left out."""
+        """Notes a hole where what begins at `offset` does not follow what was seen before; yields the hole noted last.
+
+        Only where nothing was ever left out.
+        """
         yield from self._believed_hole()
         self._certain_offset = self._expected_offset
         first = max(self._expected_offset, self._complete.offset or 0, self.log_start_offset)
@@ -290,7 +302,7 @@ class LogVerifier:
         self._is_behind_damage = False
 
     def _believed_hole(self) -> Iterator[Finding]:
-        """The last hole, unless what follows has contradicted the batch behind it."""
+        """Yields the last hole, unless what follows has contradicted the batch behind it."""
         if self._doubtful_hole is not None:
             finding, hole = self._doubtful_hole
             self._doubtful_hole = None
@@ -319,7 +331,7 @@ class LogVerifier:
                 yield Finding(FindingKind.DERIVED, path, None, None, reason)
 
     def _verify_epochs(self) -> Iterator[Finding]:
-        """Each batch's epoch must be the one that the checkpoint gives for its offset.
+        """Yields where an epoch begins in the records and the checkpoint gives another one for that offset.
 
         Below its first entry it knows nothing: the log start has moved past those records.
         """
