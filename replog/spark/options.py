@@ -72,14 +72,14 @@ class ReadOptions:
 
     Attributes:
         bootstrap_servers: "host:port,host:port".
-        topics: names, in the order given, without doubles.
-        assignment: topic -> partitions, with `assign`; None: all partitions of `topics`.
-        starting_offsets: inclusive; EARLIEST in it means the log start.  None: the log start everywhere.
-        ending_offsets: exclusive; LATEST in it means the high watermark.  None: the high watermark everywhere.
-        include_headers: whether the schema has a column `headers`.
-        fail_on_data_loss: whether records that are gone fail the query; otherwise the rest is read, with a warning.
-        min_partitions: wished number of tasks; 0: one for each topic partition.
-        poll_timeout_ms: how long a task may get no records, and planning no offsets; None: 10 s where no broker could serve
+        topics: Names, in the order given, without doubles.
+        assignment: Topic -> partitions, with `assign`; None: all partitions of `topics`.
+        starting_offsets: First offsets; EARLIEST in it means the log start.  None: the log start everywhere.
+        ending_offsets: Ends, exclusive; LATEST in it means the high watermark.  None: the high watermark everywhere.
+        include_headers: Whether the schema has a column `headers`.
+        fail_on_data_loss: Whether records that are gone fail the query; otherwise the rest is read, with a warning.
+        min_partitions: The wished number of tasks; 0: one for each topic partition.
+        poll_timeout_ms: How long a task may get no records, and planning no offsets; None: 10 s where no broker could serve
             it, 60 s where one may answer yet.
     """
 
@@ -103,7 +103,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     """Checks the options of a batch read.  Names are case-insensitive, values are as the user wrote them.
 
     Raises:
-        ConfigError: an option is unknown, missing, doubled or has a bad value; it names the next step.
+        ConfigError: An option is unknown, missing, doubled or has a bad value; it names the next step.
     """
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(options)
@@ -183,7 +183,7 @@ def _assignment(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def _offsets(given: Mapping[str, str], name: str, *, word: str, marker: int) -> PartitionOffsets | None:
-    """The offsets of one end; None for `word`, which is also the default."""
+    """Returns the offsets of one end; None for `word`, which is also the default."""
     text = given.get(name.lower(), word).strip()
     if text.lower() == word:
         return None

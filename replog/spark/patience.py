@@ -23,14 +23,14 @@ STALL_TIMEOUT_MS = 60_000
 def why_unserved(
     view: ClusterView, leader: Leader | None, last_leader: Leader | None, loss: ReplogError | None, silent_ms: int
 ) -> str:
-    """Why no broker could serve a partition now; "" when one may.
+    """Returns why no broker could serve a partition now; "" when one may.
 
     Args:
-        view: of the cluster; the newest metadata must have been asked for not long ago.
-        leader: who leads the partition; None: nobody.
-        last_leader: who led it before, where that is known.
-        loss: why the leader was not reached; None: it was.
-        silent_ms: after how long without an answer a cluster counts as gone.
+        view: A view of the cluster; the newest metadata must have been asked for not long ago.
+        leader: Who leads the partition; None: nobody.
+        last_leader: Who led it before, where that is known.
+        loss: Why the leader was not reached; None: it was.
+        silent_ms: After how long without an answer a cluster counts as gone.
     """
     if leader is None:
         return f"the partition has no leader; the last was {named(last_leader)}"
@@ -43,7 +43,7 @@ def why_unserved(
 
 
 def named(leader: Leader | None) -> str:
-    """A broker, for people."""
+    """Returns the words that name a broker to people."""
     return f"broker {leader.broker_id} ({leader.address})" if leader is not None else "not known"
 
 
@@ -51,12 +51,12 @@ class PlanningPatience:
     """Ends the look-up of offsets where no broker could tell them: give `give_up` to `list_offsets`.
 
     Args:
-        view: of the cluster.
-        poll_timeout_ms: how long it may take, whatever the reason; None: UNSERVED_TIMEOUT_MS while no broker could serve a
+        view: A view of the cluster.
+        poll_timeout_ms: How long it may take, whatever the reason; None: UNSERVED_TIMEOUT_MS while no broker could serve a
             partition, STALL_TIMEOUT_MS while one may answer yet.
 
     Attributes:
-        timeout_ms: overall limit.
+        timeout_ms: The limit of the whole look-up.
     """
 
     def __init__(self, view: ClusterView, poll_timeout_ms: int | None) -> None:
@@ -66,7 +66,7 @@ class PlanningPatience:
         self._began_s = asyncio.get_running_loop().time()
 
     def give_up(self, failures: Sequence[Failure]) -> RequestTimedOutError | None:
-        """What to end the look-up with after an attempt; None: another one may succeed."""
+        """Returns the error that ends the look-up after an attempt; None: another one may succeed."""
         waited_ms = int((asyncio.get_running_loop().time() - self._began_s) * 1000)
         if waited_ms < self._unserved_timeout_ms:
             return None

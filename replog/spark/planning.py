@@ -10,12 +10,12 @@ from replog.spark.snapshot import OffsetRange
 
 
 def plan_tasks(ranges: Iterable[OffsetRange], min_partitions: int = 0) -> list[OffsetRange]:
-    """One range for each task, in order; empty ranges get none.
+    """Returns one range for each task, in order; empty ranges get none.
 
     Args:
-        ranges: of a snapshot.
-        min_partitions: when there are fewer ranges than this, the large ones are split, each in proportion to its
-            offsets; the result may have a few more or less, as with Spark's Kafka source.  0: no splitting.
+        ranges: The ranges of a snapshot.
+        min_partitions: The wished number of tasks: where there are fewer ranges the large ones are split, each in
+            proportion to its offsets; the result may have a few more or less, as with Spark's Kafka source.  0: no splitting.
     """
     filled = [each for each in ranges if each.offsets_count > 0]
     if len(filled) >= min_partitions:
@@ -27,7 +27,7 @@ def plan_tasks(ranges: Iterable[OffsetRange], min_partitions: int = 0) -> list[O
 
 
 def _split(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
-    """`pieces` ranges of sizes that differ by at most one, none of them empty."""
+    """Returns `pieces` ranges of sizes that differ by at most one, or fewer, so that none of them is empty."""
     pieces = min(pieces, whole.offsets_count)
     cuts = [whole.start_offset + whole.offsets_count * number // pieces for number in range(pieces + 1)]
     return [replace(whole, start_offset=start, end_offset=end) for start, end in itertools.pairwise(cuts)]

@@ -54,10 +54,10 @@ class RangeReader:
     """Hands out the record batches of one range, in order.  Lives in the loop's thread.
 
     Args:
-        view: an open view of the cluster; the owner calls `handle_metadata` when it changes.
-        wanted: what to read.
-        fail_on_data_loss: whether records that are gone raise; otherwise the reader goes on with what there is.
-        poll_timeout_ms: how long the range may bring nothing, whatever the reason; None: UNSERVED_TIMEOUT_MS or
+        view: An open view of the cluster; the owner calls `handle_metadata` when it changes.
+        wanted: The range to read.
+        fail_on_data_loss: Whether records that are gone raise; otherwise the reader goes on with what there is.
+        poll_timeout_ms: How long the range may bring nothing, whatever the reason; None: UNSERVED_TIMEOUT_MS or
             STALL_TIMEOUT_MS, by what is known of the brokers.
     """
 
@@ -101,12 +101,12 @@ class RangeReader:
         await self._pool.close()
 
     async def next_piece(self) -> Piece | None:
-        """What comes next, None at the end of the range.
+        """Waits for what comes next and returns it; None: the end of the range.
 
         Raises:
-            OffsetOutOfRangeError, UnknownTopicOrPartitionError: records of the range are gone.
-            RequestTimedOutError: nothing came in time; it names the broker, the offset reached and the cause.
-            CorruptRecordError: what a broker sent is damaged.
+            OffsetOutOfRangeError, UnknownTopicOrPartitionError: Records of the range are gone.
+            RequestTimedOutError: Nothing came in time; it names the broker, the offset reached and the cause.
+            CorruptRecordError: What a broker sent is damaged.
         """
         while not self._chunks:
             self._wake.clear()
@@ -189,7 +189,7 @@ class RangeReader:
                 raise self._stalled(waited_ms, unserved)
 
     def _why_unserved(self) -> str:
-        """Why no broker could serve the range now; "" when one may."""
+        """Returns why no broker could serve the range now; "" when one may."""
         loss = self._pool.loss(self._state)
         return why_unserved(self._view, self._state.leader, self._last_leader, loss, self._unserved_timeout_ms)
 

@@ -36,9 +36,9 @@ class ReplogReader(DataSourceReader):
     """Reads a snapshot.  Holds plain data only: Spark pickles it into every task.
 
     Args:
-        options: checked options.
-        snapshot: what to read.
-        columns: what to hand over, in order.
+        options: The checked options.
+        snapshot: The ranges to read.
+        columns: The columns to hand over, in order.
     """
 
     def __init__(self, options: ReadOptions, snapshot: Snapshot, columns: Sequence[Column]) -> None:
@@ -47,11 +47,11 @@ class ReplogReader(DataSourceReader):
         self._columns = tuple(columns)
 
     def partitions(self) -> list[InputPartition]:
-        """One task for each range that is not empty; asks no broker."""
+        """Returns one task for each range of `plan_tasks`; asks no broker."""
         return [RangePartition(each) for each in plan_tasks(self._snapshot.ranges, self._options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The task's records.  Spark makes up a partition without a value when there is no task at all."""
+        """Reads the task's records.  Spark makes up a partition without a value when there is no task at all."""
         if partition.value is None:
             return iter(())
         return self._read_range(partition.value)

@@ -50,18 +50,18 @@ class Column:
 
 
 def schema_ddl(*, include_headers: bool) -> str:
-    """The schema when the user gives none, as DDL."""
+    """Returns the schema when the user gives none, as DDL."""
     return ", ".join(f"{name} {kind}" for name, kind in COLUMN_TYPES.items() if name != HEADERS or include_headers)
 
 
 def columns_of(schema: Sequence[SchemaField]) -> tuple[Column, ...]:
-    """The columns of a Spark schema, which may be any selection of ours in any order.
+    """Returns the columns of a Spark schema, which may be any selection of ours in any order.
 
     Args:
-        schema: a `StructType`, iterated.
+        schema: A `StructType`, iterated.
 
     Raises:
-        ConfigError: it names a column we do not have, twice, with another type, or as never null where it may be.
+        ConfigError: It names a column we do not have, twice, with another type, or as never null where it may be.
     """
     names = [field.name for field in schema]
     for field in schema:

@@ -60,15 +60,16 @@ async def resolve_snapshot(view: ClusterView, options: ReadOptions) -> Snapshot:
     """Asks the leaders where each partition begins and ends, and fixes it.
 
     Args:
-        view: a view of the cluster; opened if it is not.
-        options: what to read.
+        view: A view of the cluster; opened if it is not.
+        options: The checked options, which say what to read.
 
     Raises:
-        RequestTimedOutError: no broker answers, or some partition has nobody that tells its offsets in time
+        RequestTimedOutError: No broker answers, or some partition has nobody that tells its offsets in time
             (`PlanningPatience`).
-        UnknownTopicOrPartitionError: a topic or partition does not exist.
-        ConfigError: json offsets do not name the partitions that are read, or end before they start.
-        OffsetOutOfRangeError: a json offset lies outside of the log.
+        UnknownTopicOrPartitionError: A topic or partition does not exist.
+        UnknownTopicIdError: A topic was deleted or created anew meanwhile.
+        ConfigError: Json offsets do not name the partitions that are read, or end before they start.
+        OffsetOutOfRangeError: A json offset lies outside of the log, and `failOnDataLoss` is set.
     """
     await view.ready(CONNECT_TIMEOUT_MS)
     topic_ids = {topic: (await view.topic_or_raise(topic)).topic_id for topic in options.topics}
@@ -100,7 +101,7 @@ class _Bounds:
 
     @classmethod
     def of(cls, start: OffsetAndTimestamp, end: OffsetAndTimestamp) -> _Bounds:
-        """The two were asked for side by side, so the log start may have moved past the other answer."""
+        """Makes bounds of two answers that were asked for side by side: the log start may lie above the other one."""
         return cls(min(start.offset, end.offset), end.offset)
 
     def __contains__(self, offset: int) -> bool:
@@ -122,7 +123,10 @@ def _partitions(view: ClusterView, options: ReadOptions) -> list[TopicPartition]
 
 
 def _require_named(name: str, offsets: PartitionOffsets | None, partitions: Iterable[TopicPartition]) -> None:
-    """Json offsets name every partition that is read and no other: a forgotten one must not be read by surprise."""
+    """Refuses json offsets that leave out a partition that is read, or name any other.
+
+    A forgotten one must not be read by surprise.
+    """
     if offsets is None:
         return
     wanted = set(partitions)

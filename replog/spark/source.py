@@ -40,8 +40,8 @@ class ReplogDataSource(DataSource):
     both sides of a self-join see the same records; a new `load()` sees newer ones.
 
     Raises:
-        ConfigError, UnknownTopicOrPartitionError, OffsetOutOfRangeError, RequestTimedOutError: see
-            `parse_read_options` and `resolve_snapshot`.
+        ConfigError, UnknownTopicOrPartitionError, OffsetOutOfRangeError, RequestTimedOutError: What
+            `parse_read_options` and `fetch_snapshot` say.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:

@@ -23,9 +23,11 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 def fetch_snapshot(options: ReadOptions) -> Snapshot:
-    """`resolve_snapshot` with a view of its own: what a process remembers of a cluster may be of an earlier one.
+    """Resolves a snapshot with a view of its own: what a process remembers of a cluster may be of an earlier one.
 
-    Raises: as `resolve_snapshot`.
+    Raises:
+        ConfigError: No broker answers, or the options do not fit the cluster.
+        ReplogError: Whatever else `resolve_snapshot` raises.
     """
 
     async def resolve() -> Snapshot:
@@ -46,8 +48,13 @@ class WorkerClient:
     """Reads ranges from one cluster, for the tasks of this process.
 
     Args:
-        bootstrap_servers: where to start.
-        cluster_id: of the snapshot; another cluster at the same address is refused.
+        bootstrap_servers: The brokers to begin with, "host:port,host:port".
+        cluster_id: The cluster of the snapshot; another one at the same address is refused.
+
+    Raises:
+        ConfigError: No broker answers.
+        InconsistentClusterIdError: Another cluster is at that address.
+        MalformedFrameError, UnsupportedVersionError: What answers there is not a replog broker of this version.
     """
 
     def __init__(self, bootstrap_servers: str, cluster_id: str) -> None:
@@ -63,7 +70,11 @@ class WorkerClient:
 
     @contextmanager
     def open_range(self, wanted: OffsetRange, options: ReadOptions) -> Iterator[Iterator[Piece]]:
-        """The record batches of `wanted`, fetched ahead of the caller within a bound.  Raises: as `RangeReader`."""
+        """Reads the record batches of `wanted`, fetched ahead of the caller within a bound.
+
+        Raises:
+            ReplogError: Whatever `RangeReader` raises, here or from the iterator.
+        """
         reader = self._thread.run(lambda: self._open_reader(wanted, options))
         try:
             yield self._pieces(reader)
@@ -143,13 +154,17 @@ def _this_process() -> _Process:
 
 
 def loop_thread() -> LoopThread:
-    """The loop thread of this process."""
+    """Returns the loop thread of this process."""
     with _lock:
         return _this_process().thread
 
 
 def client_for(bootstrap_servers: str, cluster_id: str) -> WorkerClient:
-    """This process's client of that cluster, made on first use.  Raises: as `WorkerClient`."""
+    """Returns this process's client of that cluster, made on first use.
+
+    Raises:
+        ReplogError: Whatever `WorkerClient` raises.
+    """
     with _lock:
         clients = _this_process().clients
         former = clients.get(bootstrap_servers)
