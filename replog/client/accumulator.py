@@ -80,7 +80,7 @@ class Accumulator:
         """An empty batch that has room for a record of `record_bytes`.
 
         Raises:
-            InvalidRequestError: the producer belongs to another event loop.
+            InvalidRequestError: The producer belongs to another event loop.
         """
         if self._home is not None:
             self._home.enter()

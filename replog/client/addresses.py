@@ -24,7 +24,7 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
     """ "host:port,host:port", or a sequence of "host:port"; doubles are dropped, the order is kept.
 
     Raises:
-        ConfigError: the list is empty, or an entry is not "host:port" with a port from 1 to 65535.
+        ConfigError: The list is empty, or an entry is not "host:port" with a port from 1 to 65535.
     """
     entries = servers.split(",") if isinstance(servers, str) else servers
     if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, str) for entry in entries):

@@ -149,9 +149,9 @@ class Admin(Operations):
             assignments: the replicas of partition 0, 1, ...; instead of the two counts.
 
         Raises:
-            TopicExistsError, InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError, ConfigError: as
+            TopicExistsError, InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError, ConfigError: As
                 the controller says.
-            RequestTimedOutError: not within the time-out; the topic may exist all the same.
+            RequestTimedOutError: The leaders were not there in time; the topic may exist all the same.
         """
         within_ms = self._limit_ms(timeout_ms)
         require_text("name", name)
@@ -167,7 +167,7 @@ class Admin(Operations):
         """Deletes a topic and waits until it is gone from the metadata that this client sees.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: There is no such topic.
         """
         require_text("name", name)
         within_ms = self._limit_ms(timeout_ms)
@@ -200,7 +200,7 @@ class Admin(Operations):
             visible_within_ms: how long a topic that was just created may take to reach the brokers' metadata.
 
         Raises:
-            UnknownTopicOrPartitionError: one is still not there after that.
+            UnknownTopicOrPartitionError: One is still not there after that.
         """
         wanted = texts_of("names", names)
         require_limit("visible_within_ms", visible_within_ms)
@@ -235,8 +235,8 @@ class Admin(Operations):
             timeout_ms: of the one attempt.
 
         Raises:
-            BrokerNotAvailableError: no broker of this id is registered.
-            ConnectionLostError: the node does not answer.  One attempt only: a dead node is an answer here.
+            BrokerNotAvailableError: No broker of this id is registered.
+            ConnectionLostError: The node does not answer.  One attempt only: a dead node is an answer here.
         """
         within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
         chosen = None if partitions is None else partitions_of("partitions", partitions)
@@ -255,8 +255,8 @@ class Admin(Operations):
             timeout_ms: The limit of the one attempt.
 
         Raises:
-            BrokerNotAvailableError: no node of this id is known.
-            ConnectionLostError: it does not answer.
+            BrokerNotAvailableError: No node of this id is known.
+            ConnectionLostError: It does not answer.
         """
         within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
         address = parse_address("node", node) if isinstance(node, str) else await self._node_address(node)
@@ -271,8 +271,8 @@ class Admin(Operations):
             timeout_ms: of the one attempt.
 
         Raises:
-            BrokerNotAvailableError: no broker of this id is registered.
-            ConnectionLostError: it does not answer.
+            BrokerNotAvailableError: No broker of this id is registered.
+            ConnectionLostError: It does not answer.
         """
         address = await self._address(broker)
         request = DescribeLogDirsRequest()
@@ -292,11 +292,11 @@ class Admin(Operations):
             timeout_ms: of the one attempt.
 
         Raises:
-            UnknownTopicOrPartitionError: the broker has no such replica that can be used.
-            LogDirNotFoundError: the broker has no such log directory.
-            InvalidRequestError: the replica is there already, or moves already, or is the metadata log.
-            StorageError: the log directory is offline.
-            DiskFullError: it has no room.
+            UnknownTopicOrPartitionError: The broker has no such replica that can be used.
+            LogDirNotFoundError: The broker has no such log directory.
+            InvalidRequestError: The replica is there already, or moves already, or is the metadata log.
+            StorageError: The log directory is offline.
+            DiskFullError: It has no room.
         """
         require_text("topic", topic)
         require_whole("partition", partition)
@@ -318,7 +318,7 @@ class Admin(Operations):
             visible_within_ms: as in `describe_topics`.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such partition.
+            UnknownTopicOrPartitionError: There is no such partition.
         """
         require_text("topic", topic)
         require_whole("partition", partition)

@@ -22,8 +22,8 @@ class _Decoded:
     """One batch.
 
     Attributes:
-        records: what is not handed out of it, last first, so that handing out is a pop.
-        next_index: the chunk's first batch after this one.
+        records: What is not handed out of it, last first, so that handing out is a pop.
+        next_index: The chunk's first batch after this one.
     """
 
     chunk: Chunk

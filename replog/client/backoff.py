@@ -57,8 +57,8 @@ async def retry(
         final: Kinds of RetriableError that trying again does not mend here.
 
     Raises:
-        RequestTimedOutError: the time is up; it names the last cause, which is also its `__cause__`.
-        ReplogError: anything that trying again does not mend, from `attempt` as it is.
+        RequestTimedOutError: The time is up; it names the last cause, which is also its `__cause__`.
+        ReplogError: Anything that trying again does not mend, from `attempt` as it is.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_ms / 1000

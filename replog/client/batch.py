@@ -45,10 +45,10 @@ class ProducerBatch:
         - `future` is resolved exactly once, and then the bytes are let go.
 
     Attributes:
-        attempt: counts sends; a reply to an earlier attempt is dropped.
-        in_flight: sent, and neither answered nor given up.
-        must_renumber: it goes again under another identity, see `partition_queue`.
-        was_seen: somebody asked for the outcome, so an error need not be reported again by `flush`.
+        attempt: How often they were sent; a reply to an earlier attempt is dropped.
+        in_flight: Whether they were sent, and neither answered nor given up.
+        must_renumber: Whether they go again under another identity, see `partition_queue`.
+        was_seen: Whether somebody asked for the outcome, so that `flush` need not report an error again.
         callbacks: What is called once the outcome is known, by whose.
     """
 
@@ -181,7 +181,7 @@ class ProducerBatch:
         self.raise_failure()
 
     async def settled(self) -> None:
-        """Returns when the outcome is known, whatever it is.  Raises: as `require_here`."""
+        """Returns when the outcome is known, whatever it is.  Raises: As `require_here`."""
         if not self.future.done():
             self.require_here()
             # one for each: who is cancelled must not cancel the batch for the others, and a shield costs twice as much
@@ -193,8 +193,8 @@ class ProducerBatch:
         """Refuses a wait that would not end.
 
         Raises:
-            InvalidRequestError: the producer belongs to another event loop, where the outcome will be known.
-            BrokerClosedError: this is a copy in a forked process; the parent will know it.
+            InvalidRequestError: The producer belongs to another event loop, where the outcome will be known.
+            BrokerClosedError: This is a copy in a forked process; the parent will know it.
         """
         raise_if_forked()
         require_loop(self.future.get_loop())
@@ -203,8 +203,8 @@ class ProducerBatch:
         """Returns if the records are acknowledged.
 
         Raises:
-            ReplogError: what kept them from it.
-            asyncio.InvalidStateError: that is not known yet.
+            ReplogError: What kept them from it.
+            asyncio.InvalidStateError: The outcome is not known yet.
         """
         if self.error is not None:
             raise raised_anew(self.error)
@@ -247,8 +247,8 @@ class Outcome(_Future[T]):
         """The outcome.
 
         Raises:
-            asyncio.InvalidStateError: not `done()` yet.
-            ReplogError: a record was not acknowledged.
+            asyncio.InvalidStateError: The outcome is not `done()` yet.
+            ReplogError: A record was not acknowledged.
         """
         raise NotImplementedError
 
@@ -277,7 +277,7 @@ class Outcome(_Future[T]):
         """What `result` would raise, or None.
 
         Raises:
-            asyncio.InvalidStateError: not `done()` yet.
+            asyncio.InvalidStateError: The outcome is not `done()` yet.
         """
         try:
             self.result()
@@ -289,7 +289,7 @@ class Outcome(_Future[T]):
         """Calls `callback` with this, from the loop, once it is done.
 
         Raises:
-            InvalidRequestError, BrokerClosedError: as `ProducerBatch.require_here`.
+            InvalidRequestError, BrokerClosedError: As `ProducerBatch.require_here`.
         """
         batch = self._next_batch()
         if batch is None:

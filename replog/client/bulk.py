@@ -33,12 +33,12 @@ class Chunk:
     """Consecutive ordinary records, and what comes after them.
 
     Attributes:
-        rows: for `BatchBuilder.extend`.
-        size_bytes: upper bound of what they take in batches, without the batches' headers.
-        has_keys: some have a key.
-        odd: the record after them, when it is one for `send`.
-        error: what the caller's iterator raised after them.
-        is_last: the iterator has ended.
+        rows: The records, for `BatchBuilder.extend`.
+        size_bytes: An upper bound of what they take in batches, without the batches' headers.
+        has_keys: Whether some have a key.
+        odd: The record after them, when it is one for `send`.
+        error: What the caller's iterator raised after them.
+        is_last: Whether the iterator has ended.
     """
 
     rows: list[RecordInput] = field(default_factory=list)

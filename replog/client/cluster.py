@@ -79,7 +79,7 @@ class ClusterView:
         rng: spreads retries; None: the transport's, if it has them (`SeededTransport`), else any.
 
     Attributes:
-        heard_s: when a broker last sent metadata, in the loop's time.
+        heard_s: When a broker last sent metadata, in the loop's time.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class ClusterView:
         """Starts the watch and the refresher; returns at once.  Calling it again does nothing.
 
         Raises:
-            InvalidRequestError: this client belongs to another event loop.
-            BrokerClosedError: it was closed, or is a copy in a forked process.
+            InvalidRequestError: This client belongs to another event loop.
+            BrokerClosedError: It was closed, or is a copy in a forked process.
         """
         self._raise_if_closed()
         self.home.enter()
@@ -157,8 +157,8 @@ class ClusterView:
         """The metadata, waiting for the first answer if there was none.
 
         Raises:
-            RequestTimedOutError: no bootstrap server answered; it names the last cause.
-            MalformedFrameError, UnsupportedVersionError: what answers there is not a replog broker of this version.
+            RequestTimedOutError: No bootstrap server answered; it names the last cause.
+            MalformedFrameError, UnsupportedVersionError: What answers there is not a replog broker of this version.
         """
 
         def known() -> ClusterMetadata | None:
@@ -202,8 +202,8 @@ class ClusterView:
         """Looks at each new metadata until `found` returns something.
 
         Raises:
-            RequestTimedOutError: not within `timeout_ms`; it names `what` and the last cause.
-            ReplogError: nothing has ever been learned, and for a reason that waiting does not mend.
+            RequestTimedOutError: It did not come within `timeout_ms`; it names `what` and the last cause.
+            ReplogError: Nothing has ever been learned, and for a reason that waiting does not mend.
         """
         self.open()
         try:
@@ -222,8 +222,8 @@ class ClusterView:
         """The topic's description, allowing for brokers that have not heard of it yet.
 
         Raises:
-            UnknownTopicOrPartitionError: brokers answer, and it is not visible after `within_ms`.
-            RequestTimedOutError: no broker answers.
+            UnknownTopicOrPartitionError: Brokers answer, and it is not visible after `within_ms`.
+            RequestTimedOutError: No broker answers.
         """
 
         def found() -> TopicInfo | None:
@@ -251,7 +251,7 @@ class ClusterView:
             return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
 
     async def call_any(self, request: ClientRequest, *, timeout_ms: int, what: str) -> ClientResponse:
-        """Asks one broker after the other until one answers.  Raises: as `backoff.retry`."""
+        """Asks one broker after the other until one answers.  Raises: As `backoff.retry`."""
 
         async def ask(address: str, limit_ms: int) -> ClientResponse:
             return await self.call(address, request, timeout_ms=limit_ms)
@@ -259,7 +259,7 @@ class ClusterView:
         return await self._ask_around(ask, timeout_ms=timeout_ms, what=what)
 
     async def describe(self, timeout_ms: int) -> ClusterMetadata:
-        """Brokers, controller and topics, asked anew; the first answer of all is new enough.  Raises: as `ready`.
+        """Brokers, controller and topics, asked anew; the first answer of all is new enough.  Raises: As `ready`.
 
         A broker that knows of no controller is believed when no other knows of one either.
         """
@@ -285,7 +285,7 @@ class ClusterView:
     ) -> ControllerResponse:
         """Gives a request for the active controller to any broker, which passes it on.
 
-        Raises: as `backoff.retry`; BrokerIdNotRegisteredError at once.
+        Raises: As `backoff.retry`; BrokerIdNotRegisteredError at once.
 
         Args:
             on_retry: told of each failed attempt, for callers to whom it matters that one may have taken effect.
@@ -458,7 +458,7 @@ def expect(response: object, cls: type[T]) -> T:
     """`response`, which must be a `cls`.
 
     Raises:
-        MalformedFrameError: the other side answered with something else.
+        MalformedFrameError: The other side answered with something else.
     """
     if not isinstance(response, cls):
         raise MalformedFrameError(f"expected {cls.__name__} as an answer, got {type(response).__name__}")

@@ -22,7 +22,7 @@ class ClusterImage:
         cluster_id: "" while nothing is known.
         metadata_offset: -1 while nothing is known.
         controller_id: -1 for unknown.
-        topics: by name, each with its partitions in the order of their ids.
+        topics: Topics by name, each with its partitions in the order of their ids.
     """
 
     cluster_id: str = ""

@@ -21,7 +21,7 @@ def default_transport() -> Transport:
     """gRPC, imported here so that importing the client does not load it.
 
     Raises:
-        BrokerClosedError: this process was forked from one that had used gRPC.
+        BrokerClosedError: This process was forked from one that had used gRPC.
     """
     raise_if_forked()
     from replog.rpc.grpc_transport import GrpcTransport

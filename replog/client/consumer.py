@@ -79,7 +79,7 @@ class Consumer:
         transport: the default is gRPC.
 
     Raises:
-        ConfigError: a setting is wrong.
+        ConfigError: A setting is wrong.
 
     Invariants:
         - records of a partition come in order of offset, each once, unless `seek` says otherwise;
@@ -145,7 +145,7 @@ class Consumer:
         await self.close()
 
     async def start(self) -> None:
-        """Connects.  Raises: as `Producer.start`."""
+        """Connects.  Raises: As `Producer.start`."""
         await self._view.ready(self._connect_timeout_ms)
 
     async def close(self) -> None:
@@ -191,10 +191,10 @@ class Consumer:
 
         Raises:
             ConfigError: `start` is another word, or nothing of the kind.
-            InvalidRequestError: it lacks a partition, or has something for one that is no offset, such as the -1 of
+            InvalidRequestError: It lacks a partition, or has something for one that is no offset, such as the -1 of
                 `list_offsets` where no record is as late as asked for.
-            UnknownTopicOrPartitionError: one does not exist.
-            RequestTimedOutError: a leader did not tell its offsets in time, or, for "latest", there was none; it names the
+            UnknownTopicOrPartitionError: One does not exist.
+            RequestTimedOutError: A leader did not tell its offsets in time, or, for "latest", there was none; it names the
                 partitions.
         """
         self._raise_if_closed()
@@ -253,8 +253,8 @@ class Consumer:
         """Offset of the next record that will be handed out.
 
         Raises:
-            InvalidRequestError: the partition is not assigned.
-            LeaderNotAvailableError: it was assigned without a leader, and no leader has told yet where its log starts.
+            InvalidRequestError: The partition is not assigned.
+            LeaderNotAvailableError: It was assigned without a leader, and no leader has told yet where its log starts.
         """
         state = self._state(partition)
         if state.is_at_log_start:
@@ -267,7 +267,7 @@ class Consumer:
         """Reads on at `offset`.  Whether it exists shows when it is fetched (see `auto_offset_reset`).
 
         Raises:
-            InvalidRequestError: the partition is not assigned, or the offset is negative.
+            InvalidRequestError: The partition is not assigned, or the offset is negative.
         """
         if not is_offset(offset):
             raise InvalidRequestError(f"cannot seek to offset {offset!r}; see seek_to_beginning and seek_to_end")
@@ -321,10 +321,10 @@ class Consumer:
         """The next record of any assigned partition; waits for one.
 
         Raises:
-            OffsetOutOfRangeError: a position does not exist and `auto_offset_reset` is "raise"; `seek` mends it.
-            LogTruncatedError: records that were read were lost in an unclean election, likewise.
-            CorruptRecordError: what a broker sent is damaged.
-            UnknownTopicOrPartitionError: a topic was deleted.
+            OffsetOutOfRangeError: A position does not exist and `auto_offset_reset` is "raise"; `seek` mends it.
+            LogTruncatedError: Records that were read were lost in an unclean election, likewise.
+            CorruptRecordError: What a broker sent is damaged.
+            UnknownTopicOrPartitionError: A topic was deleted.
         """
         while not self._backlog.has_records:
             await self._decode_ahead(1, None)
@@ -333,7 +333,7 @@ class Consumer:
     async def poll(
         self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS
     ) -> list[ConsumerRecord]:
-        """Up to `max_records` records; waits up to `timeout_ms` for the first.  Raises: as `__anext__`.
+        """Up to `max_records` records; waits up to `timeout_ms` for the first.  Raises: As `__anext__`.
 
         A call that raises or is cancelled has handed out nothing and moved no position.
         """
@@ -347,7 +347,7 @@ class Consumer:
     async def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
         """Everything that is fetched ahead, undecoded; waits up to `timeout_ms` for the first piece.
 
-        For readers that decode columns by themselves.  Control batches are left in.  Raises: as `__anext__`, and as
+        For readers that decode columns by themselves.  Control batches are left in.  Raises: As `__anext__`, and as
         there, a call that raises or is cancelled has moved no position.
         """
         self._raise_if_closed()

@@ -28,11 +28,11 @@ class Chunk:
     """Whole batches of one partition, fetched and not handed out yet.
 
     Attributes:
-        data: as it came; a view of the received message, which lives as long as the chunk.
-        headers: of the batches in it that are wanted; the first may begin below the position.
-        owner: the fetcher whose share of memory it takes.
-        next_index: the first batch that is not handed out.
-        decoded_count: the batches at its front that are decoded; from `next_index` on they wait to be handed out.
+        data: The bytes as they came: a view of the received message, which lives as long as the chunk.
+        headers: The headers of the batches in it that are wanted; the first may begin below the position.
+        owner: The fetcher whose share of memory it takes.
+        next_index: The first batch that is not handed out.
+        decoded_count: The batches at its front that are decoded; from `next_index` on they wait to be handed out.
     """
 
     state: PartitionState
@@ -55,15 +55,15 @@ class PartitionState:
         - at most one request for this partition is in flight.
 
     Attributes:
-        position: the next offset to hand out.
-        fetch_offset: the next offset to ask for.
-        token: a reply to a request with another token is dropped.
-        error: why reading stopped until a seek; raised to the user once what was fetched before is handed out.
-        last_epoch: leader epoch of the last batch that was accepted, -1 after a seek: leaders compare it with their logs.
-        out_of_range: the offset was refused; the consumer's reset policy decides.
-        diverging: what was read is not in the log any more; the same policy decides.
-        leader_only: another replica could not serve; for a while the leader is asked.
-        is_at_log_start: reading begins where the log starts, and no leader has told yet where that is: `position` is a guess.
+        position: The next offset to hand out.
+        fetch_offset: The next offset to ask for.
+        token: The number that requests carry now; a reply to one with another number is dropped.
+        error: Why reading stopped until a seek; raised to the user once what was fetched before is handed out.
+        last_epoch: The leader epoch of the last batch that was accepted, -1 after a seek: leaders compare it with their logs.
+        out_of_range: The answer that refused the offset; the consumer's reset policy decides.
+        diverging: The answer that what was read is not in the log any more; the same policy decides.
+        leader_only: Whether the leader is asked for a while, because another replica could not serve.
+        is_at_log_start: Whether reading begins where the log starts, and no leader has told yet where: `position` is a guess.
     """
 
     def __init__(self, partition: TopicPartition, topic_id: UUID, position: int) -> None:
@@ -160,7 +160,7 @@ class PartitionState:
         """Takes in a reply without an error; None when it brings nothing.
 
         Raises:
-            CorruptRecordError: the bytes are not batches that continue at the fetch offset.
+            CorruptRecordError: The bytes are not batches that continue at the fetch offset.
         """
         self._failures_count = 0
         self.is_at_log_start = False

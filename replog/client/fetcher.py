@@ -81,7 +81,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         on_refused: this broker cannot serve a partition; whether another one is asked instead.
 
     Attributes:
-        loss: why the stream could not be opened or ended; None once the broker has answered since.
+        loss: Why the stream could not be opened or ended; None once the broker has answered since.
     """
 
     def __init__(

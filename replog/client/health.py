@@ -94,7 +94,7 @@ async def default_min_insync_replicas(admin: Admin, *, timeout_ms: int = ASK_TIM
     """What holds for topics that do not say it: set for the cluster, or in the file of the broker that answers.
 
     Raises:
-        RequestTimedOutError: no broker answers.
+        RequestTimedOutError: No broker answers.
     """
     configs = await admin.describe_configs(CLUSTER, timeout_ms=timeout_ms)
     values = {config.name: config.value for config in configs}
@@ -122,9 +122,9 @@ class BrokerHealth:
     """One broker.
 
     Attributes:
-        leaders_count: partitions it leads.
-        replicas_count: partitions it holds, led ones included.
-        rss_bytes: memory of its process; -1 without an answer.
+        leaders_count: Partitions it leads.
+        replicas_count: Partitions it holds, led ones included.
+        rss_bytes: The memory of its process; -1 without an answer.
         version: "" without an answer.
     """
 
@@ -153,9 +153,9 @@ class TroubledPartition:
     """A partition that is not as it should be.
 
     Attributes:
-        missing: brokers whose replica should be in sync and is not.
-        offline: those of them that say their replica cannot be used (its disk, its bytes).
-        awaited: who must come back before it has a leader, or takes acks=all writes.
+        missing: Brokers whose replica should be in sync and is not.
+        offline: Those of them that say their replica cannot be used (its disk, its bytes).
+        awaited: The brokers that must come back before it has a leader, or takes acks=all writes.
     """
 
     topic: str
@@ -173,13 +173,13 @@ class ClusterHealth:
     """A cluster at one moment.
 
     Attributes:
-        quorum: as its leader tells it; None: there is no leader that answers.
-        default_min_insync_replicas: of topics that do not say it.
-        unavailable_count: partitions of each trouble; a partition is counted in the worst of its states only.
-        missing_brokers: brokers whose replicas are missing from ISRs.
-        troubled: the first of the partitions with trouble, the worst first.
-        moving: the first of the partitions that are being reassigned.
-        awaited: the brokers that must come back, with how many partitions wait for the same ones: the most first.
+        quorum: The metadata quorum as its leader tells it; None: there is no leader that answers.
+        default_min_insync_replicas: The value for topics that do not say it.
+        unavailable_count: Partitions of each trouble; a partition is counted in the worst of its states only.
+        missing_brokers: Brokers whose replicas are missing from ISRs.
+        troubled: The first of the partitions with trouble, the worst first.
+        moving: The first of the partitions that are being reassigned.
+        awaited: The brokers that must come back, with how many partitions wait for the same ones: the most first.
     """
 
     cluster_id: str
@@ -236,7 +236,7 @@ async def cluster_health(admin: Admin, *, timeout_ms: int = ASK_TIMEOUT_MS) -> C
         timeout_ms: of the metadata, and then of the rest; who does not answer by then is shown so.
 
     Raises:
-        RequestTimedOutError: no broker tells the metadata.
+        RequestTimedOutError: No broker tells the metadata.
     """
     metadata = await admin.describe_cluster(timeout_ms=timeout_ms)
     quorum, default = await asyncio.gather(

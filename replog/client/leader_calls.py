@@ -52,9 +52,9 @@ class Failure(NamedTuple):
     """Why partitions have no result after an attempt.
 
     Attributes:
-        partition: one of them.
-        leader: who was asked; None: nobody leads.
-        error: what came of it.
+        partition: One of them.
+        leader: Who was asked; None: nobody leads.
+        error: What came of it.
     """
 
     partition: TopicPartition
@@ -110,9 +110,9 @@ async def ask_leaders(
         give_up: looks at what went wrong in each attempt; an error that it returns ends the call.
 
     Raises:
-        UnknownTopicOrPartitionError: a partition does not exist.
-        RequestTimedOutError: some leader did not answer in time; it names the last cause.
-        ReplogError: what a leader answered that is not worth a retry, or what `give_up` returned.
+        UnknownTopicOrPartitionError: A partition does not exist.
+        RequestTimedOutError: Some leader did not answer in time; it names the last cause.
+        ReplogError: What a leader answered that is not worth a retry, or what `give_up` returned.
     """
     wanted = tuple(dict.fromkeys(partitions))
     await require_partitions(view, wanted)

@@ -126,8 +126,8 @@ class LoopThread:
             user: Stands for whoever uses it; the same one may ask again.
 
         Raises:
-            BrokerClosedError: this process was forked from one that had used gRPC.
-            OSError, RuntimeError: no file could be opened for the loop, or no thread be started.
+            BrokerClosedError: This process was forked from one that had used gRPC.
+            OSError, RuntimeError: No file could be opened for the loop, or no thread be started.
         """
         raise_if_forked()
         with cls._lock:
@@ -173,8 +173,8 @@ class LoopThread:
             timeout_s: How long to wait, seconds; None: until there is an outcome.
 
         Raises:
-            TimeoutError: not within `timeout_s`; the work is cancelled.
-            BrokerClosedError: the thread has ended, or stayed behind in the process that this one was forked from.
+            TimeoutError: There was no outcome within `timeout_s`; the work is cancelled.
+            BrokerClosedError: The thread has ended, or stayed behind in the process that this one was forked from.
         """
         if self.is_forked or self._loop.is_closed():
             raise BrokerClosedError(FORKED_TEXT if self.is_forked else _CLOSED_TEXT)

@@ -16,7 +16,7 @@ class Picture:
     """What one broker's metadata led to: `image` may be newer than what that broker knows.
 
     Attributes:
-        knows_controller: whether that broker knows of an active controller.
+        knows_controller: Whether that broker knows of an active controller.
     """
 
     image: ClusterImage
@@ -35,7 +35,7 @@ async def pictures_of(
         follow: go on after the first picture.
 
     Raises:
-        ConnectionLostError: nothing came within the limit, or the connection was lost.
+        ConnectionLostError: Nothing came within the limit, or the connection was lost.
     """
     updates = connection.watch_metadata(WatchRequest(known.metadata_offset, follow))
     problem = "sends no metadata"

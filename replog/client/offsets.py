@@ -40,8 +40,8 @@ async def list_offsets(
         give_up: as in `ask_leaders`.
 
     Raises:
-        UnknownTopicOrPartitionError: a partition does not exist.
-        RequestTimedOutError: some leader did not answer in time; it names the last cause.
+        UnknownTopicOrPartitionError: A partition does not exist.
+        RequestTimedOutError: Some leader did not answer in time; it names the last cause.
     """
 
     def request_for(members: Members) -> ListOffsetsRequest:
@@ -76,10 +76,10 @@ async def delete_records(
         timeout_ms: overall limit.
 
     Raises:
-        UnknownTopicOrPartitionError: a partition does not exist.
-        OffsetOutOfRangeError: an offset is above the high watermark.
-        PolicyViolationError: records of a compacted topic are not deleted.
-        RequestTimedOutError: not everywhere in time; what was asked happens all the same.
+        UnknownTopicOrPartitionError: A partition does not exist.
+        OffsetOutOfRangeError: An offset is above the high watermark.
+        PolicyViolationError: Records of a compacted topic are not deleted.
+        RequestTimedOutError: The records were not deleted everywhere in time; what was asked happens all the same.
     """
 
     def request_for(members: Members) -> DeleteRecordsRequest:
@@ -115,8 +115,8 @@ async def epoch_ends(
         The largest epoch not above the one asked for, and its end; None where the log knows none.
 
     Raises:
-        UnknownTopicOrPartitionError: a partition does not exist.
-        RequestTimedOutError: some leader did not answer in time; it names the last cause.
+        UnknownTopicOrPartitionError: A partition does not exist.
+        RequestTimedOutError: Some leader did not answer in time; it names the last cause.
     """
 
     def request_for(members: Members) -> EpochEndsRequest:

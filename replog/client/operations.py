@@ -142,8 +142,8 @@ class Operations:
             timeout_ms: of the whole call.
 
         Raises:
-            ConfigError: a name or value is not allowed.
-            UnknownTopicOrPartitionError: no such topic.
+            ConfigError: A name or value is not allowed.
+            UnknownTopicOrPartitionError: No such topic.
         """
         _require_resource(resource)
         request = AlterConfigs((AlterConfigsResource(*resource, _alterable(configs)),), validate_only=validate_only)
@@ -162,9 +162,9 @@ class Operations:
         A broker is asked itself: what its file says, nobody else knows.
 
         Raises:
-            UnknownTopicOrPartitionError: no such topic.
-            InvalidRequestError: no such broker.
-            BrokerNotAvailableError: the broker does not answer.
+            UnknownTopicOrPartitionError: No such topic.
+            InvalidRequestError: No such broker.
+            BrokerNotAvailableError: The broker does not answer.
         """
         _require_resource(resource)
         request, within_ms = DescribeConfigsRequest(*resource), self._limit_ms(timeout_ms)
@@ -208,7 +208,7 @@ class Operations:
             timeout_ms: of the whole call.
 
         Raises:
-            UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError: as the controller says.
+            UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError: As the controller says.
         """
         require_text("topic", topic)
         require_whole("count", count)
@@ -310,7 +310,7 @@ class Operations:
             How many replicas it still has.
 
         Raises:
-            BrokerIdNotRegisteredError: no such broker.
+            BrokerIdNotRegisteredError: No such broker.
         """
         require_whole("broker_id", broker_id)
         response = await self._view.controller_call(
@@ -322,8 +322,8 @@ class Operations:
         """Forgets a broker that is gone for good.
 
         Raises:
-            InvalidRequestError: it is alive, or still has replicas.
-            BrokerIdNotRegisteredError: no such broker.
+            InvalidRequestError: It is alive, or still has replicas.
+            BrokerIdNotRegisteredError: No such broker.
         """
         require_whole("broker_id", broker_id)
         fate = Fate()
@@ -346,7 +346,7 @@ class Operations:
         """Finalizes feature levels, all or none; 0 removes a feature.
 
         Raises:
-            FeatureUpdateFailedError: a broker or controller does not know the level, or it would be a downgrade.
+            FeatureUpdateFailedError: A broker or controller does not know the level, or it would be a downgrade.
         """
         require_mapping("levels", levels, 'a dict such as {"metadata.version": 1}')
         for name, level in levels.items():
@@ -373,8 +373,8 @@ class Operations:
         """Lets an observer vote, once it has caught up.
 
         Raises:
-            DuplicateVoterError: there is a voter of this id; remove it first.
-            RequestTimedOutError: it has not caught up, or another change is under way; names the last cause.
+            DuplicateVoterError: There is a voter of this id; remove it first.
+            RequestTimedOutError: It has not caught up, or another change is under way; it names the last cause.
         """
         require_whole("voter_id", voter_id)
         if not isinstance(directory_id, UUID):
@@ -393,7 +393,7 @@ class Operations:
         """Takes a vote away.
 
         Raises:
-            VoterNotFoundError: no such voter, or it is the last one.
+            VoterNotFoundError: No such voter, or it is the last one.
         """
         require_whole("voter_id", voter_id)
         if directory_id is not None and not isinstance(directory_id, UUID):

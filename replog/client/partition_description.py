@@ -28,16 +28,16 @@ class ReplicaDescription:
     """One replica.  Offsets are exclusive ends; -1 is a number that nobody could tell.
 
     Attributes:
-        state: what its broker says ("leader", "follower, fetching", "offline", ...), or "no answer"; "down" where the
+        state: What its broker says ("leader", "follower, fetching", "offline", ...), or "no answer"; "down" where the
             controller has fenced the broker too, "not registered" where it does not know it.
-        reason: why it stands still, where it does.
-        is_in_isr: as the metadata says.
-        log_end_offset: as its broker says; without an answer, as the leader heard it last.
-        flushed_offset: the same for what is on stable storage; of a broker that is down nobody knows what it flushed before.
-        lag_records: offsets behind the leader's log end, as the leader knows; of a broker that is down, if the leader ever heard it.
-        lag_ms: since it is known to have had everything; -1 also where it never had under this leader, or is down.
-        broker_epoch: of its last fetch; of the leader, its own.
-        is_in_elr: as the metadata says: out of the ISR, and it has all that is committed.
+        reason: Why it stands still, where it does.
+        is_in_isr: Whether the metadata says so.
+        log_end_offset: The log end as its broker says; without an answer, as the leader heard it last.
+        flushed_offset: The same for what is on stable storage; of a broker that is down nobody knows what it flushed before.
+        lag_records: Offsets behind the leader's log end, as the leader knows; of a broker that is down, if the leader ever heard it.
+        lag_ms: Time since it is known to have had everything; -1 also where it never had under this leader, or is down.
+        broker_epoch: The broker epoch of its last fetch; of the leader, its own.
+        is_in_elr: Whether, as the metadata says, it is out of the ISR and has all that is committed.
     """
 
     broker_id: int
@@ -65,12 +65,12 @@ class PartitionDescription:
 
     Attributes:
         leader: -1: nobody leads.
-        maximal_isr: what the high watermark waits for: the ISR, and whom the controller may just have added to it.
-        elr: eligible leaders outside the ISR.
-        min_insync_replicas: in force, at most the number of replicas.
-        waiting_produces: acks=all batches that are not acknowledged yet.
-        is_recovering: its leader was elected uncleanly and is not done with that.
-        replicas: in the order of their assignment.
+        maximal_isr: What the high watermark waits for: the ISR, and whom the controller may just have added to it.
+        elr: Eligible leaders outside the ISR.
+        min_insync_replicas: The value in force, at most the number of replicas.
+        waiting_produces: Batches with acks=all that are not acknowledged yet.
+        is_recovering: Whether its leader was elected uncleanly and is not done with that.
+        replicas: The replicas in the order of their assignment.
     """
 
     topic: str
@@ -106,8 +106,8 @@ async def describe_partition(
         visible_within_ms: how long a topic that was just created may take to reach the metadata.
 
     Raises:
-        UnknownTopicOrPartitionError: there is no such partition.
-        RequestTimedOutError: no broker tells the metadata.
+        UnknownTopicOrPartitionError: There is no such partition.
+        RequestTimedOutError: No broker tells the metadata.
     """
     await view.describe(timeout_ms)
     info = await view.topic_or_raise(topic, within_ms=visible_within_ms)

@@ -59,12 +59,12 @@ class PartitionQueue:
         - at most one batch is in flight while there is a gap, or the identity is not established, or there is none.
 
     Attributes:
-        leader: where to send; None while there is nobody.
-        identity: what new batches are encoded with; None without idempotence, or until one has been given.
-        spent_identity: the last one whose epochs are used up; None: none is.
-        last_error: the last cause of a retry, for the text of a later time-out.
-        below_min_isr: how the leader has refused a batch since the last acknowledgement for want of in-sync replicas.
-        batch_bytes_max: a batch is closed at this size; a record that is larger gets a batch of its own.
+        leader: The broker to send to; None while there is nobody.
+        identity: What new batches are encoded with; None without idempotence, or until one has been given.
+        spent_identity: The last one whose epochs are used up; None: none is.
+        last_error: The last cause of a retry, for the text of a later time-out.
+        below_min_isr: The error with which the leader has refused a batch since the last acknowledgement for want of in-sync replicas.
+        batch_bytes_max: The size at which a batch is closed; a record that is larger gets a batch of its own.
     """
 
     def __init__(self, accumulator: Accumulator, topic: str, topic_id: UUID, partition_id: int) -> None:

@@ -83,7 +83,7 @@ class Producer:
         Others: see `ProducerConfig`.
 
     Raises:
-        ConfigError: a setting is wrong.
+        ConfigError: A setting is wrong.
     """
 
     def __init__(
@@ -162,8 +162,8 @@ class Producer:
         """Connects.
 
         Raises:
-            RequestTimedOutError: no bootstrap server answered within `connect_timeout_ms`; it names the last cause.
-            MalformedFrameError, UnsupportedVersionError: what answers there is not a replog broker of this version.
+            RequestTimedOutError: No bootstrap server answered within `connect_timeout_ms`; it names the last cause.
+            MalformedFrameError, UnsupportedVersionError: What answers there is not a replog broker of this version.
         """
         await self._view.ready(self.config.connect_timeout_ms)
 
@@ -175,7 +175,7 @@ class Producer:
                 by its delivery time-out.  What is left then fails with BrokerClosedError.
 
         Raises:
-            ReplogError: as `flush`; the producer is closed all the same.
+            ReplogError: As `flush`; the producer is closed all the same.
         """
         if timeout_ms is not None:
             require_limit("timeout_ms", timeout_ms)
@@ -224,7 +224,7 @@ class Producer:
         """Waits until everything sent so far is acknowledged or has failed; lingering batches go at once.
 
         Raises:
-            ReplogError: the first failure since the last flush among records whose delivery nobody has awaited.
+            ReplogError: The first failure since the last flush among records whose delivery nobody has awaited.
         """
         raise_if_forked()
         self._view.home.enter()
@@ -269,10 +269,10 @@ class Producer:
             Await it for the `RecordMetadata`.
 
         Raises:
-            RecordTooLargeError: larger than `max_request_bytes`; nothing was sent.
-            UnknownTopicOrPartitionError: no such topic or partition.
-            InvalidRecordError: a negative timestamp, or a header name that is not valid Unicode.
-            BrokerClosedError: the producer was closed.
+            RecordTooLargeError: The record is larger than `max_request_bytes`; nothing was sent.
+            UnknownTopicOrPartitionError: No such topic or partition.
+            InvalidRecordError: A negative timestamp, or a header name that is not valid Unicode.
+            BrokerClosedError: The producer was closed.
         """
         size_bytes = self._checked_size(topic, key, value, headers)
         if timestamp_ms is not None:
@@ -386,7 +386,7 @@ class Producer:
         """The topic's partitions.
 
         Raises:
-            UnknownTopicOrPartitionError: no such topic.
+            UnknownTopicOrPartitionError: No such topic.
         """
         require_text("topic", topic)
         return [p.partition_id for p in (await self._view.topic_or_raise(topic)).partitions]

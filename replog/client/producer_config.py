@@ -23,7 +23,7 @@ class ProducerConfig:
     """Settings of a `Producer`; each is a keyword of its constructor.
 
     Raises:
-        ConfigError: a value is out of range, or two contradict each other.
+        ConfigError: A value is out of range, or two contradict each other.
     """
 
     acks: Acks = "all"

@@ -41,15 +41,15 @@ class CopyProgress:
     """One replica that a reassignment adds.
 
     Attributes:
-        broker_id: where it is.
-        is_in_sync: it has everything, and waits for the others.
-        needed_bytes: size of the leader's log; None: nobody could tell.
-        copied_bytes: how much of that it has; None: nobody could tell.
-        bytes_per_s: what arrived since the look before; None: there was none.
-        eta_s: time left at this rate; None: not known, or never at this rate.
-        throttle_bytes_per_s: the lower of what its leader may give and its broker may take; None: there is no limit.
-        is_stalled: something is missing, and since the look before nothing arrived and the gap has not closed.
-        trouble: what is known to keep it from going on; "": nothing.
+        broker_id: The broker that holds it.
+        is_in_sync: Whether it has everything, and waits for the others.
+        needed_bytes: The size of the leader's log; None: nobody could tell.
+        copied_bytes: How much of that it has; None: nobody could tell.
+        bytes_per_s: Bytes that arrived per second since the look before; None: there was none.
+        eta_s: Time left at this rate; None: not known, or never at this rate.
+        throttle_bytes_per_s: The lower of what its leader may give and its broker may take; None: there is no limit.
+        is_stalled: Whether something is missing, and since the look before nothing arrived and the gap has not closed.
+        trouble: What is known to keep it from going on; "": nothing.
     """
 
     broker_id: int
@@ -75,9 +75,9 @@ class PartitionReassignment:
     """One partition that moves.
 
     Attributes:
-        replicas: those it will have.
-        removing_replicas: those that go when the new ones are in sync.
-        copies: the new ones.
+        replicas: The brokers that will hold it.
+        removing_replicas: The brokers that give it up when the new ones are in sync.
+        copies: The new replicas, and how far each has come.
     """
 
     topic: str
@@ -92,8 +92,8 @@ class Reassignments:
     """All that is under way at one moment.
 
     Attributes:
-        at_s: of the client's loop; only differences say something.
-        partitions: by name and number.
+        at_s: Time of the client's loop; only differences say something.
+        partitions: Partitions that move, by name and number.
     """
 
     at_s: float
@@ -113,8 +113,8 @@ class CopyTotal:
     """Several copies together; what nobody could tell is not in the sums.
 
     Attributes:
-        bytes_per_s: None: not known of any.
-        eta_s: of the slowest, since they go on side by side; None: not known of all.
+        bytes_per_s: Bytes that arrived per second since the look before; None: not known of any.
+        eta_s: Time left for the slowest, since they go on side by side; None: not known of all.
     """
 
     needed_bytes: int
@@ -188,8 +188,8 @@ class BrokerSays:
     """What one broker answered.
 
     Attributes:
-        replicas: by topic and partition; None: it did not answer.
-        throttles: rates in force there, by name.
+        replicas: Replicas by topic and partition; None: it did not answer.
+        throttles: Rates in force there, by name.
     """
 
     replicas: Mapping[TopicPartition, ReplicaStatus] | None
@@ -302,7 +302,7 @@ async def describe_reassignments(view: ClusterView, *, timeout_ms: int) -> Reass
         timeout_ms: for the metadata, and then for each question to a broker.
 
     Raises:
-        RequestTimedOutError: no broker tells the metadata.
+        RequestTimedOutError: No broker tells the metadata.
     """
     metadata = await view.describe(timeout_ms)
     wanted: dict[int, list[TopicPartition]] = {}

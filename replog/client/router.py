@@ -65,7 +65,7 @@ class Router:
         """The topic's queues, waiting for its first metadata.
 
         Raises:
-            UnknownTopicOrPartitionError: no such topic.
+            UnknownTopicOrPartitionError: No such topic.
         """
         if (queues := self.topics.get(topic)) is not None:
             return queues

@@ -19,9 +19,9 @@ def check_start(start: object) -> None:
     """Refuses what names no place, before anybody is asked.
 
     Raises:
-        ConfigError: another word than `Start` has, or neither word nor mapping.
-        InvalidRequestError: a mapping to something that is no offset.
-        TypeError: a mapping from something that is no partition.
+        ConfigError: Another word than `Start` has, or neither word nor mapping.
+        InvalidRequestError: A mapping to something that is no offset.
+        TypeError: A mapping from something that is no partition.
     """
     if not isinstance(start, Mapping):
         require_choice("start", start, get_args(Start))

@@ -36,7 +36,7 @@ class RecordMetadata(NamedTuple):
 
     Attributes:
         offset: -1 with acks=0, where the broker never says.
-        timestamp: ms since 1970; the broker's append time where the topic is configured so, else the producer's.
+        timestamp: Milliseconds since 1970; the broker's append time where the topic is configured so, else the producer's.
     """
 
     topic: str
@@ -71,11 +71,11 @@ class FetchedBatches(NamedTuple):
     """Whole record batches as they came from the broker, for readers that decode by themselves.
 
     Attributes:
-        start_offset: the first offset wanted; `data` may begin with earlier records of the same batch, so give this
+        start_offset: The first offset wanted; `data` may begin with earlier records of the same batch, so give this
             to `decode_records` or `decode_columns`.
-        next_offset: where the following piece starts (exclusive end of this one).
-        high_watermark: the partition's, when this was fetched.
-        data: owned by the receiver; nothing writes to it.
+        next_offset: Where the following piece starts (exclusive end of this one).
+        high_watermark: The high watermark of the partition when this was fetched.
+        data: The bytes, which the receiver owns; nothing writes to it.
     """
 
     topic: str
