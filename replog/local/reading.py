@@ -207,7 +207,7 @@ class ReadableLog:
                 list<struct<key: string, value: binary>>.
 
         Raises:
-            ImportError: pyarrow is not installed; it says how to install it.
+            ImportError: `pyarrow` is not installed; it says how to install it.
             ConfigError: A column is unknown or repeated, or none is named.
             ReplogError: The errors of `iterate`.
         """
