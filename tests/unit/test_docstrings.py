@@ -1,5 +1,7 @@
 """Docstrings as a stranger would write them: a function says what it does, an argument is a whole noun phrase.
 
+Lines of `Raises:` and `Attributes:` stand for themselves, too: whole sentences or noun phrases.
+
 Properties, classes and modules are things, so a noun phrase is right for them; commands of the command line are told in
 the imperative, as help texts are.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -105,8 +108,8 @@ NOT_VERBS = frozenset(
 )
 """Words at the beginning of a docstring that end like a verb and are none, or say nothing about what a function does."""
 
-_ARGUMENT = re.compile(r"^    \*{0,2}\w+: (.*)$")
-_SECTION = re.compile(r"\n(?:Returns|Raises|Attributes|Yields|Invariants):")
+_NAMES = re.compile(r"^\*{0,2}[\w.]+(?:, \*{0,2}[\w.]+)*: ")
+_LINE = re.compile(r"^    (?! )(.*)$")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -139,15 +142,19 @@ def begins_with_a_verb(text: str) -> bool:
     return word == "Whether" or (word[:1].isupper() and word.endswith("s") and word not in NOT_VERBS)
 
 
-def arguments(text: str) -> list[str]:
-    """Returns the first line of each argument in the section `Args`."""
-    _, _, section = text.partition("Args:\n")
-    lines = _SECTION.split(section)[0].splitlines()
-    return [found[1] for found in map(_ARGUMENT.match, lines) if found]
+def lines_of(section: str, text: str) -> list[str]:
+    """Returns the first line of each entry in a section, without the names that it is about."""
+    found = re.search(rf"(?:^|\. +){section}:(.*)$", text, re.MULTILINE)
+    if found is None:
+        return []
+    below = text[found.end() + 1 :].splitlines()
+    indented = takewhile(lambda line: not line or line.startswith("    "), below)
+    entries = [found[1].strip(), *(entry[1] for entry in map(_LINE.match, indented) if entry)]
+    return [_NAMES.sub("", entry) for entry in entries if entry]
 
 
-def is_noun_phrase(text: str) -> bool:
-    """Whether an argument's line stands for itself: not the rest of a sentence that its name began."""
+def stands_alone(text: str) -> bool:
+    """Whether a line is a whole noun phrase or sentence: not the rest of one that its name began."""
     return bool(re.match(r"[A-Z`(0-9\"'-]", text)) and not re.match(r"(Of|As of|As in|For|In) ", text)
 
 
@@ -157,11 +164,27 @@ def test_functions_say_what_they_do_and_arguments_what_they_are(room: str) -> No
     for place, node, text in described(room):
         if not is_thing(node) and not begins_with_a_verb(text):
             wrong.append(f"{place}: begins with {text.split()[0]!r}")
-        wrong += [f"{place}: argument {line!r}" for line in arguments(text) if not is_noun_phrase(line)]
+        wrong += [f"{place}: argument {line!r}" for line in lines_of("Args", text) if not stands_alone(line)]
     if room in NOT_YET:
         assert wrong, "holds here: take the room off the list"
         return
     assert not wrong, f"{len(wrong)} docstrings: a verb first, whole noun phrases as arguments\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_errors_and_attributes_are_told_in_whole_phrases(room: str) -> None:
+    wrong = [
+        f"{place}: {section} {line!r}"
+        for place, _, text in described(room)
+        for section in ("Raises", "Attributes")
+        for line in lines_of(section, text)
+        if not stands_alone(line)
+    ]
+    assert not wrong, f"{len(wrong)} lines: whole sentences or noun phrases\n" + "\n".join(wrong)
+
+
+def test_rooms_that_are_older_than_the_rule_are_there() -> None:
+    assert set(rooms()) >= NOT_YET
 
 
 @pytest.mark.parametrize(
@@ -172,9 +195,34 @@ def test_the_rule_for_first_words(text: str, is_right: bool) -> None:
     assert begins_with_a_verb(text) is is_right
 
 
+@pytest.mark.parametrize("section", ["Args", "Raises", "Attributes"])
 @pytest.mark.parametrize(
     ("line", "is_right"),
-    [("The disk.", True), ("`Log.read` of it.", True), ("the disk.", False), ("Of the replicas.", False)],
+    [
+        ("fs: The disk.", True),
+        ("fs: `Log.read` of it.", True),
+        ("first, second: The disks.", True),
+        ("asyncio.InvalidStateError: It is not known.", True),
+        ("As `read`.", True),
+        ("fs: the disk.", False),
+        ("first, second: the disks.", False),
+        ("asyncio.InvalidStateError: not known.", False),
+        ("fs: Of the replicas.", False),
+        ("fs: As of `read`.", False),
+        ("as `read`.", False),
+    ],
 )
-def test_the_rule_for_arguments(line: str, is_right: bool) -> None:
-    assert is_noun_phrase(arguments(f"Reads.\n\nArgs:\n    fs: {line}\n")[0]) is is_right
+def test_the_rule_for_lines_of_sections(section: str, line: str, is_right: bool) -> None:
+    (found,) = lines_of(section, f"Reads.\n\n{section}:\n    {line}\n        and so on.\n\nReturns:\n    nothing.\n")
+    assert stands_alone(found) is is_right
+
+
+def test_a_section_in_one_line_is_judged_too() -> None:
+    assert lines_of("Raises", "Reads.\n\nRaises: as `read`.\n") == ["as `read`."]
+    assert lines_of("Raises", "Reads.  Raises: as `read`.") == ["as `read`."]
+    assert lines_of("Raises", "Reads, see Raises: there.\n") == []
+
+
+def test_each_entry_of_a_section_is_judged() -> None:
+    text = "Reads.\n\nRaises:\n    OSError: One.\n\n    ValueError: two.\n        more\n\nArgs:\n    fs: Disk.\n"
+    assert lines_of("Raises", text) == ["One.", "two."]
