@@ -151,7 +151,7 @@ class OsFile:
             os.close(fd)
 
     def _drop_pretended_pages(self) -> None:
-        """Pages that could not be written count as clean: a restarted process would read them, and believe its fsync."""
+        """Drops pages that could not be written: they count as clean, and a restarted process would believe its fsync."""
         with contextlib.suppress(OSError):  # the error of the fsync is the one to tell
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -72,7 +72,7 @@ class ProgressTable:
         self._replicas[self._leader] = ReplicaProgress(end_offset)
 
     def get(self, replica: ReplicaKey) -> ReplicaProgress | None:
-        """Progress of one replica; None if it never fetched."""
+        """Returns the progress of one replica; None if it never fetched."""
         return self._replicas.get(replica)
 
     def directory_of(self, replica_id: int) -> UUID | None:

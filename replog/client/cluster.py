@@ -335,7 +335,7 @@ class ClusterView:
         return answer
 
     def _candidates(self) -> list[str]:
-        """Addresses to try: the one that answered last, the brokers of the newest metadata, the bootstrap list."""
+        """Returns the addresses to try: the one that answered last, the brokers of the newest metadata, the bootstrap list."""
         good = (self._good_address,) if self._good_address else ()
         return list(dict.fromkeys((*good, *self.image.addresses(), *self.bootstrap)))
 

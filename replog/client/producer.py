@@ -479,7 +479,7 @@ def _accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
 
 
 def _chunk_bytes_max(config: ProducerConfig) -> int:
-    """Chunks are small beside the memory, and a record in one can always be sent."""
+    """Returns the size of chunks: small beside the memory, and such that a record in one can always be sent."""
     return min(
         CHUNK_BYTES_MAX,
         config.buffer_memory_bytes // 4,

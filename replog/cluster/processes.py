@@ -109,7 +109,7 @@ async def wait_until_gone(process: ProcessId, popen: subprocess.Popen[bytes] | N
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody uses at this moment, all different."""
+    """Finds ports of 127.0.0.1 that nobody uses at this moment, all different."""
     sockets: list[socket.socket] = []
     try:
         for _ in range(count):

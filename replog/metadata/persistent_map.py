@@ -172,7 +172,7 @@ class _Values(ValuesView[V_co]):
 
 
 def _stable_hash(key: object) -> int:
-    """Bits that depend on the key alone, not on the process as `hash` of a text does; equal keys have equal bits."""
+    """Returns bits that depend on the key alone, not on the process as `hash` does; equal keys have equal bits."""
     if isinstance(key, UUID):
         return key.int & _HASH_MASK
     if isinstance(key, str):

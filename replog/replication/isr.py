@@ -241,7 +241,7 @@ class InSyncReplicas:
         return () if change is None or set(change.before) == set(change.isr) else (change,)
 
     def _accept(self, answer: AlterPartitionAnswered, now_ms: int) -> bool:
-        """Facts of another leader epoch or from before what is known are not taken: metadata will settle it.
+        """Takes what the controller says, but for facts of another leader epoch or from before: metadata will settle it.
 
         Nor is an ISR without somebody who was in it: the controller may hold him for eligible to lead by a
         min.insync.replicas that this broker has not heard of, and the high watermark must not move by the old one.

@@ -7,7 +7,7 @@ from replog.errors import ErrorCode, ReplogError
 
 
 def error_code_of(error: BaseException) -> ErrorCode:
-    """Kafka's code for an exception; UNKNOWN_SERVER_ERROR for what is not ours."""
+    """Returns Kafka's code for an exception; UNKNOWN_SERVER_ERROR for what is not ours."""
     return error.code if isinstance(error, ReplogError) else ErrorCode.UNKNOWN_SERVER_ERROR
 
 

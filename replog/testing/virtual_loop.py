@@ -188,7 +188,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     # ---- for the processes -----------------------------------------------------------------------------------------
 
     def hand_back(self, handles: deque[asyncio.Handle]) -> None:
-        """Steps that were held back become ready."""
+        """Makes steps ready that were held back."""
         self._ready.extend(handles)
 
     def bury(self, tasks: Iterable[VirtualTask[Any]]) -> None:

@@ -27,10 +27,6 @@ PRODUCT = (
 NOT_YET: frozenset[str] = frozenset(
     {
         "replog/client",
-        "replog/log",
-        "replog/log/recovery",
-        "replog/log/repair",
-        "replog/spark",
     }
 )
 """Rooms whose docstrings are older than the rule; no room is added."""
@@ -101,6 +97,17 @@ NOT_VERBS = frozenset(
         "Events",
         "Scrapes",
         "Rows",
+        "Pages",
+        "Progress",
+        "Addresses",
+        "Chunks",
+        "Ports",
+        "Bits",
+        "Facts",
+        "Kafka's",
+        "Indexes",
+        "Slices",
+        "Ranges",
         "Folders",
         "Checksums",
         "Milliseconds",
