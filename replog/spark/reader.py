@@ -11,7 +11,7 @@ from replog.records import Buffer
 from replog.spark.options import ReadOptions
 from replog.spark.planning import plan_tasks
 from replog.spark.schema import Column
-from replog.spark.snapshot import OffsetRange, Snapshot
+from replog.spark.snapshot import OffsetRange, PinnedOffsets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ class ReplogReader(DataSourceReader):
         columns: The columns to hand over, in order.
     """
 
-    def __init__(self, options: ReadOptions, snapshot: Snapshot, columns: Sequence[Column]) -> None:
+    def __init__(self, options: ReadOptions, snapshot: PinnedOffsets, columns: Sequence[Column]) -> None:
         self._options = options
         self._snapshot = snapshot
         self._columns = tuple(columns)

@@ -49,14 +49,14 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PinnedOffsets:
     """The ranges of one DataFrame, one for each topic partition, empty ones included."""
 
     cluster_id: str
     ranges: tuple[OffsetRange, ...]
 
 
-async def resolve_snapshot(view: ClusterView, options: ReadOptions) -> Snapshot:
+async def resolve_snapshot(view: ClusterView, options: ReadOptions) -> PinnedOffsets:
     """Asks the leaders where each partition begins and ends, and fixes it.
 
     Args:
@@ -91,7 +91,7 @@ async def resolve_snapshot(view: ClusterView, options: ReadOptions) -> Snapshot:
                 f"topic {topic} was deleted or created anew while it was looked at; load it again"
             )
     ranges = (_range(options, topic_ids[p.topic], p, _Bounds.of(starts[p], ends[p])) for p in partitions)
-    return Snapshot(view.cluster_id, tuple(ranges))
+    return PinnedOffsets(view.cluster_id, tuple(ranges))
 
 
 @dataclass(frozen=True, slots=True)

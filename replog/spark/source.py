@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from replog.spark.options import ReadOptions
-    from replog.spark.snapshot import Snapshot
+    from replog.spark.snapshot import PinnedOffsets
 
 
 class ReplogDataSource(DataSource):
@@ -49,7 +49,7 @@ class ReplogDataSource(DataSource):
 
         super().__init__(options)
         self._read_options: ReadOptions | None = None
-        self._snapshot: Snapshot | None = None
+        self._snapshot: PinnedOffsets | None = None
         if not is_read(options):
             return
         from replog.spark.worker_client import fetch_snapshot
@@ -83,7 +83,7 @@ class ReplogDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 -- Spark's signature
         _refuse("writeStream", "Send the rows with replog.Producer, for example in foreachBatch.")
 
-    def _pinned(self) -> tuple[ReadOptions, Snapshot]:
+    def _pinned(self) -> tuple[ReadOptions, PinnedOffsets]:
         if self._read_options is None or self._snapshot is None:
             raise ConfigError("subscribe", None, 'give the option "subscribe" (topics, comma-separated) or "assign"')
         return self._read_options, self._snapshot

@@ -16,13 +16,13 @@ from replog.client.loop_thread import LoopThread
 from replog.errors import ConfigError, InconsistentClusterIdError, RequestTimedOutError
 from replog.spark.options import ReadOptions
 from replog.spark.range_reader import Piece, RangeReader
-from replog.spark.snapshot import CONNECT_TIMEOUT_MS, OffsetRange, Snapshot, resolve_snapshot
+from replog.spark.snapshot import CONNECT_TIMEOUT_MS, OffsetRange, PinnedOffsets, resolve_snapshot
 
 CLIENT_ID = "replog-spark"
 CLOSE_TIMEOUT_S = 5.0
 
 
-def fetch_snapshot(options: ReadOptions) -> Snapshot:
+def fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
     """Resolves a snapshot with a view of its own: what a process remembers of a cluster may be of an earlier one.
 
     Raises:
@@ -30,7 +30,7 @@ def fetch_snapshot(options: ReadOptions) -> Snapshot:
         ReplogError: Whatever else `resolve_snapshot` raises.
     """
 
-    async def resolve() -> Snapshot:
+    async def resolve() -> PinnedOffsets:
         view = ClusterView(options.bootstrap_servers, client_id=CLIENT_ID)
         try:
             return await resolve_snapshot(view, options)

@@ -77,7 +77,7 @@ class AnomaliesFoundError(AssertionError):
         self.anomalies = anomalies
 
 
-class Send:
+class SentRecord:
     """One send; the history keeps them in the order in which they were begun.
 
     Attributes:
@@ -136,7 +136,7 @@ class History:
     """
 
     def __init__(self, *, idempotent: bool = True) -> None:
-        self.sends: list[Send] = []
+        self.sends: list[SentRecord] = []
         self._idempotent = idempotent
         self._reads: dict[tuple[str, Partition], list[_Read]] = {}
         self._after_seek: set[tuple[str, Partition]] = set()
@@ -145,9 +145,9 @@ class History:
 
     # ---- recording -------------------------------------------------------------------------------------------------
 
-    def send(self, producer: str, value: bytes) -> Send:
+    def send(self, producer: str, value: bytes) -> SentRecord:
         """Notes that a send begins; returns it."""
-        send = Send(producer, value)
+        send = SentRecord(producer, value)
         self.sends.append(send)
         return send
 

@@ -18,7 +18,7 @@ from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.rpc.grpc_transport import GrpcTransport
 from replog.rpc.messages import LATEST_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 from replog.rpc.transport import Connection
-from replog.testing.history import History, Send
+from replog.testing.history import History, SentRecord
 
 BURST_RECORDS = 8
 BURST_PAUSE_S = 0.01
@@ -99,7 +99,7 @@ class Load:
         await until(reached, f"{count} more acknowledged in each partition of {self._topic}")
 
     async def _produce(self, name: str) -> None:
-        open_sends: asyncio.Queue[tuple[Send, Delivery] | None] = asyncio.Queue(OUTSTANDING_MAX)
+        open_sends: asyncio.Queue[tuple[SentRecord, Delivery] | None] = asyncio.Queue(OUTSTANDING_MAX)
         producer = Producer(
             self._cluster.bootstrap_servers,
             client_id=name,
@@ -117,7 +117,7 @@ class Load:
                 collector.cancel()
 
     async def _send_until_stopped(
-        self, name: str, producer: Producer, open_sends: asyncio.Queue[tuple[Send, Delivery] | None]
+        self, name: str, producer: Producer, open_sends: asyncio.Queue[tuple[SentRecord, Delivery] | None]
     ) -> None:
         partitions = await producer.partitions_for(self._topic)
         count = 0
@@ -130,7 +130,7 @@ class Load:
                 count += 1
             await asyncio.sleep(BURST_PAUSE_S)  # the rate, not a wait for something
 
-    async def _collect(self, open_sends: asyncio.Queue[tuple[Send, Delivery] | None]) -> None:
+    async def _collect(self, open_sends: asyncio.Queue[tuple[SentRecord, Delivery] | None]) -> None:
         while (entry := await open_sends.get()) is not None:
             send, delivery = entry
             try:

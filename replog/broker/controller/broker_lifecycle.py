@@ -50,7 +50,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class BrokerState(Enum):
+class LifecycleState(Enum):
     """Where a broker stands."""
 
     STARTING = "starting"
@@ -97,7 +97,7 @@ class BrokerLifecycle:
         on_lease_changed: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.state = BrokerState.STARTING
+        self.state = LifecycleState.STARTING
         self.broker_epoch = -1
         self._config = config
         self._registration = RegisterBroker(
@@ -160,7 +160,7 @@ class BrokerLifecycle:
         """Asks the controller to move leadership away, and returns whether it agreed in time."""
         if self.broker_epoch < 0:
             return False
-        self.state = BrokerState.SHUTTING_DOWN
+        self.state = LifecycleState.SHUTTING_DOWN
         self.hurry()
         try:
             async with asyncio.timeout(timeout_s):
@@ -214,7 +214,7 @@ class BrokerLifecycle:
                 await asyncio.sleep(self._config.broker_heartbeat_interval_ms / 1000)
                 continue
             self.broker_epoch = response.broker_epoch
-            self.state = BrokerState.FENCED
+            self.state = LifecycleState.FENCED
             _log.info("registered with broker epoch %d", self.broker_epoch)
             return
 
@@ -231,7 +231,7 @@ class BrokerLifecycle:
 
     async def _heartbeat(self) -> int:
         """Sends one heartbeat and the awaited log ends; returns the pause until the next heartbeat in milliseconds."""
-        is_stopping = self.state is BrokerState.SHUTTING_DOWN
+        is_stopping = self.state is LifecycleState.SHUTTING_DOWN
         try:
             offline = in_parts(self._offline_replicas())
             for number, part in enumerate(offline, 1):
@@ -253,7 +253,7 @@ class BrokerLifecycle:
             return SHUTDOWN_HEARTBEAT_MS
         if is_stopping:
             return SHUTDOWN_HEARTBEAT_MS
-        caught_up = self.state is BrokerState.RUNNING
+        caught_up = self.state is LifecycleState.RUNNING
         return self._config.broker_heartbeat_interval_ms if caught_up else CATCH_UP_HEARTBEAT_MS
 
     async def _tell_alive(self, offline: tuple[OfflineReplica, ...], *, more_offline: bool, is_stopping: bool) -> None:
@@ -283,13 +283,13 @@ class BrokerLifecycle:
         self._unapplied_answers.append((asked_at_ms, response.metadata_offset))
         if response.should_shut_down:
             self._may_stop.set()
-        if self.state is BrokerState.SHUTTING_DOWN:
+        if self.state is LifecycleState.SHUTTING_DOWN:
             return
-        state = BrokerState.FENCED if response.is_fenced else BrokerState.RUNNING
+        state = LifecycleState.FENCED if response.is_fenced else LifecycleState.RUNNING
         if state is not self.state:
             _log.info("broker is %s", state.value)
         self.state = state
-        if state is BrokerState.RUNNING:
+        if state is LifecycleState.RUNNING:
             self._running.set()
 
     async def _report_ends(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from replog.broker.controller.broker_lifecycle import BrokerLifecycle, BrokerState
+from replog.broker.controller.broker_lifecycle import BrokerLifecycle, LifecycleState
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.loop_lag import LoopLag
 from replog.broker.quorum.driver import QuorumDriver
@@ -120,7 +120,7 @@ class ReadParts:
             leaders += await stepper.driver.call(partial(read_leaders, stepper, chunk))
             leaderless_count += _leaderless_count(stepper, chunk)
         return Readings(
-            is_running=self.lifecycle.state is BrokerState.RUNNING,
+            is_running=self.lifecycle.state is LifecycleState.RUNNING,
             partitions_count=len(keys),
             offline_partitions_count=leaderless_count,
             offline_replicas_count=len(stepper.trouble.offline),

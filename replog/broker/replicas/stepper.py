@@ -62,7 +62,7 @@ REPLICAS_TOGETHER = 100
 """Replicas that one step of the driver takes at most, whatever the number that is due."""
 
 
-class WaitingProduces(Protocol):
+class ProduceWaiters(Protocol):
     """The produces that wait for a replica of this broker."""
 
     def completed(self, request_id: int, error: ErrorCode) -> None:
@@ -72,7 +72,7 @@ class WaitingProduces(Protocol):
         """Lets those go on that were held back while the disk was behind."""
 
 
-class WaitingFetches(Protocol):
+class FetchWaiters(Protocol):
     """The fetches and deletions of records that wait for a replica of this broker."""
 
     def progressed(self, key: ReplicaKey) -> None:
@@ -153,8 +153,8 @@ class ReplicaStepper:
         self.replicas: dict[ReplicaKey, Replica] = {}
         self.image = MetadataImage()
         self.fetchers: Fetchers | None = None
-        self.produces: WaitingProduces = _Nobody()
-        self.fetches: WaitingFetches = _Nobody()
+        self.produces: ProduceWaiters = _Nobody()
+        self.fetches: FetchWaiters = _Nobody()
         self.isr_changes = IsrChanges()
         self.leader_throttle = ReplicationThrottle(LEADER_REPLICATION_THROTTLED_RATE, clock)
         self.follower_throttle = ReplicationThrottle(FOLLOWER_REPLICATION_THROTTLED_RATE, clock)

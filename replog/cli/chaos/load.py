@@ -9,7 +9,7 @@ from typing import Self
 
 from replog.client import Consumer, Delivery, Producer
 from replog.errors import ReplogError
-from replog.testing.history import History, Send
+from replog.testing.history import History, SentRecord
 
 DELIVERY_TIMEOUT_MS = 180_000
 PADDING = b"." * 900
@@ -114,7 +114,7 @@ class Load:
                 tasks.create_task(self._wait(send, delivery, due_s))
                 number += 1
 
-    async def _wait(self, send: Send, delivery: Delivery, due_s: float) -> None:
+    async def _wait(self, send: SentRecord, delivery: Delivery, due_s: float) -> None:
         try:
             place = await delivery
         except ReplogError:

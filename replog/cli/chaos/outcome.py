@@ -36,7 +36,7 @@ class Injected:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FaultOutcome:
     """What came of one run.
 
     Attributes:
@@ -78,9 +78,9 @@ class Outcome:
         )
 
 
-def combined(outcomes: Sequence[Outcome], skipped: Mapping[str, str], links: str) -> Outcome:
+def combined(outcomes: Sequence[FaultOutcome], skipped: Mapping[str, str], links: str) -> FaultOutcome:
     """Joins outcomes, one after the other, as if they were one run."""
-    return Outcome(
+    return FaultOutcome(
         outcomes[0].start_s if outcomes else 0.0,
         sum(one.sent_count for one in outcomes),
         [acknowledgement for one in outcomes for acknowledgement in one.acknowledged],

@@ -10,7 +10,7 @@ from math import log10
 from pathlib import Path
 
 from replog.cli.chaos.faults import FAULTS
-from replog.cli.chaos.outcome import Injected, Outcome, percentile
+from replog.cli.chaos.outcome import FaultOutcome, Injected, percentile
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 360, 60, 30
 BUCKET_S = 0.1
@@ -30,7 +30,7 @@ class Row:
     unavailable_s: Mapping[str, float]
 
 
-def rows(outcome: Outcome) -> list[Row]:
+def rows(outcome: FaultOutcome) -> list[Row]:
     """Returns a row for each kind of fault, in the order in which they first happened."""
     by_name: dict[str, list[Injected]] = {}
     for one in outcome.injected:
@@ -38,7 +38,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return [_row(outcome, name, injected) for name, injected in by_name.items()]
 
 
-def _row(outcome: Outcome, name: str, injected: Sequence[Injected]) -> Row:
+def _row(outcome: FaultOutcome, name: str, injected: Sequence[Injected]) -> Row:
     times = sorted(one.unavailable_s for one in injected)
     return Row(
         name,
@@ -50,7 +50,7 @@ def _row(outcome: Outcome, name: str, injected: Sequence[Injected]) -> Row:
     )
 
 
-def as_json(outcome: Outcome) -> str:
+def as_json(outcome: FaultOutcome) -> str:
     """Returns the outcome as JSON; times of events are in seconds since the load began."""
     return json.dumps(
         {
@@ -73,7 +73,7 @@ def as_json(outcome: Outcome) -> str:
     )
 
 
-def write(outcome: Outcome, path: Path) -> tuple[Path, Path]:
+def write(outcome: FaultOutcome, path: Path) -> tuple[Path, Path]:
     """Writes `path` (HTML) and the same with `.json`; returns both."""
     json_path = path.with_suffix(".json")
     path.write_text(as_html(outcome), encoding="utf-8")
@@ -81,7 +81,7 @@ def write(outcome: Outcome, path: Path) -> tuple[Path, Path]:
     return path, json_path
 
 
-def as_html(outcome: Outcome) -> str:
+def as_html(outcome: FaultOutcome) -> str:
     """Returns the outcome as one HTML page."""
     table = "".join(
         f"<tr><td>{escape(row.name)}</td><td>{escape(FAULTS[row.name].text)}</td><td>{row.count}</td>"
@@ -116,7 +116,7 @@ partition took records again; grey: until all replicas were in sync again.</p>
 """
 
 
-def sentence(outcome: Outcome) -> str:
+def sentence(outcome: FaultOutcome) -> str:
     """Says in a sentence what came of the faults."""
     if outcome.anomalies:
         return f"{len(outcome.anomalies)} anomalies, {outcome.lost_count} of them lost records."
@@ -125,7 +125,7 @@ def sentence(outcome: Outcome) -> str:
     return f"{count} fault{'' if count == 1 else 's'}{skipped}, no acknowledged record lost, none twice."
 
 
-def _event(outcome: Outcome, one: Injected) -> dict[str, object]:
+def _event(outcome: FaultOutcome, one: Injected) -> dict[str, object]:
     event: dict[str, object] = asdict(one)
     for name in ("began_s", "flowing_s", "settled_s"):
         event[name] = round(getattr(one, name) - outcome.start_s, 3)
@@ -134,7 +134,7 @@ def _event(outcome: Outcome, one: Injected) -> dict[str, object]:
     return event
 
 
-def _buckets(outcome: Outcome) -> list[tuple[float, float]]:
+def _buckets(outcome: FaultOutcome) -> list[tuple[float, float]]:
     """Returns (seconds since the start, slowest acknowledgement in ms) for each tenth of a second with any."""
     slowest: dict[int, float] = {}
     for one in outcome.acknowledged:
@@ -143,7 +143,7 @@ def _buckets(outcome: Outcome) -> list[tuple[float, float]]:
     return [(bucket * BUCKET_S, latency_ms) for bucket, latency_ms in sorted(slowest.items())]
 
 
-def _chart(outcome: Outcome) -> str:
+def _chart(outcome: FaultOutcome) -> str:
     buckets = _buckets(outcome)
     if not buckets:
         return ""

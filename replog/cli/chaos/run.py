@@ -11,7 +11,7 @@ from pathlib import Path
 from replog.cli.chaos.fault import SESSION_MS, Fault, Scene, Target
 from replog.cli.chaos.faults import Links, faults_with
 from replog.cli.chaos.load import Load
-from replog.cli.chaos.outcome import Injected, Outcome, blamed, combined, unavailable_s
+from replog.cli.chaos.outcome import FaultOutcome, Injected, blamed, combined, unavailable_s
 from replog.cli.chaos.scenes import prepared
 from replog.cluster.local_cluster import ConfigValue
 
@@ -32,7 +32,7 @@ async def run_chaos(
     rate_per_s: float,
     say: Callable[[str], None],
     links: Links = Links.PROXIES,
-) -> Outcome:
+) -> FaultOutcome:
     """Runs every fault `rounds` times, on a new cluster for each scene, which is gone afterwards.
 
     A fault for which this machine lacks something is skipped, with the reason in the outcome.
@@ -50,7 +50,7 @@ async def run_chaos(
         TimeoutError: The cluster did not recover.
         ReplogError: The cluster did not come up.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[FaultOutcome] = []
     faults = {name: fault for name, fault in faults_with(links).items() if name in names}
     skipped = {name: reason for name, fault in faults.items() if (reason := await asyncio.to_thread(fault.missing))}
     for name, reason in skipped.items():
@@ -70,7 +70,7 @@ async def _run_scene(
     partitions: int,
     rate_per_s: float,
     say: Callable[[str], None],
-) -> Outcome:
+) -> FaultOutcome:
     directory = Path(tempfile.mkdtemp(prefix="replog-chaos-"))
     config: dict[str, ConfigValue] = {"broker.session.timeout.ms": SESSION_MS}
     try:
@@ -89,7 +89,7 @@ async def _run(
     partitions: int,
     rate_per_s: float,
     say: Callable[[str], None],
-) -> Outcome:
+) -> FaultOutcome:
     loop = asyncio.get_running_loop()
     injected: list[Injected] = []
     load = Load(target.bootstrap_servers, TOPIC, partitions, rate_per_s)
@@ -109,7 +109,7 @@ async def _run(
     await load.read_back()
     anomalies = (*load.history.check(), *target.anomalies)
     faults_with_losses = blamed(injected, load.acknowledged, anomalies, TOPIC)
-    return Outcome(
+    return FaultOutcome(
         start_s, len(load.history.sends), load.acknowledged, load.unknown_count, faults_with_losses, anomalies
     )
 

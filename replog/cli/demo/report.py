@@ -13,7 +13,7 @@ ROWS_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """Everything that was counted and computed.
 
     Attributes:
@@ -61,7 +61,7 @@ class Outcome:
         )
 
 
-def result_table(outcome: Outcome) -> Table:
+def result_table(outcome: DemoOutcome) -> Table:
     """Makes a table of the groups with most flights; all that differ come first."""
     table = Table(title="flights and mean departure delay", title_justify="left", header_style="bold")
     table.add_column("carrier")
@@ -81,7 +81,7 @@ def result_table(outcome: Outcome) -> Table:
     return table
 
 
-def _flights(outcome: Outcome, key: GroupKey) -> int:
+def _flights(outcome: DemoOutcome, key: GroupKey) -> int:
     stats = outcome.source.get(key)
     return stats.flights if stats is not None else 0
 

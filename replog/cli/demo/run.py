@@ -22,7 +22,7 @@ from replog.cli.demo.ledger import Ledger, ReadResult
 from replog.cli.demo.pauses import Acknowledgements
 from replog.cli.demo.producing import produce_flights
 from replog.cli.demo.reading import read_flights
-from replog.cli.demo.report import Outcome, result_table
+from replog.cli.demo.report import DemoOutcome, result_table
 from replog.cli.demo.source import FAST_STEP, ROWS_TOTAL, Flights, load_flights
 from replog.cli.demo.spark_step import read_with_spark, spark_environment
 from replog.client import Admin
@@ -68,7 +68,7 @@ def run_demo(*, is_fast: bool, keep: bool, nodes: int) -> int:
     return 0 if outcome.is_good else 1
 
 
-async def _run(directory: Path, display: Display, *, is_fast: bool, keep: bool, nodes: int) -> Outcome:
+async def _run(directory: Path, display: Display, *, is_fast: bool, keep: bool, nodes: int) -> DemoOutcome:
     _cancel_on_signals()
     spark_directory = directory / SPARK_DIRECTORY
     environment = spark_environment(spark_directory)
@@ -88,7 +88,7 @@ async def _run(directory: Path, display: Display, *, is_fast: bool, keep: bool, 
                 await cluster.stop_all()
     finally:
         await cluster.kill_all()
-    outcome = Outcome(
+    outcome = DemoOutcome(
         rows=flights.count,
         acknowledged=ledger.acknowledged,
         conflicts=len(ledger.conflicts),
@@ -233,7 +233,7 @@ def _rate(work: Work) -> str:
     return f"{work.done / max(work.elapsed_s, 1e-9):,.0f}/s, each compared with what was acknowledged"
 
 
-def _report(display: Display, outcome: Outcome, acknowledgements: Acknowledgements, failover: Failover) -> None:
+def _report(display: Display, outcome: DemoOutcome, acknowledgements: Acknowledgements, failover: Failover) -> None:
     display.step(6, "Compare with the source table, row by row")
     display.show(result_table(outcome))
     display.event(f"longest pause in acknowledgements: {acknowledgements.longest_pause_s:.2f} s")

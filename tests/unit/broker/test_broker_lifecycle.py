@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from broker_kit import FakeClock, server_config, wait_until
 
-from replog.broker.controller.broker_lifecycle import BrokerLifecycle, BrokerState
+from replog.broker.controller.broker_lifecycle import BrokerLifecycle, LifecycleState
 from replog.controller.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -133,7 +133,7 @@ async def life(*, start: bool = True) -> AsyncIterator[Life]:
 
 async def test_it_registers_is_unfenced_and_serves() -> None:
     async with life(start=False) as it:
-        assert it.lifecycle.state is BrokerState.STARTING
+        assert it.lifecycle.state is LifecycleState.STARTING
         assert it.lifecycle.refuses_because() == "the broker is starting"
         it.lifecycle.start()
         await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
@@ -160,7 +160,7 @@ async def test_while_it_is_fenced_it_asks_often() -> None:
         it.controller.heartbeat = lambda _: running(fenced=True)
         it.lifecycle.start()
         await wait_until(lambda: len(it.controller.sent(Heartbeat)) >= 3)
-        assert it.lifecycle.state is BrokerState.FENCED
+        assert it.lifecycle.state is LifecycleState.FENCED
         it.applied = 7
         it.controller.heartbeat = lambda request: running(fenced=request.metadata_offset < 7)
         await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
@@ -314,7 +314,7 @@ async def test_controlled_shutdown_waits_for_the_controller() -> None:
         assert not leaving.done()
         it.controller.heartbeat = lambda _: running(fenced=True, stop=True)
         assert await leaving
-        assert it.lifecycle.state is BrokerState.SHUTTING_DOWN
+        assert it.lifecycle.state is LifecycleState.SHUTTING_DOWN
 
 
 async def test_controlled_shutdown_does_not_wait_for_ever() -> None:
@@ -330,7 +330,7 @@ async def test_a_broker_that_never_registered_has_nothing_to_hand_over() -> None
 async def test_a_broker_that_was_replaced_meanwhile_may_stop() -> None:
     async with life() as it:
         it.controller.heartbeat = lambda _: StaleBrokerEpochError("another incarnation")
-        it.lifecycle.state = BrokerState.SHUTTING_DOWN
+        it.lifecycle.state = LifecycleState.SHUTTING_DOWN
         assert await it.lifecycle.controlled_shutdown(5)
         assert len(it.controller.sent(RegisterBroker)) == 1
 

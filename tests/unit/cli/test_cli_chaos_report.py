@@ -11,7 +11,7 @@ import pytest
 from replog.cli.chaos import report
 from replog.cli.chaos.faults import FAULTS
 from replog.cli.chaos.load import Acknowledgement
-from replog.cli.chaos.outcome import Injected, Outcome, blamed, combined, percentile, unavailable_s
+from replog.cli.chaos.outcome import FaultOutcome, Injected, blamed, combined, percentile, unavailable_s
 from replog.testing.history import Anomaly, AnomalyKind
 
 START_S = 100.0
@@ -21,13 +21,13 @@ def acks(partition: int, *times_s: float) -> list[Acknowledgement]:
     return [Acknowledgement(partition, offset, at_s - 0.005, at_s) for offset, at_s in enumerate(times_s)]
 
 
-def outcome(*anomalies: Anomaly) -> Outcome:
+def outcome(*anomalies: Anomaly) -> FaultOutcome:
     acknowledged = [*acks(0, 101, 102, 105, 106), *acks(1, 101, 106)]
     injected = [
         Injected("kill-leader", (3,), 102.0, 105.0, 105.5, 3.0),
         Injected("kill-leader", (1,), 105.6, 105.7, 105.8, 1.0),
     ]
-    return Outcome(START_S, 7, acknowledged, 1, injected, anomalies)
+    return FaultOutcome(START_S, 7, acknowledged, 1, injected, anomalies)
 
 
 @pytest.mark.parametrize(

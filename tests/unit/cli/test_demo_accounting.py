@@ -12,7 +12,7 @@ from rich.console import Console
 from replog.cli.demo.groups import GroupCounter, GroupStats, differing_rows
 from replog.cli.demo.ledger import NOBODY, Ledger, ReadCheck, ReadResult
 from replog.cli.demo.pauses import Acknowledgements
-from replog.cli.demo.report import Outcome, result_table
+from replog.cli.demo.report import DemoOutcome, result_table
 from replog.cli.demo.spark_step import _checked_mean
 
 
@@ -99,10 +99,10 @@ def test_a_mean_of_sparks_that_its_sums_do_not_give_is_a_difference() -> None:
     assert _checked_mean(GroupStats(1, 0, 0), None) == GroupStats(1, 0, 0)
 
 
-def outcome() -> Outcome:
+def outcome() -> DemoOutcome:
     exact = ReadResult(read=336_776, lost=0, duplicated=0, altered=0)
     groups = {("UA", "EWR"): GroupStats(3, 2, -3)}
-    return Outcome(336_776, 336_776, 0, groups, groups, groups, exact, exact)
+    return DemoOutcome(336_776, 336_776, 0, groups, groups, groups, exact, exact)
 
 
 def test_the_last_line_of_a_good_run() -> None:
@@ -124,7 +124,7 @@ def test_the_last_line_of_a_good_run() -> None:
         (replace(outcome(), consumer={("UA", "EWR"): GroupStats(3, 2, 0)}), "1 results differ"),
     ],
 )
-def test_the_last_line_of_a_bad_run(bad: Outcome, text: str) -> None:
+def test_the_last_line_of_a_bad_run(bad: DemoOutcome, text: str) -> None:
     assert not bad.is_good
     assert bad.verdict().endswith(text)
 

@@ -17,7 +17,7 @@ from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog.spark import range_reader
 from replog.spark.options import parse_read_options
 from replog.spark.range_reader import FetchSettings, RangeReader
-from replog.spark.snapshot import Snapshot, resolve_snapshot
+from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
 from replog.testing.virtual_loop import VirtualLoop
 from tests.unit.client.fake_cluster import FakeCluster, FakeNode
 from tests.unit.spark.spark_fakes import fill, open_view, whole
@@ -169,7 +169,7 @@ def leave_calls_unanswered(node: FakeNode) -> None:
 
 async def plan_through(
     trouble: Callable[[FakeCluster], Awaitable[None]], **options: str
-) -> tuple[Snapshot | None, float, str]:
+) -> tuple[PinnedOffsets | None, float, str]:
     """Plans a read of two brokers whose trouble began before.
 
     Returns:

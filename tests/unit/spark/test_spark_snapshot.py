@@ -17,18 +17,18 @@ from replog.errors import (
 )
 from replog.spark import snapshot
 from replog.spark.options import parse_read_options
-from replog.spark.snapshot import Snapshot, resolve_snapshot
+from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
 from tests.unit.client.fake_cluster import CLUSTER_ID, FakeCluster
 from tests.unit.spark.spark_fakes import fill, open_view
 
 
-async def resolve(cluster: FakeCluster, **options: Any) -> Snapshot:
+async def resolve(cluster: FakeCluster, **options: Any) -> PinnedOffsets:
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
     async with open_view(cluster) as view:
         return await resolve_snapshot(view, parse_read_options({"bootstrap.servers": "h:1", **texts}))
 
 
-def ranges(found: Snapshot) -> list[tuple[str, int, int, int]]:
+def ranges(found: PinnedOffsets) -> list[tuple[str, int, int, int]]:
     return [(each.topic, each.partition, each.start_offset, each.end_offset) for each in found.ranges]
 
 

@@ -19,12 +19,14 @@ from replog.errors import ConfigError, InvalidRequestError
 from replog.spark import worker_client
 from replog.spark.range_reader import Piece
 from replog.spark.reader import COALESCE_BYTES, coalesce
-from replog.spark.snapshot import OffsetRange, Snapshot
+from replog.spark.snapshot import OffsetRange, PinnedOffsets
 from replog.spark.source import ReplogDataSource
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SCHEMA = StructType([StructField("offset", LongType())])
-SNAPSHOT = Snapshot("a-cluster", (OffsetRange("t", UUID(int=7), 0, 5, 5), OffsetRange("t", UUID(int=7), 1, 10, 20)))
+SNAPSHOT = PinnedOffsets(
+    "a-cluster", (OffsetRange("t", UUID(int=7), 0, 5, 5), OffsetRange("t", UUID(int=7), 1, 10, 20))
+)
 OPTIONS = {"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 
 
@@ -33,7 +35,7 @@ def pinned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Calls of `fetch_snapshot`, which answers SNAPSHOT."""
     calls: list[Any] = []
 
-    def fetch(options: Any) -> Snapshot:
+    def fetch(options: Any) -> PinnedOffsets:
         calls.append(options)
         return SNAPSHOT
 
