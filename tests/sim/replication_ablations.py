@@ -586,7 +586,7 @@ ABLATIONS = (
     Ablation(
         "a role waits while a copy takes the place of its replica",
         "R|stuck|node . ended",
-        ((ReplicaMoves, "holds", false),),
+        ((ReplicaMoves, "is_swapping", false),),
         swarm={**MOVES, **CUTS},
         unfound_because="the role is refused, and the replica offline until its node starts again: it costs time",
     ),
