@@ -304,7 +304,7 @@ def true(*_: object, **__: object) -> bool:
     return True
 
 
-def answers_at_once(self: ProducePath, waiting: Any, replica: Replica, *, end_offset: int) -> None:
+def answers_at_once(self: ProducePath, waiting: Any, *, end_offset: int) -> None:
     """As with acks=1."""
     waiting.open.decide(waiting.index, waiting.appended)
 
