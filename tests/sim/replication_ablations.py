@@ -304,7 +304,7 @@ def true(*_: object, **__: object) -> bool:
     return True
 
 
-def answers_at_once(self: ProducePath, waiting: Any, replica: Replica, *, end_offset: int) -> None:
+def answers_at_once(self: ProducePath, waiting: Any, *, end_offset: int) -> None:
     """As with acks=1."""
     waiting.open.decide(waiting.index, waiting.appended)
 
@@ -586,7 +586,7 @@ ABLATIONS = (
     Ablation(
         "a role waits while a copy takes the place of its replica",
         "R|stuck|node . ended",
-        ((ReplicaMoves, "holds", false),),
+        ((ReplicaMoves, "is_swapping", false),),
         swarm={**MOVES, **CUTS},
         unfound_because="the role is refused, and the replica offline until its node starts again: it costs time",
     ),

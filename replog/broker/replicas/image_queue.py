@@ -179,10 +179,14 @@ class ImageQueue:
         for local in pending.roles:
             if (held := self._held.get(_place(local))) is not None:
                 self._held[_place(local)] = replace(held, local=local)
-        while not self._manager.retirements.places.isdisjoint(map(_place, pending.roles)):
+        while any(map(self._is_taken, pending.roles)):
             yield False
         yield from self._create_logs(before, pending)
         yield from _each(steps.apply(before, pending.without(self._held), pending.changed_brokers))
+
+    def _is_taken(self, local: LocalPartition) -> bool:
+        """Whether the folder of a deleted replica may still be where this one belongs; `_unblock` is called when it is not."""
+        return _place(local) in self._manager.retirements.places or self._manager.moves.is_in_the_way(local)
 
     def _create_logs(self, before: MetadataImage, pending: _Pending) -> Iterator[bool]:
         """Begins to create the logs that no disk has, and holds the roles of their replicas; yields between steps."""

@@ -86,7 +86,7 @@ class ImageSteps:
 
     def _delete_one(self, local: LocalPartition) -> None:
         manager = self._manager
-        if manager.moves.holds_deletion(local):
+        if manager.moves.is_swapping(local):
             return
         key, place = (local.topic_id, local.partition_id), (local.topic_name, local.partition_id)
         was_offline = self._stepper.trouble.forget(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -109,8 +109,7 @@ class ReplicaMoves:
         self._new_id = new_id
         self._on_failure = on_failure
         self._moves: dict[ReplicaKey, _Move] = {}
-        self._swapping: tuple[str, int] | None = None
-        self._held: dict[ReplicaKey, tuple[LocalPartition, bool]] = {}
+        self._swapping: _Move | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -165,19 +164,15 @@ class ReplicaMoves:
 
     # ---- while a copy takes the place of its replica ------------------------------------------------------------------------
 
-    def holds(self, local: LocalPartition, *, is_new: bool) -> bool:
-        """Whether a role must wait for a swap; it is kept then, and taken later."""
-        if self._swapping != (local.topic_name, local.partition_id):
-            return False
-        self._held[local.topic_id, local.partition_id] = (local, is_new)
-        return True
+    def is_swapping(self, local: LocalPartition) -> bool:
+        """Whether a copy takes the place of a replica just now: what the metadata want of it is done after that."""
+        move = self._swapping
+        return move is not None and move.key == (local.topic_id, local.partition_id)
 
-    def holds_deletion(self, local: LocalPartition) -> bool:
-        """Whether a deletion must wait for a swap; it is done after that."""
-        if self._swapping != (local.topic_name, local.partition_id):
-            return False
-        self._held.pop((local.topic_id, local.partition_id), None)
-        return True
+    def is_in_the_way(self, local: LocalPartition) -> bool:
+        """Whether the same happens to a deleted replica of the same name; it is on its way out after that."""
+        move, place = self._swapping, (local.topic_name, local.partition_id)
+        return move is not None and (move.topic, move.partition_id) == place and move.key[0] != local.topic_id
 
     # ---- one after the other ------------------------------------------------------------------------------------------------
 
@@ -307,7 +302,7 @@ class ReplicaMoves:
         high_watermark = replica.high_watermark
         self._stepper.leave_role(replica)
         del self._stepper.replicas[move.key]
-        self._swapping = (move.topic, move.partition_id)
+        self._swapping = move
         return self._logs.begin_swap(work, high_watermark)
 
     def _is_settled(self, key: ReplicaKey, role: Leader) -> bool:
@@ -322,20 +317,10 @@ class ReplicaMoves:
     def _end_swap(self, move: _Move, job: SwapJob) -> None:
         self._logs.complete_swap(job)
         self._swapping = None
-        held, self._held = self._held, {}
-        held.pop(move.key, None)
         registration = self._stepper.image.partition(*move.key)
-        is_ours = registration is not None and self._stepper.config.node_id in registration.replicas
-        local = None if registration is None else LocalPartition(move.topic, *move.key, registration)
-        if local is not None and is_ours:
+        if registration is not None and self._stepper.config.node_id in registration.replicas:
             _log.info("%s-%d: is in %s now", move.topic, move.partition_id, job.home.path)
-            self._take_role(local, is_new=False)
+            self._take_role(LocalPartition(move.topic, *move.key, registration), is_new=False)
         else:
             self._retirements.add((move.topic, move.partition_id), is_kept=False)
-            self._retirements.begin(lambda: self._take_roles(held.values()))
-            return
-        self._take_roles(held.values())
-
-    def _take_roles(self, held: Iterable[tuple[LocalPartition, bool]]) -> None:
-        for local, is_new in held:
-            self._take_role(local, is_new=is_new)
+            self._retirements.begin()

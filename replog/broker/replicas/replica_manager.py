@@ -114,7 +114,7 @@ class ReplicaManager:
             local: The replica.
             is_new: Whether no disk can hold it yet.
         """
-        if self.moves.holds(local, is_new=is_new):
+        if self.moves.is_swapping(local):
             return
         take = self._lead if local.registration.leader == self._broker_id else self._follow
         self.stepper.trouble.guard_role(local, lambda: take(local, is_new))

@@ -79,15 +79,11 @@ class Retirements:
         self._retired.append(retired)
         return retired.target
 
-    def begin(self, then: Callable[[], None] | None = None) -> None:
-        """Begins to take folders out of the way, those of each log directory for themselves: a disk fails alone.
-
-        Args:
-            then: Called on the driver when those of one directory are; None: nobody waits but for `on_progress`.
-        """
+    def begin(self) -> None:
+        """Begins to take folders out of the way, those of each log directory for themselves: a disk fails alone."""
         retired, self._retired = self._retired, []
         for job in self._logs.prepare_retirement(retired):
-            task = watched_task(self._run(job, then), name="retire-replicas", on_failure=self._on_failure)
+            task = watched_task(self._run(job), name="retire-replicas", on_failure=self._on_failure)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -96,7 +92,7 @@ class Retirements:
         self._stopping = True
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _run(self, job: RetirementJob, then: Callable[[], None] | None) -> None:
+    async def _run(self, job: RetirementJob) -> None:
         loop = asyncio.get_running_loop()
         failure: StorageError | None = None
         try:
@@ -104,20 +100,16 @@ class Retirements:
         except StorageError as error:
             failure = error
         with contextlib.suppress(BrokerClosedError, StorageError):  # the driver has ended
-            await self._driver.call(lambda: self._out_of_the_way(job, failure, then))
+            await self._driver.call(lambda: self._out_of_the_way(job, failure))
         removals = job.removals() if failure is None else []
         while removals and not self._stopping:
             first, removals = removals[:REMOVED_TOGETHER], removals[REMOVED_TOGETHER:]
             await loop.run_in_executor(self._executor, _remove, first)
 
-    def _out_of_the_way(
-        self, job: RetirementJob, failure: StorageError | None, then: Callable[[], None] | None
-    ) -> None:
+    def _out_of_the_way(self, job: RetirementJob, failure: StorageError | None) -> None:
         self._logs.complete_retirement(job, failure)
         if failure is not None:
             self._directory_failed(job.path, failure)
-        if then is not None:
-            then()
         self.on_progress()
 
 

@@ -32,8 +32,7 @@ from replog.rpc.messages import (
 )
 
 FETCH_WAIT_MAX_MS = 60_000
-"""What a fetch waits at most, whatever it asks for."""
-"""Longest time a fetch is parked, whatever it asks for: its stream may be gone by then."""
+"""What a fetch waits at most, whatever it asks for: its stream may be gone by then."""
 
 MAX_RESPONSE_BYTES = 55 << 20
 """Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""

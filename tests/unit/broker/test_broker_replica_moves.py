@@ -11,10 +11,13 @@ import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
 
 from replog.broker.replicas import moves as moves_module
+from replog.broker.replicas.image_queue import ImageQueue
+from replog.broker.replicas.image_steps import ImageSteps
 from replog.broker.replicas.moves import ReplicaMoves
 from replog.controller.messages import PartitionIsrResult
 from replog.errors import ErrorCode, InvalidRequestError, LogDirNotFoundError, UnknownTopicOrPartitionError
-from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
+from replog.metadata.delta import MetadataDelta
+from replog.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.testing.simulated_faults import Operation
@@ -56,6 +59,30 @@ async def ended(it: Rig, moves: ReplicaMoves) -> None:
 
 def folders(it: Rig) -> list[str]:
     return [f"{path}/{name}" for path in (DIRECTORY, OTHER) for name in it.fs.list_dir(path) if name.startswith(TOPIC)]
+
+
+def held_swap(moves: ReplicaMoves, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Has copies take the place of replicas only after the event that it returns."""
+    gate = asyncio.Event()
+    in_thread = moves._in_thread
+
+    async def held(run):  # type: ignore[no-untyped-def]
+        if moves._swapping is not None:
+            await gate.wait()
+        return await in_thread(run)
+
+    monkeypatch.setattr(moves, "_in_thread", held)
+    return gate
+
+
+async def queue(it: Rig, images: ImageQueue, *records: MetadataRecord) -> None:
+    """Queues the next image, and lets the driver do what it can."""
+    delta = MetadataDelta(it.image)
+    for record in records:
+        delta.replay(record)
+    it.image = delta.apply(it.image.end_offset + len(records), 1)
+    images.submit(it.image, delta.local_changes(1), tuple(delta.changed_brokers))
+    await it.settle()
 
 
 async def test_a_leader_leads_on_in_the_other_directory() -> None:
@@ -135,40 +162,64 @@ async def test_metadata_that_come_during_the_swap_are_heeded_after_it(
 ) -> None:
     async with moving() as (it, moves):
         await it.committed(5)
-        gate = asyncio.Event()
-        in_thread = moves._in_thread
-
-        async def held(run):  # type: ignore[no-untyped-def]
-            if moves._swapping is not None:
-                await gate.wait()
-            return await in_thread(run)
-
-        monkeypatch.setattr(moves, "_in_thread", held)
+        gate = held_swap(moves, monkeypatch)
         to = OTHER if home(it) == DIRECTORY else DIRECTORY
         await moves.request(TOPIC, 0, to)
         await wait_until(lambda: moves._swapping is not None)
         assert KEY not in it.stepper.replicas
         new_id = UUID(int=77)
+        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
         if change == "follows":
-            await it.apply(PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2), isr=(1, 2), leader=2))
+            await queue(it, images, PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2), isr=(1, 2), leader=2))
         else:
-            await it.apply(RemoveTopicRecord(TOPIC_ID))
+            await queue(it, images, RemoveTopicRecord(TOPIC_ID))
         if "recreated" in change:
-            await it.apply(*topic((1,), topic_id=new_id))
+            await queue(it, images, *topic((1,), topic_id=new_id))
         if change == "recreated and deleted":
-            await it.apply(RemoveTopicRecord(new_id))
+            await queue(it, images, RemoveTopicRecord(new_id))
         assert not it.stepper.replicas
         gate.set()
         await ended(it, moves)
+        await wait_until(lambda: it.manager.applied_offset == it.image.end_offset)
         if change == "follows":
             assert isinstance(it.replica.role, Follower)
             assert (home(it), it.replica.log.log_end_offset) == (to, 5)
         elif change == "recreated":
-            assert list(it.stepper.replicas) == [(new_id, 0)]
+            await wait_until(lambda: list(it.stepper.replicas) == [(new_id, 0)])
             assert it.stepper.replicas[new_id, 0].log.log_end_offset == 0
         else:
             assert not it.stepper.replicas
             await wait_until(lambda: not folders(it))
+        await images.stop()
+
+
+async def test_a_topic_of_the_same_name_waits_for_the_swap_and_the_folder_of_the_deleted_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A swap that ends between two steps of an image leaves a folder in the way: a log that is created then ends the node."""
+    async with moving() as (it, moves):
+        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
+        gate = held_swap(moves, monkeypatch)
+        apply = ImageSteps.apply
+
+        def apply_after_the_swap(steps, before, changes, brokers):  # type: ignore[no-untyped-def]
+            gate.set()
+            while moves._swapping is not None:
+                yield
+            yield from apply(steps, before, changes, brokers)
+
+        await moves.request(TOPIC, 0, OTHER if home(it) == DIRECTORY else DIRECTORY)
+        await wait_until(lambda: moves._swapping is not None)
+        new_id = UUID(int=77)
+        await queue(it, images, RemoveTopicRecord(TOPIC_ID))
+        monkeypatch.setattr(ImageSteps, "apply", apply_after_the_swap)
+        await queue(it, images, *topic((1,), topic_id=new_id))
+        gate.set()
+        await wait_until(lambda: it.failures or list(it.stepper.replicas) == [(new_id, 0)])
+        assert not it.failures
+        assert isinstance(it.stepper.replicas[new_id, 0].role, Leader)
+        await ended(it, moves)
+        await images.stop()
 
 
 @pytest.fixture
