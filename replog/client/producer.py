@@ -216,6 +216,7 @@ class Producer:
         self._is_closed = True
 
     async def _release(self) -> None:
+        self._is_closed = True
         self._accumulator.close(BrokerClosedError("the producer was closed before the records were acknowledged"))
         await self._router.close()
         await self._view.close()
