@@ -12,12 +12,12 @@ from typing import Any, Final, SupportsIndex, TypeVar
 
 from replog.client.types import TopicPartition
 from replog.errors import InvalidRequestError
+from replog.records import CHARACTER_BYTES_MAX, RECORD_HEADER_OVERHEAD_BYTES_MAX
 
 T = TypeVar("T")
 
 PAIR: Final = 'a (topic, partition) pair such as ("flights", 0)'
 _TEXTS: Final = (str, bytes, bytearray, memoryview)
-_HEADER_DATA: Final = (bytes, bytearray, memoryview, type(None))
 _SHOWN_CHARACTERS: Final = 80
 
 LIMIT_MS_MAX: Final = 2**31 - 1
@@ -164,19 +164,34 @@ def assignments_of(values: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ..
     return tuple(broker_ids_of("an item of assignments", replicas) for replicas in found)
 
 
-def require_headers(headers: Any) -> None:
-    """Refuses headers that are no list of (name, value) pairs.
+def headers_bytes_bound(headers: Any) -> int:
+    """Returns an upper bound of what headers take in a record, as in `batch_bytes_bound`.
+
+    Each `send` pays for this, so that it looks once at a header of the usual types.
 
     Raises:
-        TypeError: Another type, of all or of one.
+        TypeError: They are no list of (name, value) pairs.
     """
     if not isinstance(headers, (tuple, list)):
         hint = "; of a dict pass list(headers.items())" if isinstance(headers, Mapping) else ""
         raise wrong_type("headers", headers, f'a list of (name, value) pairs such as [("trace", b"1")]{hint}')
+    size_bytes = RECORD_HEADER_OVERHEAD_BYTES_MAX * len(headers)
     for header in headers:
-        is_pair = isinstance(header, (tuple, list)) and len(header) == 2
-        if not is_pair or not isinstance(header[0], str) or not isinstance(header[1], _HEADER_DATA):
-            raise wrong_type("an item of headers", header, 'a (str, bytes or None) pair such as ("trace", b"1")')
+        if type(header) is tuple and len(header) == 2:
+            name, data = header
+            if type(name) is str and type(data) is bytes:
+                size_bytes += CHARACTER_BYTES_MAX * len(name) + len(data)
+                continue
+        name, data = _header_of(header)
+        size_bytes += CHARACTER_BYTES_MAX * len(name) + len(data)
+    return size_bytes
+
+
+def _header_of(header: Any) -> tuple[str, bytes]:
+    is_pair = isinstance(header, (tuple, list)) and len(header) == 2
+    if not is_pair or not isinstance(header[0], str) or not isinstance(header[1], (bytes, type(None))):
+        raise wrong_type("an item of headers", header, 'a (str, bytes or None) pair such as ("trace", b"1")')
+    return header[0], header[1] or b""
 
 
 def require_records(records: object, method: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import index
 from types import TracebackType
 from typing import Literal, Self, get_args
@@ -23,7 +23,7 @@ from replog.client.cluster import ClusterView
 from replog.client.fetch_state import Chunk, PartitionState
 from replog.client.fetcher import FetchSettings
 from replog.client.fetcher_pool import FetcherPool
-from replog.client.leader_calls import require_partitions
+from replog.client.leader_calls import first_few, require_partitions
 from replog.client.offsets import list_offsets
 from replog.client.start import Start, check_start, is_offset
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
@@ -200,9 +200,9 @@ class Consumer:
         self._raise_if_closed()
         check_start(start)
         require_limit("timeout_ms", timeout_ms)
-        wanted = list(dict.fromkeys(partitions_of("partitions", partitions)))
+        wanted = dict.fromkeys(partitions_of("partitions", partitions))
         await require_partitions(self._view, wanted)
-        new = [partition for partition in wanted if not self._is_current(partition)]
+        new = {partition: None for partition in wanted if not self._is_current(partition)}
         positions = await self._start_positions(new, start, timeout_ms)
         for partition in new:
             if (
@@ -489,12 +489,12 @@ class Consumer:
         return state
 
     async def _start_positions(
-        self, new: list[TopicPartition], start: Start | Mapping[tuple[str, int], int], timeout_ms: int
+        self, new: Collection[TopicPartition], start: Start | Mapping[tuple[str, int], int], timeout_ms: int
     ) -> Mapping[TopicPartition, int]:
         if not isinstance(start, str):
             offsets = {TopicPartition(*partition): index(offset) for partition, offset in start.items()}
             if missing := [str(partition) for partition in new if partition not in offsets]:
-                raise InvalidRequestError(f"start has no offset for {', '.join(missing)}")
+                raise InvalidRequestError(f"start has no offset for {first_few(missing, ', ')}")
             return offsets
         if not new:
             return {}

@@ -160,7 +160,7 @@ async def _ask_each(
         else:
             by_address.setdefault(leader.address, []).append((partition, leader))
     if leaderless:
-        reasons = _some([view.image.why_leaderless(*partition) for partition in leaderless])
+        reasons = first_few([view.image.why_leaderless(*partition) for partition in leaderless])
         failures.append(Failure(leaderless[0], None, LeaderNotAvailableError(reasons)))
 
     async def ask(address: str, members: Members) -> Mapping[TopicPartition, R]:
@@ -181,10 +181,10 @@ async def _ask_each(
     return failures
 
 
-def _some(texts: Sequence[str]) -> str:
+def first_few(texts: Sequence[str], separator: str = "; ") -> str:
     """The first of them, and how many there are more."""
-    named = "; ".join(texts[:NAMED_MAX])
-    return named if len(texts) <= NAMED_MAX else f"{named}; and {len(texts) - NAMED_MAX} more"
+    named = separator.join(texts[:NAMED_MAX])
+    return named if len(texts) <= NAMED_MAX else f"{named}{separator}and {len(texts) - NAMED_MAX:,} more"
 
 
 def _collect(members: Members, answer: Mapping[TopicPartition, R], found: dict[TopicPartition, R]) -> list[Failure]:

@@ -271,6 +271,7 @@ class SyncClient(Generic[Client]):
         self._thread: LoopThread | None = None
         self._place = object()  # among the thread's users; the thread does not keep its clients
         self._is_closed = False
+        self._is_released = False  # whether nothing of the client is left in the loop
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None = None) -> T:
         if self._is_closed:
@@ -294,18 +295,32 @@ class SyncClient(Generic[Client]):
 
     def _end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Closes by `close`; of what a fork has copied there is nothing to close."""
-        if not (self._is_closed or is_forked() or (self._thread is not None and self._thread.is_forked)):
-            try:
+        try:
+            if not (self._is_closed or self._is_copy):
                 self._run(close)
-            finally:
-                self._let_go()
-        else:
+        finally:
             self._let_go()
 
     def _let_go(self) -> None:
+        """Gives everything back; doing it again does what an interrupt has left undone.
+
+        The loop's end would cancel a release that is under way, and one that was interrupted may not have begun.
+        """
         self._is_closed = True
+        if self._thread is not None and not (self._is_released or self._is_copy):
+            self._thread.run(self._give_back)
+            self._is_released = True
         LoopThread.release(self._place)
         self._thread = None
+
+    async def _give_back(self) -> None:
+        with contextlib.suppress(Exception):  # which `close` has told
+            await self._client._ending.wait()  # noqa: SLF001 -- a client and its facade are one
+
+    @property
+    def _is_copy(self) -> bool:
+        """Whether this is a fork's copy, of which there is nothing to give back."""
+        return is_forked() or (self._thread is not None and self._thread.is_forked)
 
     def __del__(self) -> None:
         thread = getattr(self, "_thread", None)  # None also after an `__init__` that failed

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from replog.client.accumulator import Accumulator, AccumulatorSettings
 from replog.client.arguments import (
-    require_headers,
+    headers_bytes_bound,
     require_limit,
     require_records,
     require_text,
@@ -216,6 +216,7 @@ class Producer:
         self._is_closed = True
 
     async def _release(self) -> None:
+        self._is_closed = True
         self._accumulator.close(BrokerClosedError("the producer was closed before the records were acknowledged"))
         await self._router.close()
         await self._view.close()
@@ -396,11 +397,9 @@ class Producer:
         if not (isinstance(value, _DATA) and isinstance(key, _DATA)):
             name, data = ("key", key) if isinstance(value, _DATA) else ("value", value)
             raise wrong_type(name, data, "bytes or None: encode it first")
+        size_bytes = RECORD_BYTES_BOUND + (len(key) if key else 0) + (len(value) if value else 0)
         if headers is not NO_HEADERS:
-            require_headers(headers)
-            size_bytes = batch_bytes_bound(key, value, headers)
-        else:
-            size_bytes = RECORD_BYTES_BOUND + (len(key) if key else 0) + (len(value) if value else 0)
+            size_bytes += headers_bytes_bound(headers)
         if size_bytes > self._max_request_bytes:
             raise RecordTooLargeError(
                 f"{topic}: a record of up to {size_bytes} bytes with its overhead, max.request.bytes is "

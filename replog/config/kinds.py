@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -339,9 +340,16 @@ class Voters(ListOf):
 
 
 class Paths(ListOf):
-    """A list of folders.  In one string commas part them, as in Kafka; a name with a comma needs a TOML array."""
+    """A list of folders.  In one string commas part them, as in Kafka; a name with a comma needs a TOML array.
+
+    A relative name counts from the working directory of now: a program that changes it later has its data where it was.
+    """
 
     def parse(self, raw: object) -> tuple[str, ...]:
+        return tuple(name if os.path.isabs(name) else os.path.abspath(name) for name in self.names(raw))  # noqa: PTH100, PTH117 -- `Path` keeps ".."
+
+    def names(self, raw: object) -> tuple[str, ...]:
+        """Returns the names as they are given."""
         return tuple(map(str, super().parse(raw)))
 
     def parse_item(self, raw: object) -> str:

@@ -100,7 +100,7 @@ class ServerConfig:
     """Folders of this node's data, one for each disk; a string may name several, with commas between them.  New partitions
     go to the folder with the fewest.  The first one holds the metadata log: without it the node stops, while another that
     fails takes only its own partitions offline.  They are locked while the node runs and never shared between nodes.
-    A relative name in a file counts from the folder of that file.  `log.dir` is another name for a single one."""
+    A relative name counts from the folder of the file, elsewhere from the working directory.  `log.dir` names a single one."""
 
     num_recovery_threads_per_data_dir: Annotated[int, Number(1, 64)] = 2
     """Threads for each folder that check its logs at a start and close them at a stop."""

@@ -6,7 +6,9 @@ Pure: no clock, no I/O. Brokers use the header functions only (`parse_header`, `
 
 from replog.records.append_time import stamp_append_time
 from replog.records.batch import (
+    CHARACTER_BYTES_MAX,
     IMPLEMENTATION,
+    RECORD_HEADER_OVERHEAD_BYTES_MAX,
     BatchBuilder,
     RecordInput,
     attribute_bits,
@@ -72,11 +74,13 @@ from replog.records.quorum_control import (
 )
 
 __all__ = [
+    "CHARACTER_BYTES_MAX",
     "DECOMPRESSED_BYTES_MAX",
     "DECOMPRESSED_CALL_BYTES_MAX",
     "HEADER_BYTES",
     "IMPLEMENTATION",
     "LOG_OVERHEAD_BYTES",
+    "RECORD_HEADER_OVERHEAD_BYTES_MAX",
     "SCAN_IMPLEMENTATION",
     "TRUSTED_DECOMPRESSED_BYTES_MAX",
     "BatchBuilder",

@@ -47,6 +47,10 @@ RecordInput: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]
 
 OFFSET_END = 2**63 - 1
 BATCH_BYTES_MAX = 2**31 - 1
+RECORD_HEADER_OVERHEAD_BYTES_MAX = 10
+"""What a header of a record takes beyond its name and its value."""
+CHARACTER_BYTES_MAX = 4
+"""Of a header's name, in UTF-8."""
 BatchBuilder = _codec.BatchBuilder
 IMPLEMENTATION: str = _codec.IMPLEMENTATION
 """Which codec is loaded: "cython" or "python"."""
@@ -256,5 +260,5 @@ def batch_bytes_bound(key: bytes | None, value: bytes | None, headers: Sequence[
     """
     size = HEADER_BYTES + 36 + len(key or b"") + len(value or b"")
     for name, data in headers:
-        size += 10 + 4 * len(name) + len(data or b"")
+        size += RECORD_HEADER_OVERHEAD_BYTES_MAX + CHARACTER_BYTES_MAX * len(name) + len(data or b"")
     return size

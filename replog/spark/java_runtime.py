@@ -46,6 +46,8 @@ exec {java} "$@"
 def with_java(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
     """Returns the environment for a process that starts Spark, with a Java that Spark can use.
 
+    It says where that Java is from anywhere: the process may be in another directory by the time that it starts Spark.
+
     Args:
         environment: The variables that the process would get, usually `os.environ`.
         directory: The folder for the wrapper script, if one is needed; it must live as long as Spark.
@@ -56,10 +58,13 @@ def with_java(environment: Mapping[str, str], directory: Path) -> dict[str, str]
     changed = dict(environment)
     home = changed.get("JAVA_HOME", "")
     if home and is_usable(Path(home) / "bin" / "java"):
+        changed["JAVA_HOME"] = str(Path(home).absolute())
         return changed
     changed.pop("JAVA_HOME", None)
     on_path = shutil.which("java", path=changed.get("PATH", ""))
     if on_path is not None and is_usable(Path(on_path)):
+        if not Path(on_path).is_absolute():
+            changed["PATH"] = os.pathsep.join((str(Path(on_path).parent.absolute()), changed["PATH"]))
         return changed
     bundled = bundled_java()
     if bundled is None:

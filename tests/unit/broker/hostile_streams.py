@@ -11,8 +11,9 @@ from hostile_requests import hostile
 
 from replog.pb.v1 import data_pb2
 from replog.records._crc32c import crc32c
-from replog.rpc import frames
+from replog.rpc import frames, watch_codec
 from replog.rpc.messages import FetchPartition, FetchRequest, ForgottenPartition, ProducePartition, ProduceRequest
+from replog.rpc.metadata_messages import WatchRequest
 
 LARGE = 9_000_000
 CRC_AT, CRC_FROM = 17, 21
@@ -104,3 +105,20 @@ def fetch_requests(topic_id: UUID, broker_epoch: int) -> Iterator[tuple[str, byt
             )
             yield name, frames.encode_fetch_request(hostile_one)
     yield from hostile_frames(frames.encode_fetch_request(FetchRequest(1, 1, -1, -1, 0, 1, 1, (partition,))))
+
+
+def watch_requests() -> Iterator[tuple[str, bytes]]:
+    """What may begin a watch of the metadata: offsets that nobody has known, fields of no version, and what is no request."""
+    good = watch_codec.encode_watch_request(WatchRequest(5, follow=True))
+    for known_offset in (-(2**63), -2, -1, 0, 1, 2**31, 2**63 - 1):
+        for follow in (False, True):
+            yield f"{known_offset}, {follow}", watch_codec.encode_watch_request(WatchRequest(known_offset, follow))
+    yield from hostile(data_pb2.WatchRequest.FromString(good), with_call=True)
+    unknown, wire_type_of_bytes = 15 << 3, 2
+    yield "an unknown number", good + bytes([unknown, 1])
+    yield "a thousand unknown fields", good + bytes([unknown, 1]) * 1_000
+    yield "an offset of bytes", bytes([1 << 3 | wire_type_of_bytes, 3]) + b"abc"
+    yield "an offset that does not end", b"\x08" + b"\xff" * 11
+    yield "an offset a thousand times", good * 1_000
+    yield "groups in groups", bytes([unknown | 3]) * 10_000
+    yield from hostile_frames(good)

@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 from broker_kit import batch, wait_until
-from hostile_streams import fetch_requests, produce_requests
+from hostile_streams import fetch_requests, produce_requests, watch_requests
 from test_broker_hostile_requests import check_serves, is_ours, leading, unhurried_node
 from test_broker_node import Running
 
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
-from replog.rpc import frames
+from replog.rpc import frames, watch_codec
 from replog.rpc.grpc_transport import client_hello
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProducePartition, ProduceRequest
-from replog.rpc.metadata_messages import TopicInfo
+from replog.rpc.metadata_messages import TopicInfo, WatchRequest
 from replog.rpc.transport import ConnectionLostError
 
 LAST = 77
@@ -186,3 +186,70 @@ async def test_hellos_and_answers_out_of_order_end_only_their_stream() -> None:
             await stream.receive()
         await check_nothing_is_held(it)
         await check_serves(it, topic)
+
+
+async def first_picture(it: Running, request: Any) -> ReplogError | None:
+    """What a watch tells first has an end, or it is refused."""
+    updates: Any = it.connection.watch_metadata(request)
+    try:
+        while True:
+            update = await anext(updates)
+            assert update.cluster_id == "c"
+            if update.is_last:
+                return None
+    except ReplogError as error:
+        return error
+    finally:
+        await updates.aclose()
+
+
+async def test_no_watch_ends_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = watch_codec.encode_watch_request
+    monkeypatch.setattr(watch_codec, "encode_watch_request", lambda one: one if isinstance(one, bytes) else encode(one))
+    async with unhurried_node() as it:
+        topic = await leading(it)
+        refused_count = count = 0
+        async with healthy_client(it, await it.create("healthy")) as served:
+            for what, request in watch_requests():
+                count += 1
+                async with asyncio.timeout(60):
+                    error = await first_picture(it, request)
+                refused_count += error is not None
+                assert error is None or is_ours(error), (what, str(error)[:500])
+                assert not isinstance(error, ConnectionLostError), (what, str(error)[:500])
+                assert it.node._failure is None, what
+        assert refused_count > 5
+        assert count - refused_count > 20
+        assert served[0] > 0
+        await check_no_watch_is_left(it)
+        await check_serves(it, topic)
+
+
+async def test_watches_that_nobody_reads_hold_nobody_up() -> None:
+    """Left at their first step, in the middle, or never read from."""
+    async with unhurried_node() as it:
+        topic = await leading(it)
+        async with healthy_client(it, await it.create("healthy")):
+            watches: list[Any] = [it.connection.watch_metadata(WatchRequest(-1, follow=True)) for _ in range(100)]
+            for updates in watches:
+                await anext(updates)
+            for number in range(20):
+                await it.create(f"news-{number}")
+            for updates in watches[:50]:
+                assert (await anext(updates)).topics
+            await wait_until(lambda: len(waiting_watches(it)) == len(watches))
+            for updates in watches:
+                await updates.aclose()
+        assert it.node._failure is None
+        await check_no_watch_is_left(it)
+        await check_serves(it, topic)
+
+
+def waiting_watches(it: Running) -> Any:
+    """Those that wait for news of the metadata."""
+    node: Any = it.node
+    return node._publisher._changed._waiters
+
+
+async def check_no_watch_is_left(it: Running) -> None:
+    await wait_until(lambda: not waiting_watches(it), timeout_s=60)

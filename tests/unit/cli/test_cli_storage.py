@@ -56,6 +56,21 @@ def test_a_formatted_directory_is_refused_and_not_changed(replog: Replog, config
     assert (config.parent / "data/meta.properties").read_bytes() == before
 
 
+def test_from_any_directory_the_same_folders_are_formatted(
+    replog: Replog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("node", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "node/server.toml").write_text('"node.id" = 7\n"log.dirs" = ["data", "../disk2"]\n')
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert replog("storage", "format", "--config", "../node/server.toml").status == 0
+    assert (tmp_path / "node/data/meta.properties").exists()
+    assert (tmp_path / "disk2/meta.properties").exists()
+    assert list(Path.cwd().iterdir()) == []
+    monkeypatch.chdir(tmp_path / "node")
+    assert f"{tmp_path}/node/data is formatted already" in replog("storage", "format", "--config", "server.toml").err
+
+
 def test_a_damaged_identity_is_named_with_its_line(replog: Replog, config: Path) -> None:
     (config.parent / "data").mkdir()
     meta = config.parent / "data/meta.properties"

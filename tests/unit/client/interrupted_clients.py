@@ -6,6 +6,7 @@ plain assignment, before which nothing can be interrupted once the call has retu
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import random
@@ -21,6 +22,7 @@ from reading_kit import FIRST_OFFSET, HEALTHY, Account, filled_cluster
 
 from replog.client import SyncAdmin, SyncConsumer, SyncDelivery, SyncProducer
 from replog.client.loop_thread import LoopThread
+from replog.errors import BrokerClosedError, ReplogError
 
 T = TypeVar("T")
 HANGS_AFTER_S = 90
@@ -41,7 +43,7 @@ class Interrupts:
         self._is_over = threading.Event()
         self._rng = random.Random(seed)
         signal.signal(signal.SIGINT, self._handle)
-        self._sender = threading.Thread(target=self._send)
+        self._sender = threading.Thread(target=self._send, daemon=True)
         self._sender.start()
 
     def call(self, work: Callable[[], T]) -> T | None:
@@ -63,7 +65,7 @@ class Interrupts:
         self._sender.join()
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self._is_armed:
+        if self._is_armed and self.raised_count == self.caught_count:  # the sender may have looked just before
             self.raised_count += 1
             raise KeyboardInterrupt
 
@@ -138,10 +140,49 @@ def open_and_close(interrupts: Interrupts, count: int) -> None:
         assert LoopThread._shared is None
 
 
+def close(interrupts: Interrupts, count: int) -> None:
+    """However often `close` is interrupted, the next one ends the client, and what a record's outcome was it stays."""
+    rng = random.Random(count)
+    until_count = interrupts.caught_count + count
+    while interrupts.caught_count < until_count:
+        cluster = FakeCluster(2)
+        cluster.create_topic("t")
+        transports: list[Any] = [cluster.transport() for _ in range(3)]
+        producer = SyncProducer(cluster.bootstrap, transport=transports[0])
+        acknowledged = [producer.send("t", b"%d" % number) for number in range(rng.randrange(3))]
+        producer.flush()
+        cluster.nodes[1].hold_replies = rng.random() < 0.5  # the producer waits for them until it is interrupted
+        waiting = [producer.send("t", b"%d" % number) for number in range(3, 3 + rng.randrange(3))]
+        consumer = SyncConsumer(cluster.bootstrap, transport=transports[1])
+        consumer.assign([("t", 0)])
+        admin = SyncAdmin(cluster.bootstrap, transport=transports[2])
+        admin.list_topics()
+        clients = [*zip((producer, consumer, admin), transports, strict=True)]
+        rng.shuffle(clients)
+        for client, transport in clients:
+            while interrupts.call(lambda client=client: has_closed(client)) is None:  # type: ignore[misc]
+                pass
+            assert not transport.open_connections, f"{type(client).__name__} left connections open"
+        assert LoopThread._shared is None
+        assert [cluster.logs["t", 0].values()[one.result().offset] for one in acknowledged] == [
+            b"%d" % number for number in range(len(acknowledged))
+        ]
+        for number, one in enumerate(waiting, 3):
+            assert one.done(), "every record's fate is told"
+            with contextlib.suppress(BrokerClosedError):
+                assert cluster.logs["t", 0].values()[one.result().offset] == b"%d" % number
+
+
+def has_closed(client: SyncProducer | SyncConsumer | SyncAdmin) -> bool:
+    with contextlib.suppress(ReplogError):  # of records that were not acknowledged
+        client.close()
+    return True
+
+
 def main() -> None:
     faulthandler.dump_traceback_later(HANGS_AFTER_S, exit=True)
     interrupts = Interrupts(int(sys.argv[1]))
-    for use in (produce, consume, open_and_close):
+    for use in (produce, consume, open_and_close, close):
         use(interrupts, int(sys.argv[2]))
     interrupts.stop()
     left = [thread for thread in threading.enumerate() if thread.name == "replog-loop" and thread.ident]

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
@@ -16,8 +16,10 @@ import pytest_asyncio
 from fake_cluster import FakeCluster
 
 from replog.client import Admin, Consumer, DefaultPartitioner, Producer, SyncAdmin, SyncConsumer, SyncProducer
+from replog.client.arguments import headers_bytes_bound
 from replog.errors import ConfigError, InvalidRecordError, InvalidRequestError
 from replog.metadata.records import ResourceType
+from replog.records import batch_bytes_bound, encode_batch
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TOPIC: Any = (ResourceType.TOPIC, "t")
@@ -267,3 +269,50 @@ async def test_what_is_like_the_right_type_is_taken(world: World) -> None:
     assert world.consumer.position(("t", 1)) == 0
     await world.consumer.end_offsets({("t", 0): 0})
     await world.consumer.poll(timeout_ms=1.5)
+
+
+class Text(str):
+    """As strings of other libraries are."""
+
+    __slots__ = ()
+
+
+class Pair(NamedTuple):
+    name: str
+    data: bytes | None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        (),
+        [("trace", b"1" * 300), ("\N{SNOWMAN}" * 200, b"")],
+        (("a", None), ["b", b"1" * 70]),
+        [Pair("name", b"data"), (Text("name"), b"data"), ("", b"")],
+    ],
+)
+def test_headers_are_counted_as_a_batch_counts_them(headers: Any) -> None:
+    bound = batch_bytes_bound(b"key", b"value", headers)
+    assert batch_bytes_bound(b"key", b"value") + headers_bytes_bound(headers) == bound
+    assert len(encode_batch([(1, b"key", b"value", headers)])) <= bound
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "ab",
+        b"ab",
+        ("a",),
+        ("a", b"1", b"2"),
+        {"a": b"1", "b": b"2"},
+        ("a", "1"),
+        (b"a", b"1"),
+        (None, b"1"),
+        ("a", 1),
+        7,
+    ],
+)
+def test_what_is_no_header_is_refused_behind_good_ones(header: Any) -> None:
+    with pytest.raises(TypeError, match=r"^an item of headers is "):
+        headers_bytes_bound([("good", b"1"), header])

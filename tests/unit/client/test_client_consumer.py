@@ -76,6 +76,37 @@ async def test_many_partitions_on_many_leaders() -> None:
         assert offsets([r for r in records if r.partition == partition]) == list(range(50))
 
 
+class CountedNumber(int):
+    """A partition's number that counts how often it is compared."""
+
+    compared_count = 0
+    __hash__ = int.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedNumber.compared_count += 1
+        return int(self) == other
+
+
+async def test_no_partition_of_an_assignment_is_looked_for_among_all_others() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 1_000)
+    async with make(cluster) as consumer:
+        for half in (0, 0, 500):
+            partitions = [("t", CountedNumber(half + number)) for number in range(500)]
+            CountedNumber.compared_count = 0
+            await consumer.assign(partitions, start=dict.fromkeys(partitions, 0))
+            assert CountedNumber.compared_count < 20 * len(partitions)
+            assert consumer.assignment() == partitions
+
+
+async def test_few_of_many_missing_offsets_are_named() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 1_000)
+    async with make(cluster) as consumer:
+        with pytest.raises(InvalidRequestError, match=r"no offset for t-1, t-2, t-3, t-4, t-5, and 994 more$"):
+            await consumer.assign([("t", number) for number in range(1_000)], start={("t", 0): 7})
+
+
 async def test_a_position_inside_a_batch_skips_the_records_before_it() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t")

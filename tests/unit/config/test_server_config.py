@@ -72,6 +72,16 @@ def test_relative_folders_of_a_file_are_beside_it(
         assert ServerConfig.from_toml(file).log_dirs == tuple(str(tmp_path / name) for name in names)
 
 
+def test_relative_folders_of_a_program_are_where_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node goes on writing there after `os.chdir`."""
+    monkeypatch.chdir(tmp_path)
+    made = ServerConfig(node_id=1, log_dirs=("data", "./more", "../up", "/disk//3"))
+    overridden = ServerConfig.from_mapping({"node.id": 1}, overrides={"log.dirs": "data"})
+    monkeypatch.chdir("/")
+    assert made.log_dirs == (f"{tmp_path}/data", f"{tmp_path}/more", f"{tmp_path.parent}/up", "/disk//3")
+    assert overridden.log_dirs == (f"{tmp_path}/data",)
+
+
 def test_typed_values_of_every_kind() -> None:
     config = ServerConfig.from_mapping(
         MINIMAL

@@ -66,6 +66,19 @@ def test_an_old_java_home_gives_way_to_the_path(tmp_path: Path, bundled: Path) -
     assert with_java(environment, tmp_path / "out") == {"PATH": environment["PATH"]}
 
 
+@pytest.mark.parametrize("found_by", [{"JAVA_HOME": "jdk", "PATH": "/nowhere"}, {"PATH": f"jdk/bin:{SHELL_PATH}"}])
+def test_a_java_beside_the_working_directory_is_found_from_elsewhere(
+    found_by: dict[str, str], tmp_path: Path, bundled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = fake_java(tmp_path / "jdk", 'openjdk version "21.0.2"')
+    monkeypatch.chdir(tmp_path)
+    environment = with_java(found_by, tmp_path / "out")
+    monkeypatch.chdir("/")
+    home = environment.get("JAVA_HOME")
+    assert (shutil.which("java", path=environment["PATH"]) if home is None else f"{home}/bin/java") == str(java)
+    assert with_java(environment, tmp_path / "out") == environment
+
+
 def test_without_a_system_java_the_wheels_is_wrapped(tmp_path: Path, bundled: Path) -> None:
     environment = {"JAVA_HOME": str(tmp_path / "gone"), "PATH": "/nowhere"}
     assert with_java(environment, tmp_path / "out") == {"JAVA_HOME": str(tmp_path / "out"), "PATH": "/nowhere"}
