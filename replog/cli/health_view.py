@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from replog.cli.common import counted
 from replog.client.awaited import Awaited
-from replog.client.health import BrokerHealth, BrokerState, ClusterHealth
+from replog.client.health import BrokerHealth, BrokerStanding, ClusterHealth
 from replog.errors import ReplogError
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ AWAITED_NAMED_MAX = 5
 """Groups of brokers of which is told how many partitions wait for them."""
 
 _STATES = {
-    BrokerState.DOWN: ("is down", "are down"),
-    BrokerState.SILENT: ("does not answer", "do not answer"),
-    BrokerState.FENCED: ("is fenced", "are fenced"),
-    BrokerState.SHUTTING_DOWN: ("is shutting down", "are shutting down"),
-    BrokerState.UNKNOWN: ("is not registered", "are not registered"),
+    BrokerStanding.DOWN: ("is down", "are down"),
+    BrokerStanding.SILENT: ("does not answer", "do not answer"),
+    BrokerStanding.FENCED: ("is fenced", "are fenced"),
+    BrokerStanding.SHUTTING_DOWN: ("is shutting down", "are shutting down"),
+    BrokerStanding.UNKNOWN: ("is not registered", "are not registered"),
 }
 
 
@@ -92,12 +92,12 @@ def _because(health: ClusterHealth) -> str:
 
 
 def _unregistered(broker_id: int) -> BrokerHealth:
-    return BrokerHealth(broker_id, "", None, BrokerState.UNKNOWN, False, 0, 0, -1, "")
+    return BrokerHealth(broker_id, "", None, BrokerStanding.UNKNOWN, False, 0, 0, -1, "")
 
 
 def _states(brokers: Iterable[BrokerHealth]) -> str:
     """Says the states of brokers: `broker 1 is down and brokers 2 and 3 are fenced`."""
-    by_state: dict[BrokerState, list[int]] = {}
+    by_state: dict[BrokerStanding, list[int]] = {}
     for broker in brokers:
         by_state.setdefault(broker.state, []).append(broker.broker_id)
     return _joined(f"{_named('broker', ids)} {_STATES[state][len(ids) > 1]}" for state, ids in by_state.items())

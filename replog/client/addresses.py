@@ -11,7 +11,7 @@ from replog.rpc.metadata_messages import BrokerInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
+class LeaderAddress:
     """Who leads one partition, as the newest metadata says; for a consumer also another replica that it reads from."""
 
     broker_id: int

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from replog.client.fetch_state import Chunk, PartitionState
+from replog.client.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.types import ConsumerRecord, FetchedBatches
 from replog.errors import ReplogError
 from replog.records import BatchHeader, decode_batch
@@ -26,7 +26,7 @@ class _Decoded:
         next_index: The chunk's first batch after this one.
     """
 
-    chunk: Chunk
+    chunk: FetchedChunk
     records: list[ConsumerRecord]
     next_index: int
 
@@ -45,11 +45,11 @@ class Backlog:
         records_count: The records that are decoded and not handed out.
     """
 
-    def __init__(self, release: Callable[[Chunk], None], on_trouble: Callable[[], None]) -> None:
+    def __init__(self, release: Callable[[FetchedChunk], None], on_trouble: Callable[[], None]) -> None:
         self._release = release
         self._on_trouble = on_trouble
         self.records_count = 0
-        self._chunks: deque[Chunk] = deque()  # with batches that are not decoded
+        self._chunks: deque[FetchedChunk] = deque()  # with batches that are not decoded
         self._decoded: deque[_Decoded] = deque()
 
     @property
@@ -67,7 +67,7 @@ class Backlog:
         """Size of the chunks that are not released."""
         return sum(len(chunk.data) for chunk in self._all_chunks())
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: FetchedChunk) -> None:
         """Takes in what was fetched."""
         self._chunks.append(chunk)
 
@@ -119,7 +119,7 @@ class Backlog:
         self.clear()
         return [self._piece(chunk) for chunk in chunks]
 
-    def drop(self, state: PartitionState) -> None:
+    def drop(self, state: PartitionFetch) -> None:
         """Forgets what was fetched of one partition."""
         dropped = [chunk for chunk in self._all_chunks() if chunk.state is state]
         if dropped:
@@ -136,10 +136,10 @@ class Backlog:
         self._decoded.clear()
         self.records_count = 0
 
-    def _all_chunks(self) -> list[Chunk]:
+    def _all_chunks(self) -> list[FetchedChunk]:
         return list(dict.fromkeys((*(batch.chunk for batch in self._decoded), *self._chunks)))
 
-    def _piece(self, chunk: Chunk) -> FetchedBatches:
+    def _piece(self, chunk: FetchedChunk) -> FetchedBatches:
         state, start_offset = chunk.state, chunk.state.position
         start = chunk.headers[chunk.next_index].position
         data = memoryview(chunk.data)[start : chunk.headers[-1].end_position]
@@ -157,7 +157,7 @@ class Backlog:
             if chunk.next_index == len(chunk.headers):
                 self._release(chunk)
 
-    def _stop_at(self, chunk: Chunk, header: BatchHeader, error: ReplogError) -> None:
+    def _stop_at(self, chunk: FetchedChunk, header: BatchHeader, error: ReplogError) -> None:
         """Reading this partition ends in front of `header`; what was decoded before it is handed out first."""
         state = chunk.state
         dropped = [later for later in self._chunks if later.state is state and later is not chunk]
@@ -171,7 +171,7 @@ class Backlog:
         self._on_trouble()
 
 
-def _decode(chunk: Chunk, header: BatchHeader) -> list[ConsumerRecord]:
+def _decode(chunk: FetchedChunk, header: BatchHeader) -> list[ConsumerRecord]:
     """Records of one batch at or above the position, last first."""
     if header.is_control:
         return []

@@ -105,7 +105,7 @@ class ProducerBatch:
         self._leader_epoch = _UNKNOWN_EPOCH  # of the leader that it was sent to last
         self._unanswered_epoch = -1  # the highest of those that were given up without an answer
         self._waiters: list[asyncio.Future[None]] = []
-        self.callbacks: dict[Outcome[Any], list[tuple[Callable[[Any], object], Context | None]]] = {}
+        self.callbacks: dict[BatchOutcome[Any], list[tuple[Callable[[Any], object], Context | None]]] = {}
 
     @property
     def is_done(self) -> bool:
@@ -229,7 +229,7 @@ else:
         __slots__ = ()
 
 
-class Outcome(_Future[T]):
+class BatchOutcome(_Future[T]):
     """What can be waited for like a future: `await`, `asyncio.wait`, `gather`, `wait_for`, `shield`, `as_completed`.
 
     To type checkers it is a future; what only the maker of a future does (`set_result`, ...) it does not have.  It cannot be
@@ -311,7 +311,7 @@ class Outcome(_Future[T]):
         return removed_count
 
 
-class Delivery(Outcome[RecordMetadata]):
+class Delivery(BatchOutcome[RecordMetadata]):
     """The outcome of one record, to be awaited (or not: `flush` waits for all of them).
 
     `await delivery` gives its `RecordMetadata` or raises what kept the record from being acknowledged.
@@ -347,7 +347,7 @@ class Delivery(Outcome[RecordMetadata]):
         return RecordMetadata(batch.queue.topic, batch.queue.partition_id, offset, timestamp)
 
 
-class BulkDelivery(Outcome[Sequence[DeliveredRange]]):
+class BulkDelivery(BatchOutcome[Sequence[DeliveredRange]]):
     """The outcome of one `send_many`: awaited once for all its records.
 
     `await bulk` gives the ranges of offsets they got, or raises the first error; some of the records may be

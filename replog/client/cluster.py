@@ -21,7 +21,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from replog.choices import require_kind
-from replog.client.addresses import Leader, parse_bootstrap_servers
+from replog.client.addresses import LeaderAddress, parse_bootstrap_servers
 from replog.client.backoff import Backoff, retry, telling, timed_out
 from replog.client.cluster_image import ClusterImage
 from replog.client.connections import DATA, ConnectionPool, default_transport
@@ -178,7 +178,7 @@ class ClusterView:
         """An empty string until the first answer."""
         return self.image.cluster_id
 
-    def leader(self, topic: str, partition: int) -> Leader | None:
+    def leader(self, topic: str, partition: int) -> LeaderAddress | None:
         """Who leads the partition; None while nobody does, or the partition is not known."""
         return self.image.leader(topic, partition)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from replog.client.addresses import Leader, address_of
+from replog.client.addresses import LeaderAddress, address_of
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, MetadataUpdate, PartitionInfo, TopicInfo
 
 
@@ -55,7 +55,7 @@ class ClusterImage:
         found = info.partitions[partition]
         return found if found.partition_id == partition else None
 
-    def nearest(self, topic: str, partition: int, rack: str) -> Leader | None:
+    def nearest(self, topic: str, partition: int, rack: str) -> LeaderAddress | None:
         """Whom a consumer in `rack` reads from: the leader if it is there, an in-sync replica that is, else the leader."""
         leader, info = self.leader(topic, partition), self.partition(topic, partition)
         if leader is None or info is None or self.brokers[leader.broker_id].rack == rack:
@@ -70,13 +70,13 @@ class ClusterImage:
         chosen = near[partition % len(near)]  # spread over the rack
         return replace(leader, broker_id=chosen.broker_id, address=address_of(chosen))
 
-    def leader(self, topic: str, partition: int) -> Leader | None:
+    def leader(self, topic: str, partition: int) -> LeaderAddress | None:
         """Who leads the partition; None while nobody does, or the partition is not known."""
         info = self.partition(topic, partition)
         broker = self.brokers.get(info.leader) if info is not None else None
         if info is None or broker is None:
             return None
-        return Leader(broker.broker_id, address_of(broker), info.leader_epoch, self.topics[topic].topic_id)
+        return LeaderAddress(broker.broker_id, address_of(broker), info.leader_epoch, self.topics[topic].topic_id)
 
     def why_leaderless(self, topic: str, partition: int) -> str:
         """What is known of a partition that nobody leads, for people: which brokers it waits for."""

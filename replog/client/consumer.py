@@ -20,7 +20,7 @@ from replog.client.arguments import (
 )
 from replog.client.backlog import Backlog
 from replog.client.cluster import ClusterView
-from replog.client.fetch_state import Chunk, PartitionState
+from replog.client.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.fetcher import FetchSettings
 from replog.client.fetcher_pool import FetcherPool
 from replog.client.leader_calls import first_few, require_partitions
@@ -117,7 +117,7 @@ class Consumer:
         self._connect_timeout_ms = connect_timeout_ms
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._view.add_listener(self._handle_metadata)
-        self._states: dict[TopicPartition, PartitionState] = {}
+        self._states: dict[TopicPartition, PartitionFetch] = {}
         self._fetchers = FetcherPool(
             self._view, self._settings, client_rack=client_rack, on_chunk=self._take_in, on_trouble=self._handle_trouble
         )
@@ -215,14 +215,14 @@ class Consumer:
             self._states[partition] = self._new_state(partition, positions.get(partition))
         self._handle_metadata()
 
-    def _new_state(self, partition: TopicPartition, position: int | None) -> PartitionState:
+    def _new_state(self, partition: TopicPartition, position: int | None) -> PartitionFetch:
         """The state of a partition that is read from `position`, None: from where its log starts, which nobody could tell."""
         topic_id = self._view.image.topics[partition.topic].topic_id
         if position is not None:
-            return PartitionState(partition, topic_id, position)
+            return PartitionFetch(partition, topic_id, position)
         self._view.request_refresh()
         _log.warning("%s; it is read as soon as it has one", self._view.image.why_leaderless(*partition))
-        state = PartitionState(partition, topic_id, 0)
+        state = PartitionFetch(partition, topic_id, 0)
         state.is_at_log_start = True
         return state
 
@@ -464,7 +464,7 @@ class Consumer:
         self._has_trouble = True
         self._wake.set()
 
-    def _take_in(self, chunk: Chunk) -> None:
+    def _take_in(self, chunk: FetchedChunk) -> None:
         self._backlog.add(chunk)
         self._wake.set()
 
@@ -481,7 +481,7 @@ class Consumer:
         state, topic = self._states.get(partition), self._view.image.topics.get(partition.topic)
         return state is not None and topic is not None and state.topic_id == topic.topic_id
 
-    def _state(self, partition: tuple[str, int]) -> PartitionState:
+    def _state(self, partition: tuple[str, int]) -> PartitionFetch:
         wanted = partition_of("partition", partition)
         state = self._states.get(wanted)
         if state is None:

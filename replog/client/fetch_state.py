@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from replog.client.addresses import Leader
+from replog.client.addresses import LeaderAddress
 from replog.client.types import TopicPartition
 from replog.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError, ReplogError
 from replog.records import BatchHeader, Buffer, scan
@@ -24,7 +24,7 @@ BACKOFF_S_MAX = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class Chunk:
+class FetchedChunk:
     """Whole batches of one partition, fetched and not handed out yet.
 
     Attributes:
@@ -35,7 +35,7 @@ class Chunk:
         decoded_count: The batches at its front that are decoded; from `next_index` on they wait to be handed out.
     """
 
-    state: PartitionState
+    state: PartitionFetch
     data: Buffer
     headers: list[BatchHeader]
     high_watermark: int
@@ -49,7 +49,7 @@ class Chunk:
         return self.headers[-1].next_offset
 
 
-class PartitionState:
+class PartitionFetch:
     """Invariants:
         - `position <= fetch_offset`, and what lies between is in chunks, in order;
         - at most one request for this partition is in flight.
@@ -75,7 +75,7 @@ class PartitionState:
         self.is_in_flight = False
         self.buffered_bytes = 0
         self.chunks_count = 0
-        self.leader: Leader | None = None
+        self.leader: LeaderAddress | None = None
         self.high_watermark = -1
         self.log_start_offset = -1
         self.error: ReplogError | None = None
@@ -156,7 +156,7 @@ class PartitionState:
             and now_s >= self.backoff_until_s
         )
 
-    def accept(self, result: FetchResult, data: Buffer, owner: Any) -> Chunk | None:
+    def accept(self, result: FetchResult, data: Buffer, owner: Any) -> FetchedChunk | None:
         """Takes in a reply without an error; None when it brings nothing.
 
         Raises:
@@ -180,9 +180,9 @@ class PartitionState:
         self.last_epoch = headers[-1].partition_leader_epoch
         self.buffered_bytes += len(data)
         self.chunks_count += 1
-        return Chunk(self, data, headers, result.high_watermark, owner)
+        return FetchedChunk(self, data, headers, result.high_watermark, owner)
 
-    def release(self, chunk: Chunk) -> None:
+    def release(self, chunk: FetchedChunk) -> None:
         """`chunk` has been handed out or dropped."""
         self.buffered_bytes -= len(chunk.data)
         self.chunks_count -= 1

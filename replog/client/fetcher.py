@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from replog.choices import INT32_MAX, require_at_least
 from replog.client.cluster import ClusterView
-from replog.client.fetch_state import Chunk, PartitionState
+from replog.client.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.leader_calls import partition_error
 from replog.client.session import BrokerSession
 from replog.errors import ErrorCode, ReplogError, RetriableError
@@ -68,10 +68,10 @@ class FetchSettings:
 class _InFlight:
     sent_s: float
     reserved_bytes: int
-    entries: list[tuple[PartitionState, int]]  # with the token that the reply must find
+    entries: list[tuple[PartitionFetch, int]]  # with the token that the reply must find
 
 
-class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
+class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
     """Fetches for the partitions that one broker leads.
 
     Args:
@@ -92,9 +92,9 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         settings: FetchSettings,
         *,
         share_bytes: Callable[[], int],
-        on_chunk: Callable[[Chunk], None],
+        on_chunk: Callable[[FetchedChunk], None],
         on_trouble: Callable[[], None],
-        on_refused: Callable[[PartitionState], bool],
+        on_refused: Callable[[PartitionFetch], bool],
     ) -> None:
         super().__init__(view, broker_id, address)
         self._settings = settings
@@ -102,7 +102,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         self._on_chunk = on_chunk
         self._on_trouble = on_trouble
         self._on_refused = on_refused
-        self._partitions: dict[PartitionState, None] = {}  # in order of their turn
+        self._partitions: dict[PartitionFetch, None] = {}  # in order of their turn
         self._in_flight: dict[int, _InFlight] = {}
         self._held_bytes = 0
         self.loss: ReplogError | None = None
@@ -113,14 +113,14 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         """It leads nothing that is read."""
         return not self._partitions
 
-    def add(self, state: PartitionState) -> None:
+    def add(self, state: PartitionFetch) -> None:
         self._partitions[state] = None
         self.wake()
 
-    def remove(self, state: PartitionState) -> None:
+    def remove(self, state: PartitionFetch) -> None:
         self._partitions.pop(state, None)
 
-    def release(self, chunk: Chunk) -> None:
+    def release(self, chunk: FetchedChunk) -> None:
         """`chunk` came from here and is handed out: there is room for more."""
         self._held_bytes -= len(chunk.data)
         self.wake()
@@ -164,7 +164,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
             partitions=tuple(self._question(state) for state in wanted),
         )
 
-    def _wanted(self) -> list[PartitionState]:
+    def _wanted(self) -> list[PartitionFetch]:
         now_s = self._loop.time()
         wanted = []
         for state in self._partitions:
@@ -174,7 +174,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
                 self.wake_at(state.backoff_until_s)
         return wanted
 
-    def _question(self, state: PartitionState) -> FetchPartition:
+    def _question(self, state: PartitionFetch) -> FetchPartition:
         return FetchPartition(
             state.topic_id,
             state.partition.partition,
@@ -207,7 +207,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
             if state_or_none is not None and result.fetch_offset == state_or_none.fetch_offset:
                 self._handle_result(state_or_none, result, data)
 
-    def _handle_result(self, state: PartitionState, result: FetchResult, data: Buffer) -> None:
+    def _handle_result(self, state: PartitionFetch, result: FetchResult, data: Buffer) -> None:
         if result.error is not ErrorCode.NONE:
             self._handle_error(state, result)
             return
@@ -226,7 +226,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
             self._partitions[state] = None  # to the end of the line
             self._on_chunk(chunk)
 
-    def _handle_error(self, state: PartitionState, result: FetchResult) -> None:
+    def _handle_error(self, state: PartitionFetch, result: FetchResult) -> None:
         if self._on_refused(state):
             return  # whatever it is, the leader knows better
         error = partition_error(result.error, result.message, state.partition)
@@ -242,7 +242,7 @@ class LeaderFetcher(BrokerSession[FetchRequest, FetchResponse]):
         else:
             self._stop_reading(state, error)
 
-    def _stop_reading(self, state: PartitionState, error: ReplogError) -> None:
+    def _stop_reading(self, state: PartitionFetch, error: ReplogError) -> None:
         state.error = error.with_traceback(None)  # the frames that it passed have the records
         self._on_trouble()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from replog.client.addresses import Leader
+from replog.client.addresses import LeaderAddress
 from replog.client.cluster import ClusterView
-from replog.client.fetch_state import Chunk, PartitionState
-from replog.client.fetcher import FetchSettings, LeaderFetcher
+from replog.client.fetch_state import FetchedChunk, PartitionFetch
+from replog.client.fetcher import ConsumerFetcher, FetchSettings
 from replog.errors import ReplogError
 
 LEADER_ONLY_S_MIN, LEADER_ONLY_S_MAX = 0.5, 60.0
@@ -25,7 +25,7 @@ class FetcherPool:
         view: the open cluster view of the consumer.
         settings: shared by all fetchers; the memory is shared evenly.
         client_rack: where the consumer is; empty: it reads from leaders.
-        on_chunk, on_trouble: see `LeaderFetcher`.
+        on_chunk, on_trouble: see `ConsumerFetcher`.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class FetcherPool:
         settings: FetchSettings,
         *,
         client_rack: str = "",
-        on_chunk: Callable[[Chunk], None],
+        on_chunk: Callable[[FetchedChunk], None],
         on_trouble: Callable[[], None],
     ) -> None:
         self._view = view
@@ -42,10 +42,10 @@ class FetcherPool:
         self._client_rack = client_rack
         self._on_chunk = on_chunk
         self._on_trouble = on_trouble
-        self._fetchers: dict[int, LeaderFetcher] = {}
+        self._fetchers: dict[int, ConsumerFetcher] = {}
         self._stopping: set[asyncio.Task[None]] = set()
 
-    def follow(self, state: PartitionState) -> None:
+    def follow(self, state: PartitionFetch) -> None:
         """Moves the partition to where it is read from by the newest metadata."""
         old, new = state.leader, self._source(state)
         if old == new:
@@ -57,30 +57,30 @@ class FetcherPool:
         if new is not None:
             self._fetcher(new).add(state)
 
-    def _source(self, state: PartitionState) -> Leader | None:
+    def _source(self, state: PartitionFetch) -> LeaderAddress | None:
         """The leader, or an in-sync replica in the consumer's own rack (KIP-392)."""
         if not self._client_rack or state.leader_only:
             return self._view.leader(*state.partition)
         return self._view.image.nearest(*state.partition, self._client_rack)
 
-    def leave(self, state: PartitionState) -> None:
+    def leave(self, state: PartitionFetch) -> None:
         """Takes the partition from its fetcher; a reply that is under way is dropped."""
         if (fetcher := self._current(state)) is not None:
             fetcher.remove(state)
         state.forget_request()
         state.leader = None
 
-    def loss(self, state: PartitionState) -> ReplogError | None:
+    def loss(self, state: PartitionFetch) -> ReplogError | None:
         """Why there is no stream to the broker that the partition is read from; None while there is, or no broker."""
         fetcher = self._current(state)
         return fetcher.loss if fetcher is not None else None
 
-    def wake(self, state: PartitionState) -> None:
+    def wake(self, state: PartitionFetch) -> None:
         """The partition may be fetched again (a seek, less of it is buffered)."""
         if (fetcher := self._current(state)) is not None:
             fetcher.wake()
 
-    def release(self, chunk: Chunk) -> None:
+    def release(self, chunk: FetchedChunk) -> None:
         """`chunk` is handed out or dropped: who fetched it has room again, and who leads now may be waiting for that."""
         chunk.state.release(chunk)
         chunk.owner.release(chunk)
@@ -101,16 +101,16 @@ class FetcherPool:
         while self._stopping:
             await asyncio.gather(*self._stopping)
 
-    def _current(self, state: PartitionState) -> LeaderFetcher | None:
+    def _current(self, state: PartitionFetch) -> ConsumerFetcher | None:
         return self._fetchers.get(state.leader.broker_id) if state.leader is not None else None
 
-    def _fetcher(self, leader: Leader) -> LeaderFetcher:
+    def _fetcher(self, leader: LeaderAddress) -> ConsumerFetcher:
         fetcher = self._fetchers.get(leader.broker_id)
         if fetcher is not None and fetcher.address == leader.address:
             return fetcher
         if fetcher is not None:
             self._stop(fetcher)
-        fetcher = self._fetchers[leader.broker_id] = LeaderFetcher(
+        fetcher = self._fetchers[leader.broker_id] = ConsumerFetcher(
             self._view,
             leader.broker_id,
             leader.address,
@@ -123,7 +123,7 @@ class FetcherPool:
         fetcher.start()
         return fetcher
 
-    def _avoid(self, state: PartitionState) -> bool:
+    def _avoid(self, state: PartitionFetch) -> bool:
         """The replica that was asked cannot serve; whether another one is asked now."""
         leader = self._view.leader(*state.partition)
         if leader is None or state.leader is None or leader.broker_id == state.leader.broker_id:
@@ -134,7 +134,7 @@ class FetcherPool:
         self.follow(state)
         return True
 
-    def _return_to_replica(self, state: PartitionState) -> None:
+    def _return_to_replica(self, state: PartitionFetch) -> None:
         """The pause after a refusal is over; no newer metadata need come to move the partition."""
         state.leader_only = False
         if self._current(state) is not None:  # neither unassigned nor closed meanwhile
@@ -143,7 +143,7 @@ class FetcherPool:
     def _share_bytes(self) -> int:
         return self._settings.buffer_memory_bytes // max(1, len(self._fetchers))
 
-    def _stop(self, fetcher: LeaderFetcher) -> None:
+    def _stop(self, fetcher: ConsumerFetcher) -> None:
         task = asyncio.create_task(fetcher.stop())
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)

@@ -104,7 +104,7 @@ async def default_min_insync_replicas(admin: Admin, *, timeout_ms: int = ASK_TIM
 # ---- the cluster -------------------------------------------------------------------------------------------------------
 
 
-class BrokerState(StrEnum):
+class BrokerStanding(StrEnum):
     """Where a broker stands, as its own answer and the metadata say."""
 
     IN_SERVICE = "in service"
@@ -131,7 +131,7 @@ class BrokerHealth:
     broker_id: int
     address: str
     rack: str | None
-    state: BrokerState
+    state: BrokerStanding
     is_drained: bool
     leaders_count: int
     replicas_count: int
@@ -140,7 +140,7 @@ class BrokerHealth:
 
     @property
     def is_up(self) -> bool:
-        return self.state is BrokerState.IN_SERVICE
+        return self.state is BrokerStanding.IN_SERVICE
 
     @property
     def is_missed(self) -> bool:
@@ -373,9 +373,9 @@ def _broker(broker: BrokerInfo, metadata: ClusterMetadata, answer: DescribeNodeR
     )
 
 
-def _state(broker: BrokerInfo, answer: DescribeNodeResponse | None) -> BrokerState:
+def _state(broker: BrokerInfo, answer: DescribeNodeResponse | None) -> BrokerStanding:
     if answer is None:
-        return BrokerState.DOWN if broker.fenced else BrokerState.SILENT
+        return BrokerStanding.DOWN if broker.fenced else BrokerStanding.SILENT
     if broker.fenced:
-        return BrokerState.FENCED
-    return BrokerState.SHUTTING_DOWN if broker.in_controlled_shutdown else BrokerState.IN_SERVICE
+        return BrokerStanding.FENCED
+    return BrokerStanding.SHUTTING_DOWN if broker.in_controlled_shutdown else BrokerStanding.IN_SERVICE

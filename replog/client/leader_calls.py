@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from replog.client.addresses import Leader
+from replog.client.addresses import LeaderAddress
 from replog.client.backoff import Backoff, retry
 from replog.client.cluster import ATTEMPT_TIMEOUT_MS, ClusterView
 from replog.client.types import TopicPartition
@@ -28,7 +28,7 @@ NAMED_MAX = 5
 """Partitions that one error names."""
 
 
-class PartitionResult(Protocol):
+class LeaderResult(Protocol):
     """What the answers about one partition have in common."""
 
     @property
@@ -44,8 +44,8 @@ class PartitionResult(Protocol):
     def message(self) -> str: ...
 
 
-R = TypeVar("R", bound=PartitionResult)
-Members = Sequence[tuple[TopicPartition, Leader]]
+R = TypeVar("R", bound=LeaderResult)
+Members = Sequence[tuple[TopicPartition, LeaderAddress]]
 
 
 class Failure(NamedTuple):
@@ -58,7 +58,7 @@ class Failure(NamedTuple):
     """
 
     partition: TopicPartition
-    leader: Leader | None
+    leader: LeaderAddress | None
     error: ReplogError
 
 
@@ -151,7 +151,7 @@ async def _ask_each(
 ) -> list[Failure]:
     """Asks every leader at once; fills `found`, returns what went wrong."""
     failures: list[Failure] = []
-    by_address: dict[str, list[tuple[TopicPartition, Leader]]] = {}
+    by_address: dict[str, list[tuple[TopicPartition, LeaderAddress]]] = {}
     leaderless: list[TopicPartition] = []
     for partition in wanted:
         leader = view.leader(*partition)

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from replog.client.addresses import Leader
+from replog.client.addresses import LeaderAddress
 from replog.client.batch import ProducerBatch, ProducerIdentity
 from replog.errors import OutOfOrderSequenceError, ReplogError, RequestTimedOutError
 from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
@@ -71,7 +71,7 @@ class PartitionQueue:
         self.topic = topic
         self.topic_id = topic_id
         self.partition_id = partition_id
-        self.leader: Leader | None = None
+        self.leader: LeaderAddress | None = None
         self.identity: ProducerIdentity | None = None
         self.spent_identity: ProducerIdentity | None = None
         self.window: list[ProducerBatch] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from replog.client.accumulator import Accumulator
-from replog.client.addresses import Leader
+from replog.client.addresses import LeaderAddress
 from replog.client.cluster import ClusterView
 from replog.client.identity import IdentitySource
 from replog.client.partition_queue import PartitionQueue
@@ -106,7 +106,7 @@ class Router:
             sender = self._senders[leader.broker_id] = self._new_sender(leader)
         sender.add(queue)
 
-    def _new_sender(self, leader: Leader) -> BrokerSender:
+    def _new_sender(self, leader: LeaderAddress) -> BrokerSender:
         give = self._identities.give
         sender = BrokerSender(self._view, leader.broker_id, leader.address, self._settings, on_identity_needed=give)
         sender.start()
@@ -150,7 +150,7 @@ class Router:
         if queue.has_work and new is not None:
             self.route(queue)
 
-    def _leave(self, queue: PartitionQueue, old: Leader, new: Leader | None) -> None:
+    def _leave(self, queue: PartitionQueue, old: LeaderAddress, new: LeaderAddress | None) -> None:
         """What is in flight at the old leader will be sent again to the new one, which knows what it has."""
         sender = self._senders.get(old.broker_id)
         if sender is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from replog.client.arguments import require_records
-from replog.client.batch import BulkDelivery, Delivery, Outcome
+from replog.client.batch import BatchOutcome, BulkDelivery, Delivery
 from replog.client.bulk import RecordLike
 from replog.client.loop_thread import SyncClient
 from replog.client.partitioner import Partitioner
@@ -144,7 +144,7 @@ class SyncProducer(SyncClient[Producer]):
         """As `Producer.partitions_for`."""
         return self._run(lambda: self._client.partitions_for(topic))
 
-    def outcome(self, delivery: Outcome[T], timeout_s: float | None) -> T:
+    def outcome(self, delivery: BatchOutcome[T], timeout_s: float | None) -> T:
         """Waits for a delivery of this producer; a closed producer's deliveries are all decided."""
         if not self._is_closed:
             return self._run(delivery.wait, timeout_s)

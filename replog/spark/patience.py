@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from replog.client.addresses import Leader
+from replog.client.addresses import LeaderAddress
 from replog.client.cluster import ClusterView
 from replog.client.leader_calls import Failure
 from replog.errors import ReplogError, RequestTimedOutError
@@ -21,7 +21,11 @@ STALL_TIMEOUT_MS = 60_000
 
 
 def why_unserved(
-    view: ClusterView, leader: Leader | None, last_leader: Leader | None, loss: ReplogError | None, silent_ms: int
+    view: ClusterView,
+    leader: LeaderAddress | None,
+    last_leader: LeaderAddress | None,
+    loss: ReplogError | None,
+    silent_ms: int,
 ) -> str:
     """Returns why no broker could serve a partition now; "" when one may.
 
@@ -42,7 +46,7 @@ def why_unserved(
     return ""
 
 
-def named(leader: Leader | None) -> str:
+def named(leader: LeaderAddress | None) -> str:
     """Returns the words that name a broker to people."""
     return f"broker {leader.broker_id} ({leader.address})" if leader is not None else "not known"
 
@@ -78,7 +82,7 @@ class PlanningPatience:
                 )
         return None
 
-    def _why(self, leader: Leader | None, error: ReplogError) -> str:
+    def _why(self, leader: LeaderAddress | None, error: ReplogError) -> str:
         if leader is None:
             return str(error)
         return why_unserved(self._view, leader, None, error, self._unserved_timeout_ms)

@@ -15,9 +15,9 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from replog.client.addresses import Leader
+from replog.client.addresses import LeaderAddress
 from replog.client.cluster import VISIBLE_WITHIN_MS, ClusterView
-from replog.client.fetch_state import Chunk, PartitionState
+from replog.client.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.fetcher import FetchSettings
 from replog.client.fetcher_pool import FetcherPool
 from replog.client.types import TopicPartition
@@ -69,11 +69,11 @@ class RangeReader:
         self._fail_on_data_loss = fail_on_data_loss
         self._unserved_timeout_ms = poll_timeout_ms or UNSERVED_TIMEOUT_MS
         self._stall_timeout_ms = poll_timeout_ms or STALL_TIMEOUT_MS
-        self._last_leader: Leader | None = None
+        self._last_leader: LeaderAddress | None = None
         partition = TopicPartition(wanted.topic, wanted.partition)
-        self._state = PartitionState(partition, wanted.topic_id, wanted.start_offset)
+        self._state = PartitionFetch(partition, wanted.topic_id, wanted.start_offset)
         self._pool = FetcherPool(view, FETCH_SETTINGS, on_chunk=self._take_in, on_trouble=self._notice)
-        self._chunks: deque[Chunk] = deque()
+        self._chunks: deque[FetchedChunk] = deque()
         self._is_deleted = False
         self._wake = asyncio.Event()
 
@@ -138,7 +138,7 @@ class RangeReader:
 
     # ---- what the fetcher reports ------------------------------------------------------------------------------------
 
-    def _take_in(self, chunk: Chunk) -> None:
+    def _take_in(self, chunk: FetchedChunk) -> None:
         self._chunks.append(chunk)
         if self._is_at_end():
             self._pool.leave(self._state)

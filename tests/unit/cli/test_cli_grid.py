@@ -14,7 +14,7 @@ from test_cli_partition import FOUND, REPLICA
 from replog.cli.grid import Grid
 from replog.cli.health_view import render
 from replog.cli.partition import _table
-from replog.client.health import BrokerState
+from replog.client.health import BrokerStanding
 
 
 def shown(what: RenderableType, width: int) -> list[str]:
@@ -67,7 +67,7 @@ def test_a_partition_with_large_offsets_and_a_long_state(width: int) -> None:
 
 def test_a_status_with_long_states_at_80_columns() -> None:
     silent = broker(
-        2, BrokerState.SHUTTING_DOWN, address="broker-two.rack-b.example.org:19092", rack="rack-b", is_drained=True
+        2, BrokerStanding.SHUTTING_DOWN, address="broker-two.rack-b.example.org:19092", rack="rack-b", is_drained=True
     )
     lines = shown(render(replace(GOOD, brokers=(broker(1), silent))), 80)
     text = " ".join(" ".join(lines).split())

@@ -11,12 +11,12 @@ from rich.console import Console
 from replog.cli.health_view import facts, render, said, sentence
 from replog.cli.status import _as_json, _Changes
 from replog.client.awaited import Awaited, AwaitedBy
-from replog.client.health import BrokerHealth, BrokerState, ClusterHealth, PartitionTrouble, TroubledPartition
+from replog.client.health import BrokerHealth, BrokerStanding, ClusterHealth, PartitionTrouble, TroubledPartition
 from replog.errors import RequestTimedOutError
 from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 
 
-def broker(number: int, state: BrokerState = BrokerState.IN_SERVICE, **more: object) -> BrokerHealth:
+def broker(number: int, state: BrokerStanding = BrokerStanding.IN_SERVICE, **more: object) -> BrokerHealth:
     known = BrokerHealth(
         number,
         f"127.0.0.1:900{number}",
@@ -45,7 +45,7 @@ GOOD = ClusterHealth(
     default_min_insync_replicas=1, topics_count=2, partitions_count=12, unavailable_count=0, under_min_isr_count=0,
     under_replicated_count=0, missing_brokers=(), troubled=(), moving_count=0, moving=(),
 )  # fmt: skip
-DOWN = BrokerState.DOWN
+DOWN = BrokerStanding.DOWN
 
 
 def test_a_healthy_cluster() -> None:
@@ -75,7 +75,7 @@ def test_a_healthy_cluster() -> None:
                 "under_min_isr_count": 1,
                 "under_replicated_count": 4,
                 "missing_brokers": (2, 3),
-                "brokers": (broker(1), broker(2, DOWN), broker(3, BrokerState.FENCED)),
+                "brokers": (broker(1), broker(2, DOWN), broker(3, BrokerStanding.FENCED)),
             },
             "1 partition has no leader, 1 refuses acks=all writes and 4 are under-replicated because broker 2 is down and broker 3 is fenced.",
         ),
@@ -100,7 +100,7 @@ def test_a_healthy_cluster() -> None:
             {
                 "under_replicated_count": 4,
                 "missing_brokers": (2,),
-                "brokers": (broker(1), broker(2, DOWN), broker(3, BrokerState.SILENT)),
+                "brokers": (broker(1), broker(2, DOWN), broker(3, BrokerStanding.SILENT)),
             },
             "4 partitions are under-replicated because broker 2 is down. Broker 3 does not answer.",
         ),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from replog.client.fetch_state import PartitionState
+from replog.client.fetch_state import PartitionFetch
 from replog.client.types import TopicPartition
 
 
 def test_the_pause_after_refusals_in_a_row_grows_and_begins_anew_after_service() -> None:
-    state = PartitionState(TopicPartition("t", 0), UUID(int=1), 0)
+    state = PartitionFetch(TopicPartition("t", 0), UUID(int=1), 0)
     pauses_s, now_s = [], 0.0
     for _ in range(8):
         pauses_s.append(state.avoid_replica(now_s, 0.5, 20.0))

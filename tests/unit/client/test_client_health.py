@@ -12,7 +12,7 @@ from replog.client import Admin
 from replog.client.awaited import NOBODY, Awaited, AwaitedBy
 from replog.client.health import (
     NAMED_MAX,
-    BrokerState,
+    BrokerStanding,
     ClusterHealth,
     PartitionTrouble,
     cluster_health,
@@ -72,7 +72,7 @@ def test_a_cluster_with_everything_is_healthy() -> None:
     assert found.is_healthy
     assert (found.partitions_count, found.troubled_count, found.troubled, found.missing_brokers) == (2, 0, (), ())
     assert [(b.state, b.leaders_count, b.replicas_count) for b in found.brokers] == [
-        (BrokerState.IN_SERVICE, 1, 2), (BrokerState.IN_SERVICE, 1, 2), (BrokerState.IN_SERVICE, 0, 2),
+        (BrokerStanding.IN_SERVICE, 1, 2), (BrokerStanding.IN_SERVICE, 1, 2), (BrokerStanding.IN_SERVICE, 0, 2),
     ]  # fmt: skip
 
 
@@ -109,11 +109,11 @@ def test_states_of_brokers() -> None:
     brokers = (replace(first, fenced=True), replace(second, fenced=True), replace(third, in_controlled_shutdown=True))
     found = health(brokers=brokers, answers={1: answer(1), 2: None, 3: answer(3)})
     assert [broker.state for broker in found.brokers] == [
-        BrokerState.FENCED, BrokerState.DOWN, BrokerState.SHUTTING_DOWN,
+        BrokerStanding.FENCED, BrokerStanding.DOWN, BrokerStanding.SHUTTING_DOWN,
     ]  # fmt: skip
     assert not found.is_healthy
     silent = health(answers={1: answer(1), 2: answer(2)})
-    assert silent.brokers[2].state is BrokerState.SILENT
+    assert silent.brokers[2].state is BrokerStanding.SILENT
     assert not silent.is_healthy
 
 
@@ -194,5 +194,8 @@ async def test_brokers_that_do_not_answer_are_part_of_the_answer() -> None:
         await admin.wait_until_ready(brokers=3)
         cluster.nodes[2].is_down = True
         found = await cluster_health(admin, timeout_ms=2_000)
-        assert {broker.broker_id: broker.state for broker in found.brokers}[2] in {BrokerState.SILENT, BrokerState.DOWN}
+        assert {broker.broker_id: broker.state for broker in found.brokers}[2] in {
+            BrokerStanding.SILENT,
+            BrokerStanding.DOWN,
+        }
         assert not found.is_healthy

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from replog.client.accumulator import Accumulator, AccumulatorSettings
-from replog.client.addresses import Leader
+from replog.client.addresses import LeaderAddress
 from replog.client.batch import ProducerBatch, ProducerIdentity
 from replog.client.partition_queue import PartitionQueue
 from replog.errors import (
@@ -68,7 +68,7 @@ class Run:
         self.sent.append(self.queue.append(1000, None, b"%030d" % number, (), 127)[0])
 
     def send(self) -> None:
-        self.queue.leader = Leader(1, "a:1", self.leader_epoch, UUID(int=1))
+        self.queue.leader = LeaderAddress(1, "a:1", self.leader_epoch, UUID(int=1))
         self.queue.backoff_until_s = 0
         batch = self.queue.sendable(1e9, allow_partial=True)
         if batch is not None:

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from replog.client.accumulator import Accumulator, AccumulatorSettings
-from replog.client.addresses import Leader
+from replog.client.addresses import LeaderAddress
 from replog.client.batch import ProducerBatch, ProducerIdentity
 from replog.client.partition_queue import PRODUCER_EPOCH_MAX, PartitionQueue
 from replog.errors import (
@@ -208,14 +208,14 @@ async def test_epochs_that_are_used_up_need_another_producer_id() -> None:
 def with_gap(*, next_leader_epoch: int = 5) -> tuple[PartitionQueue, ProducerBatch]:
     """A queue whose connection was lost with two batches in flight; the first has failed, the second was sent again."""
     queue = make()
-    queue.leader = Leader(1, "a:1", 5, UUID(int=1))
+    queue.leader = LeaderAddress(1, "a:1", 5, UUID(int=1))
     establish(queue)
     fill(queue, 2)
     a, b = sent(queue, 2)
     for batch in (a, b):
         queue.handle_lost(batch, ConnectionLostError("lost"))
     queue.handle_failed(a, RequestTimedOutError("expired"))
-    queue.leader = Leader(1, "a:1", next_leader_epoch, UUID(int=1))
+    queue.leader = LeaderAddress(1, "a:1", next_leader_epoch, UUID(int=1))
     assert sent(queue, 2) == [b]
     return queue, b
 
