@@ -280,7 +280,12 @@ class _Records:
         while not self._ready:
             if self._offset >= self._end_offset:
                 await self._wait_for_more()
-            chunk, self._offset = await asyncio.to_thread(self._log.log.read_chunk, self._offset, self._end_offset)
+            try:
+                chunk, self._offset = await asyncio.to_thread(self._log.log.read_chunk, self._offset, self._end_offset)
+            except BrokerClosedError:
+                if self._follows:  # closing the log ends a tail, wherever it is
+                    raise StopAsyncIteration from None
+                raise
             self._ready = chunk[::-1]
         return self._ready.pop()
 

@@ -12,6 +12,7 @@ All of it is optional for correctness: a log that is never maintained loses noth
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -160,29 +161,41 @@ class KeeperThread:
 
     def wake(self) -> None:
         """Makes the thread write back the dirty window now."""
-        self._orders.changed.set()
+        self._orders.tell()
 
     def stop(self) -> None:
         """Stops the thread; waits for the end of a call that is under way."""
         self._orders.stop = True
-        self._orders.changed.set()
+        self._orders.tell()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
 
 class _Orders:
-    """What the thread is told."""
+    """What the thread is told.
+
+    A bare lock, and no `threading.Event`: a Ctrl-C while an event is set may leave the lock inside of it taken for ever.
+    """
 
     def __init__(self) -> None:
-        self.changed = threading.Event()
+        self._nothing_new = threading.Lock()
+        self._nothing_new.acquire()
         self.stop = False
+
+    def tell(self) -> None:
+        """Ends the wait that is under way, or else the next one."""
+        with contextlib.suppress(RuntimeError):  # told already
+            self._nothing_new.release()
+
+    def wait(self, timeout_s: float) -> None:
+        """Returns once it is told, or after `timeout_s` seconds.  In the thread."""
+        self._nothing_new.acquire(timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX))
 
 
 def _keep(reference: weakref.ref[LocalLog], orders: _Orders, interval_s: float) -> None:
     due = time.monotonic() + interval_s
     while True:
-        orders.changed.wait(max(0.0, due - time.monotonic()))
-        orders.changed.clear()
+        orders.wait(due - time.monotonic())
         log = reference()
         if orders.stop or log is None or log.closed:
             return

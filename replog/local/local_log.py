@@ -74,6 +74,7 @@ class LocalLog(ReadableLog):
         self._keeper_thread: KeeperThread | None = None
         self._durable_start = folder.log.log_start_offset  # at least; retention moves it up, too
         wake = self._wake_keeper if config.maintenance_interval_ms else None
+        self._is_closing = False
         self._has_window = config.dirty_window_bytes > 0
         self._write_behind = WriteBehind(folder.log, self._mutex, self._publish, wake)
         if config.maintenance_interval_ms:
@@ -295,16 +296,12 @@ class LocalLog(ReadableLog):
             return
         if self._keeper_thread is not None:
             self._keeper_thread.stop()
-        with self._upkeep, self._mutex:
-            if self._is_closed:
+        with self._upkeep:
+            if self._is_closed and not self._is_closing:
                 return
-            self._is_closed = True
-            self._flushes.wait_until_idle()
-            try:
-                self._folder.close(now_ms=wall_ms())
-            finally:
-                self._publish()
-                self._watchers.notify()
+            self._is_closed = self._is_closing = True  # the second one stays where an interrupt keeps this from its end
+            self._flushes.when_idle(self._close_folder)
+            self._is_closing = False
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "failed" if self.failed else f"flush={self._config.flush}"
@@ -319,6 +316,13 @@ class LocalLog(ReadableLog):
             self.close()
 
     # Parts
+
+    def _close_folder(self) -> None:
+        try:
+            self._folder.close(now_ms=wall_ms())
+        finally:
+            self._publish()
+            self._watchers.notify()
 
     def _append(self, batches: Sequence[bytes]) -> Written:
         written = self._write_and_flush(batches)
@@ -336,11 +340,10 @@ class LocalLog(ReadableLog):
         """Writes all batches, or those for which there is room.  The hot path of a single append: few calls."""
         if self._process_id != os.getpid():
             self._check_process()
+        if self._has_window:
+            self._write_behind.wait_for_room()
         with self._mutex:
             if self._is_closed:
-                self._check_open()
-            if self._has_window:
-                self._write_behind.wait_for_room()
                 self._check_open()
             base_offset = self._log.log_end_offset
             count, error = self._append_all(batches)

@@ -11,7 +11,9 @@ import threading
 from collections.abc import Callable
 
 from replog.errors import BrokerClosedError, StorageError
+from replog.local.waiting import Watchers
 from replog.log import Log
+from replog.log.write_back import WriteBackJob
 
 
 class WriteBehind:
@@ -32,13 +34,19 @@ class WriteBehind:
         self._on_progress = on_progress
         self._wake = wake
         self._window_bytes = log.config.dirty_window_bytes
-        self._progressed = threading.Condition(mutex)
+        self._waiting = Watchers()
+        self._turn = threading.Lock()  # held by the thread whose job runs; no flag, for an interrupt would leave it set
+        self._job: WriteBackJob | None = None  # of that thread, or left behind by one that was interrupted
 
     def wait_for_room(self) -> None:
-        """Waits before an append while the disk is far behind, with the mutex held (it is given up meanwhile)."""
-        while self._wake is not None and self._log.is_behind_write_back and not self._log.failed:
+        """Waits before an append while the disk is far behind, without the mutex."""
+        while self._wake is not None:
+            with self._mutex:
+                if not self._log.is_behind_write_back or self._log.failed:
+                    return
+                waiter = self._waiting.register()
             self._wake()
-            self._progressed.wait(1.0)
+            self._waiting.wait(waiter, 1.0)
 
     def note_append(self) -> None:
         """Writes a window that an append has filled back; another thread does it if there is one.  Without the mutex."""
@@ -50,17 +58,32 @@ class WriteBehind:
 
     def run(self) -> None:
         """Writes back until less than a window is dirty.  An error is kept by the log: the next append raises it."""
-        while True:
+        with self._turn:
+            while self._prepare():
+                self._run()
+
+    def _prepare(self) -> bool:
+        with self._mutex:
+            self._complete()
+            self._job = self._log.prepare_write_back()
+        return self._job is not None
+
+    def _run(self) -> None:
+        try:
+            with contextlib.suppress(OSError):  # the log has noted it
+                if self._job is not None:
+                    self._job.run()
+        finally:
             with self._mutex:
-                job = self._log.prepare_write_back()
-            if job is None:
-                return
-            try:
-                with contextlib.suppress(OSError):  # the log has noted it
-                    job.run()
-            finally:
-                with self._mutex:
-                    with contextlib.suppress(StorageError, BrokerClosedError):
-                        self._log.complete_write_back(job)
-                    self._progressed.notify_all()
-                    self._on_progress()
+                self._complete()
+
+    def _complete(self) -> None:
+        job, self._job = self._job, None
+        if job is None:
+            return
+        try:
+            with contextlib.suppress(StorageError, BrokerClosedError):
+                self._log.complete_write_back(job)
+        finally:
+            self._waiting.notify()
+            self._on_progress()

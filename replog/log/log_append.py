@@ -6,7 +6,9 @@ offset move.  A crash in between leaves an epoch without records (cut on open) o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from replog.errors import (
@@ -21,6 +23,7 @@ from replog.errors import (
 )
 from replog.log.append_group import AppendGroup, AppendInfo, AppendOutcome
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
+from replog.log.file_names import LOG_SUFFIX, file_path
 from replog.log.log_flushing import LogFlushing
 from replog.log.producers.files import apply_batch, parse_marker, write_snapshot
 from replog.log.producers.state import ProducedBatch
@@ -232,14 +235,29 @@ class LogAppending(LogFlushing):
         if not group.size_bytes:
             return
         segment = self._segments.active
-        self._write_bytes(segment, group.buffers)
+        self._rest = partial(self._undo_append, segment, segment.size_bytes, self._log_end_offset)  # if interrupted
+        try:
+            self._write_bytes(segment, group.buffers)
+        except DiskFullError:
+            self._rest = None
+            raise
         if self._reader.tail is not None:
             end = segment.base_offset, segment.size_bytes + group.size_bytes
             self._reader.tail.note(self._log_end_offset, group.next_offset, group.buffers, end)
         group.note_written(segment, next_number)
         self._touched = True
         self._wall_ms = now_ms
-        self._log_end_offset = group.next_offset
+        self._log_end_offset, self._rest = group.next_offset, None
+
+    def _undo_append(self, segment: LogSegment, size_bytes: int, log_end_offset: int) -> None:
+        """Cuts off what an append wrote that was interrupted (Ctrl-C) before the log end moved.
+
+        Nobody was told of it, and the next append gets the same offsets: without this both would stand in the file.
+        """
+        if self._log_end_offset == log_end_offset:
+            if self._reader.tail is not None:
+                self._reader.tail.forget()
+            segment.truncate(size_bytes, log_end_offset)
 
     def _write_bytes(self, segment: LogSegment, buffers: Sequence[Buffer]) -> None:
         """Appends to the segment's file.  A full disk leaves it as it was: the part that found room is cut off again.
@@ -389,21 +407,32 @@ class LogAppending(LogFlushing):
         sealed = self._segments.active
         self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
         written: list[File] = []
+        self._directory_changes += 1  # first: an interrupt in what follows must not leave a name without an fsync
+        self._touched = True
+        self._rest = partial(self._end_roll, sealed, base_offset)  # if interrupted
         try:
             written += sealed.write_indexes()
             written.append(write_snapshot(self._fs, self._directory, base_offset, self._producers))
             active = LogSegment.create(self._fs, self._directory, base_offset, self._config, now_ms)
         except OSError as error:
+            self._rest = None
             for file in written:
                 self._closer.close(file)
             if is_disk_full(error):
                 raise disk_full("a new segment cannot be created", self._directory, error) from error
             self._fail("a new segment cannot be created", error)
         self._unsynced += written
-        sealed.drop_indexes()
         self._segments.append(active)
-        self._directory_changes += 1
-        self._touched = True
+        sealed.drop_indexes()
+        self._rest = None
+
+    def _end_roll(self, sealed: LogSegment, base_offset: int) -> None:
+        """Ends a roll that was interrupted (Ctrl-C): an empty file that nobody knows must not stand inside the segment before."""
+        if self._segments.active is not sealed:
+            sealed.drop_indexes()
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.remove(file_path(self._directory, base_offset, LOG_SUFFIX))
 
 
 def _check_marker(batches: Buffer, header: BatchHeader) -> None:

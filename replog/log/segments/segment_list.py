@@ -101,8 +101,8 @@ class SegmentList:
 
     def append(self, segment: LogSegment) -> None:
         """Adds a new active segment."""
-        self._segments.append(segment)
-        self._bases.append(segment.base_offset)
+        segments, bases = [*self._segments, segment], [*self._bases, segment.base_offset]
+        self._segments, self._bases = segments, bases  # in one step: an interrupt comes before it or after
 
     def remove_last(self) -> None:
         """Deletes the files of the last segment."""

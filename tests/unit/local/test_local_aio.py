@@ -284,3 +284,10 @@ async def test_a_tail_of_a_task_gives_what_is_appended_while_it_reads(
         await log.append(b"first")
         tail = log.tail(0, timeout_s=30)
         assert [(await anext(tail)).offset for _ in range(9)] == list(range(9))
+
+
+async def test_closing_the_log_ends_a_tail_that_has_not_come_to_its_end(tmp_path: Path) -> None:
+    async with replog.open_log_async(tmp_path / "log") as log:
+        tail = log.tail(0)
+        await log.append(b"unread")
+    assert [record async for record in tail] == []
