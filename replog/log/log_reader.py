@@ -11,6 +11,7 @@ reader that goes on costs nothing more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from replog.errors import CorruptRecordError, InvalidRecordError
@@ -62,11 +63,25 @@ class Part(NamedTuple):
     end_offset: int
 
 
+class Start(NamedTuple):
+    """Where a read begins in a segment.
+
+    Attributes:
+        position: The byte at which a batch starts.
+        previous_end: The exclusive end of the batch before it, the segment's base offset for the first one; None: not looked
+            at, since the read goes on from another one.
+    """
+
+    position: int
+    previous_end: int | None
+
+
 class ReadOutcome(NamedTuple):
-    """What a read found in the segment with this base offset."""
+    """What a read found in the segment with this base offset, and where it began there."""
 
     found: SegmentRead
     base_offset: int
+    start: Start
 
 
 class CapturedRead(NamedTuple):
@@ -209,16 +224,35 @@ class LogReader:
             yield Part(segment.reader(cached_only=cached_only), end_offset)
 
     def _check_hole(self, request: ReadRequest, outcome: ReadOutcome | None) -> None:
-        """Raises `CorruptRecordError` where records are missing that the log claims to have; other gaps are allowed."""
+        """Raises `CorruptRecordError` where records are missing that the log claims to have; other gaps are allowed.
+
+        No checksum covers a batch's base offset: a first batch that does not begin where the one before it ends would be
+        handed out under offsets that are not its own.
+        """
         if request.offset >= request.ceiling or not self._complete.covers(request.offset):
             return
         if outcome is not None and not outcome.found.data:
             return  # the batch is there, and does not fit below a limit
         found = request.ceiling if outcome is None else int.from_bytes(outcome.found.data[:8], "big", signed=True)
+        segment = self._segments[self._segments.number_for(request.offset)]
         if found > request.offset:
-            segment = self._segments[self._segments.number_for(request.offset)]
             position = segment.size_bytes if request.offset >= segment.base_offset else 0
             raise hole(segment.path, position, request.offset, found)
+        position, previous_end = outcome.start if outcome is not None else Start(0, None)
+        if previous_end is None or found == previous_end or not self._complete.covers(previous_end):
+            return
+        if not self._fits_what_follows(position, request):  # else it is the one before that is wrong
+            reason = f"no batch that follows offset {previous_end - 1}: it says that it begins at {found}"
+            raise CorruptRecordError(segment.path, position, reason)
+
+    def _fits_what_follows(self, position: int, request: ReadRequest) -> bool:
+        """Whether the batch at byte `position` of the request's segment ends where the next one begins, or the segment ends."""
+        number = self._segments.number_for(request.offset)
+        segment = self._segments[number]
+        with segment.opened_briefly():
+            headers = [placed.header for placed in islice(scan_headers(segment.file, position, segment.size_bytes), 2)]
+        end_offset = self._segments.end_offset(number, request.log_end_offset)
+        return headers[0].next_offset == (headers[1].base_offset if len(headers) > 1 else end_offset)
 
     def _note(self, request: ReadRequest, place: Place | None, outcome: ReadOutcome | None, now_ms: int) -> bytes:
         if outcome is None:
@@ -242,28 +276,28 @@ class LogReader:
 
 def _read_first(parts: Iterable[Part], request: ReadRequest, place: Place | None) -> ReadOutcome | None:
     for reader, end_offset in parts:
-        position = _position(reader, request.offset, place)
-        if position is None:  # all of it lies below the offset: a gap that compaction left
+        start = _start(reader, request.offset, place)
+        if start is None:  # all of it lies below the offset: a gap that compaction left
             continue
         found = reader.read(
-            position,
+            start.position,
             max_bytes=request.max_bytes,
             ceiling=request.ceiling,
             segment_end_offset=end_offset,
             min_one_batch=request.min_one_batch,
         )
         must_check = place is None and request.is_checked
-        return ReadOutcome(reader.checked(position, found) if must_check else found, reader.base_offset)
+        return ReadOutcome(reader.checked(start.position, found) if must_check else found, reader.base_offset, start)
     return None
 
 
-def _position(reader: SegmentReader, offset: int, place: Place | None) -> int | None:
+def _start(reader: SegmentReader, offset: int, place: Place | None) -> Start | None:
     if place is not None and place.base_offset == reader.base_offset and place.position < reader.size_bytes:
-        return place.position
+        return Start(place.position, None)
     if offset <= reader.base_offset:
-        return 0 if reader.size_bytes else None
+        return Start(0, reader.base_offset) if reader.size_bytes else None
     found = reader.find(offset)
-    return found.position if found else None
+    return Start(found.position, found.previous_end) if found else None
 
 
 def _largest_batch(

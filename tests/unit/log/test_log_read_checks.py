@@ -97,3 +97,20 @@ def test_an_untouched_log_is_read_alike() -> None:
     for offset in range(COUNT):
         assert bases(read(log, offset))[0] == offset
         assert bases(read(log, offset))[0] == offset
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("number", range(COUNT))
+def test_no_record_is_handed_out_under_the_offset_of_another(read: Read, number: int) -> None:
+    """No checksum covers a batch's base offset: its lowest bit, flipped, makes it a whole batch at a neighbour's offset."""
+    for offset in range(COUNT):
+        fs, log = filled(COUNT, config=LogConfig())
+        whole = fs.image()[PATH]
+        fs.flip_bit(PATH, number * BATCH_BYTES + 7)
+        try:
+            data = read(log, offset)
+        except CorruptRecordError:
+            assert offset in {number, number ^ 1}, "damage elsewhere"
+            continue
+        at = offset * BATCH_BYTES
+        assert data[:BATCH_BYTES] == whole[at : at + BATCH_BYTES], f"offset {offset}"
