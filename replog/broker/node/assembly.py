@@ -134,8 +134,6 @@ class NodeAssembly(ABC):
         self._manager = ReplicaManager(stepper, self._logs, self._executor, self._environment.new_uuid, self._fail)
         self._lifecycle = self._make_lifecycle()
         stepper.trouble.on_offline = self._lifecycle.hurry
-        self._keeper = LogKeeper(config, self._logs, stepper, self._manager.retry_roles, self._executor, self._fail)
-        self._cleaner = LogCleaner(config, self._logs, stepper, self._fail)
         self._images = ImageQueue(
             self._manager,
             self._executor,
@@ -143,6 +141,8 @@ class NodeAssembly(ABC):
             self._fail,
             self._has_seen_removal,
         )
+        self._keeper = LogKeeper(config, self._logs, stepper, self._images.retry_roles, self._executor, self._fail)
+        self._cleaner = LogCleaner(config, self._logs, stepper, self._fail)
         stepper.fetchers = self._make_fetchers()
         self._publisher: MetadataPublisher = MetadataPublisher(
             config.node_id, self.incarnation_id, self._images.submit, self._fail

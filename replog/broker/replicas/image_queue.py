@@ -144,6 +144,10 @@ class ImageQueue:
         self._later.append(run)
         return True
 
+    def retry_roles(self) -> None:
+        """Lets replicas that wait for room try again to take their roles, but for those whose logs are being created."""
+        self._manager.retry_roles(self._held)
+
     def _begin(self) -> None:
         """Begins with the first image that waits, unless one is being applied."""
         if self._steps is not None or not self._waiting or self._must_wait(self._waiting[0]):
@@ -195,7 +199,6 @@ class ImageQueue:
             place = _place(local)
             job = None if place in self._held else self._manager.local_logs.prepare(before, pending.image, local)
             if job is not None:
-                self._manager.being_created.add(place)
                 self._held[place] = _Held(local, is_new_replica(before, local, self._stepper.config.node_id))
                 jobs.append(job)
             if len(jobs) == CREATED_TOGETHER:
@@ -219,7 +222,6 @@ class ImageQueue:
         self._manager.local_logs.complete(jobs)
         for job in jobs:
             held = self._held.pop(job.replica.key)
-            self._manager.being_created.discard(job.replica.key)
             self._manager.take_role(held.local, is_new=held.is_new)
         self._go_on_waiting()
 

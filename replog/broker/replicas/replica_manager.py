@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from concurrent.futures import Executor
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from replog.broker.replicas.election_reasons import election_reason
 from replog.broker.replicas.logs import ReplicaLogs
 from replog.broker.replicas.moves import ReplicaMoves
 from replog.broker.replicas.replica import Replica, ReplicaLog
-from replog.broker.replicas.retirements import Retirements
+from replog.broker.replicas.retirements import Place, Retirements
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.broker.replicas.views import awaited_ends, log_dirs, partition_state, replica_statuses
@@ -52,7 +52,6 @@ class ReplicaManager:
         applied_offset: The end (exclusive) of the metadata that all replicas are as it says.
         retirements: The replicas on their way out.
         moves: The replicas that move between log directories.
-        being_created: The (topic, partition) whose logs are being created; their roles wait for that.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class ReplicaManager:
         self.applied_offset = 0
         self.retirements = Retirements(logs, stepper.driver, executor, stepper.trouble.directory_failed, on_failure)
         self.moves = ReplicaMoves(stepper, logs, self.retirements, self.take_role, executor, new_id, on_failure)
-        self.being_created: set[tuple[str, int]] = set()
         self._logs = logs
         self._broker_id = stepper.config.node_id
         self._tails = TailCache()
@@ -95,10 +93,14 @@ class ReplicaManager:
         for local in self.stepper.trouble.begin_anew():
             self.take_role(local, is_new=True)
 
-    def retry_roles(self) -> None:
-        """Lets replicas that wait for room try again to take their roles."""
+    def retry_roles(self, but_for: Container[Place] = ()) -> None:
+        """Lets replicas that wait for room try again to take their roles.
+
+        Args:
+            but_for: The replicas that wait for something else.
+        """
         for local in self.stepper.trouble.roles_without_room():
-            if (local.topic_name, local.partition_id) not in self.being_created:
+            if (local.topic_name, local.partition_id) not in but_for:
                 self.take_role(local, is_new=True)
 
     def configure_throttles(self) -> None:

@@ -120,8 +120,7 @@ class LogManager(DirectoryGroup):
             new_directory_id: A function that makes ids, for new directories and the names of replicas that are deleted.
             limits: The limits at which a disk counts as full; None: the defaults.
             recovery_threads: Threads that recover each directory, from 1.
-            on_progress: A function that is told how far each directory is, at most ten times a second, in threads, one
-                call at a time for one directory.
+            on_progress: Told how far each directory is, at most ten times a second, one call at a time for a directory.
             monotonic_ms: A function that tells monotonic milliseconds, for the progress.
             threads: A function that makes an executor from the number of its threads and the prefix of their names.
 

@@ -175,7 +175,7 @@ async def test_who_waits_for_room_does_not_touch_a_log_that_is_created() -> None
         registration = it.stepper.image.partition(OTHER, 0)
         assert registration is not None
         it.stepper.trouble.waiting_for_room[OTHER_KEY] = LocalPartition("other", OTHER, 0, registration)
-        await it.stepper.driver.call(it.manager.retry_roles)
+        await it.stepper.driver.call(images.queue.retry_roles)
         assert OTHER_KEY not in it.stepper.replicas
         images.gate.set()
         await wait_until(lambda: OTHER_KEY in it.stepper.replicas)
