@@ -62,15 +62,17 @@ DEFAULT_TIMEOUT_MS = 30_000
 class Admin(Operations):
     """Manages topics and looks at the cluster.
 
-    Every method retries what is worth retrying, for `timeout_ms` at most, and then raises RequestTimedOutError with
-    the last cause in its text.  Use it as `async with Admin("127.0.0.1:9092") as admin:`; entering does not wait
-    for a broker, so it can be opened before the cluster is up (see `wait_until_ready`).
+    Every method but those that make one attempt retries what is worth retrying, for `timeout_ms` at most, and then
+    raises RequestTimedOutError with the last cause in its text.
+
+    Use it as `async with Admin("127.0.0.1:9092") as admin:`; entering does not wait for a broker, so it can be opened
+    before the cluster is up (see `wait_until_ready`).
 
     Args:
-        bootstrap_servers: "host:port,host:port" or a sequence of them.
-        client_id: names this client in the brokers' logs.
-        timeout_ms: overall limit of each method that is given none of its own.
-        transport: the default is gRPC.
+        bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
+        client_id: The name of this client in the brokers' logs.
+        timeout_ms: The overall limit of each method that retries and is given none of its own, in milliseconds.
+        transport: The transport to the brokers; None: gRPC.
 
     Raises:
         ConfigError: `bootstrap_servers` is not a list of host:port.
@@ -142,15 +144,16 @@ class Admin(Operations):
         """Creates one topic and waits until all its partitions have leaders that this client can see.
 
         Args:
-            name: letters, digits, ".", "_" and "-", at most 249.
-            num_partitions: -1: the brokers' `num.partitions`.
-            replication_factor: -1: the brokers' `default.replication.factor`.
-            configs: Kafka's names, e.g. `{"min.insync.replicas": 2}`.
-            assignments: the replicas of partition 0, 1, ...; instead of the two counts.
+            name: The name of the topic: letters, digits, ".", "_" and "-", at most 249 of them.
+            num_partitions: The number of partitions; -1: the brokers' `num.partitions`.
+            replication_factor: The number of replicas; -1: the brokers' `default.replication.factor`.
+            configs: The configurations by Kafka's names, e.g. `{"min.insync.replicas": 2}`.
+            assignments: The replicas of partition 0, 1, ...; instead of the two counts.
+            timeout_ms: The limit of the creation, and then that of the wait, in milliseconds.
 
         Raises:
-            TopicExistsError, InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError, ConfigError: As
-                the controller says.
+            TopicExistsError, InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError, ConfigError: The
+                controller refuses the topic.
             RequestTimedOutError: The leaders were not there in time; the topic may exist all the same.
         """
         within_ms = self._limit_ms(timeout_ms)
@@ -186,21 +189,22 @@ class Admin(Operations):
         await self._view.wait_for(gone, timeout_ms=within_ms, what=f"see topic {name} go")
 
     async def list_topics(self, *, timeout_ms: int | None = None) -> list[str]:
-        """Names of all topics, sorted."""
+        """Returns the names of all topics, sorted."""
         metadata = await self.describe_cluster(timeout_ms=timeout_ms)
         return sorted(topic.name for topic in metadata.topics)
 
     async def describe_topics(
         self, names: Iterable[str], *, visible_within_ms: int = VISIBLE_WITHIN_MS
     ) -> dict[str, TopicInfo]:
-        """Partitions, leaders, ISRs and configs, by topic name.
+        """Returns partitions, leaders, ISRs and configs, by topic name.
 
         Args:
-            names: of the topics.
-            visible_within_ms: how long a topic that was just created may take to reach the brokers' metadata.
+            names: The names of the topics.
+            visible_within_ms: The time that a topic that was just created may take to reach the brokers' metadata,
+                in milliseconds.
 
         Raises:
-            UnknownTopicOrPartitionError: One is still not there after that.
+            UnknownTopicOrPartitionError: A topic is still not there after that.
         """
         wanted = texts_of("names", names)
         require_limit("visible_within_ms", visible_within_ms)
@@ -217,7 +221,7 @@ class Admin(Operations):
     # ---- cluster and nodes -----------------------------------------------------------------------------------------
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
-        """Brokers, controller and topics, asked anew."""
+        """Asks anew for brokers, controller and topics, and returns them."""
         return await self._view.describe(self._limit_ms(timeout_ms))
 
     async def describe_node(
@@ -227,12 +231,12 @@ class Admin(Operations):
         partitions: Iterable[tuple[str, int]] | None = None,
         timeout_ms: int | None = None,
     ) -> DescribeNodeResponse:
-        """What one process says about itself, also before it is unfenced.
+        """Returns what one process says about itself, also before it is unfenced.
 
         Args:
-            broker: its id, or its "host:port".
-            partitions: only these replicas, with what a leader knows of the others; None: all, without that.
-            timeout_ms: of the one attempt.
+            broker: The id of the broker, or its "host:port".
+            partitions: The only replicas to describe, with what a leader knows of the others; None: all, without that.
+            timeout_ms: The limit of the one attempt, in milliseconds.
 
         Raises:
             BrokerNotAvailableError: No broker of this id is registered.
@@ -248,15 +252,17 @@ class Admin(Operations):
     async def describe_node_configs(
         self, node: int | str, *, timeout_ms: int | None = None
     ) -> tuple[ConfigDescription, ...]:
-        """Every configuration that one node goes by, by name: what its file says, and what was set while it ran.
+        """Returns every configuration that one node goes by, by name.
+
+        It is what the node's file says, and what was set while it ran.
 
         Args:
             node: The id of a broker or a voter, or the "host:port" of any node.
-            timeout_ms: The limit of the one attempt.
+            timeout_ms: The limit of the one attempt, in milliseconds.
 
         Raises:
             BrokerNotAvailableError: No node of this id is known.
-            ConnectionLostError: It does not answer.
+            ConnectionLostError: The node does not answer.
         """
         within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
         address = parse_address("node", node) if isinstance(node, str) else await self._node_address(node)
@@ -264,15 +270,15 @@ class Admin(Operations):
         return expect(response, DescribeNodeConfigsResponse).configs
 
     async def describe_log_dirs(self, broker: int | str, *, timeout_ms: int | None = None) -> tuple[LogDir, ...]:
-        """The log directories of one broker, with their replicas, and the replicas that move to them.
+        """Returns the log directories of one broker, with their replicas, and the replicas that move to them.
 
         Args:
-            broker: its id, or its "host:port".
-            timeout_ms: of the one attempt.
+            broker: The id of the broker, or its "host:port".
+            timeout_ms: The limit of the one attempt, in milliseconds.
 
         Raises:
             BrokerNotAvailableError: No broker of this id is registered.
-            ConnectionLostError: It does not answer.
+            ConnectionLostError: The broker does not answer.
         """
         address = await self._address(broker)
         request = DescribeLogDirsRequest()
@@ -282,21 +288,26 @@ class Admin(Operations):
     async def move_replica(
         self, topic: str, partition: int, *, broker: int | str, path: str, timeout_ms: int | None = None
     ) -> None:
-        """Has a broker move one of its replicas to another of its log directories; `describe_log_dirs` says how far it is.
+        """Asks a broker to move one of its replicas to another of its log directories.
+
+        It returns when the broker has noted the wish; `describe_log_dirs` says how far the move is.
 
         Args:
-            topic: its name.
-            partition: of the topic.
-            broker: its id, or its "host:port".
-            path: of the log directory, as the broker's `log.dirs` names it.
-            timeout_ms: of the one attempt.
+            topic: The name of the topic.
+            partition: The number of the partition.
+            broker: The id of the broker, or its "host:port".
+            path: The path of the log directory, as the broker's `log.dirs` names it.
+            timeout_ms: The limit of the one attempt, in milliseconds.
 
         Raises:
             UnknownTopicOrPartitionError: The broker has no such replica that can be used.
             LogDirNotFoundError: The broker has no such log directory.
             InvalidRequestError: The replica is there already, or moves already, or is the metadata log.
             StorageError: The log directory is offline.
-            DiskFullError: It has no room.
+            DiskFullError: The log directory has no room.
+            ThrottledError: Too many moves wait.
+            BrokerNotAvailableError: No broker of this id is registered.
+            ConnectionLostError: The broker does not answer.
         """
         require_text("topic", topic)
         require_whole("partition", partition)
@@ -309,13 +320,14 @@ class Admin(Operations):
     async def describe_partition(
         self, topic: str, partition: int, *, timeout_ms: int | None = None, visible_within_ms: int = VISIBLE_WITHIN_MS
     ) -> PartitionDescription:
-        """Epochs, offsets, in-sync replicas and the lag of each replica, asked of the leader and of all replicas.
+        """Asks the leader and all replicas for epochs, offsets, in-sync replicas and the lag of each replica.
 
         Args:
-            topic: its name.
-            partition: its number.
-            timeout_ms: of each question; a broker that does not answer by then is shown so.
-            visible_within_ms: as in `describe_topics`.
+            topic: The name of the topic.
+            partition: The number of the partition.
+            timeout_ms: The limit of each question, in milliseconds; a broker that does not answer by then is shown so.
+            visible_within_ms: The time that a topic that was just created may take to reach the brokers' metadata,
+                in milliseconds.
 
         Raises:
             UnknownTopicOrPartitionError: There is no such partition.
@@ -331,11 +343,14 @@ class Admin(Operations):
     async def describe_reassignments(
         self, since: Reassignments | None = None, *, timeout_ms: int | None = None
     ) -> Reassignments:
-        """How far the reassignments under way are: bytes there and needed, and what keeps a replica from going on.
+        """Returns how far the reassignments under way are.
+
+        That is bytes there and needed, and what keeps a replica from going on.
 
         Args:
-            since: an earlier look; rates, times left and stalls are reckoned from it.
-            timeout_ms: of each question; what a broker would have said that does not answer by then is None.
+            since: An earlier look; rates, times left and stalls are reckoned from it.
+            timeout_ms: The limit of each question, in milliseconds; what a broker would have said that does not answer
+                by then is None.
         """
         if since is not None and not isinstance(since, Reassignments):
             raise wrong_type("since", since, "what describe_reassignments returned before, or None")
@@ -345,21 +360,24 @@ class Admin(Operations):
     async def list_offsets(
         self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """One offset per partition; see `replog.client.offsets.list_offsets` for what can be asked and raised."""
+        """Looks up one offset per partition.
+
+        See `replog.client.offsets.list_offsets` for what can be asked and raised.
+        """
         wanted = numbers_by_partition("timestamps", timestamps)
         return await list_offsets(self._view, wanted, timeout_ms=self._limit_ms(timeout_ms))
 
     async def delete_records(
         self, offsets: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Deletes what is below the offsets (-1: below the high watermark); see `replog.client.offsets.delete_records`."""
+        """Deletes what is below the offsets (-1: the high watermark); see `replog.client.offsets.delete_records`."""
         wanted = numbers_by_partition("offsets", offsets)
         return await delete_records(self._view, wanted, timeout_ms=self._limit_ms(timeout_ms))
 
     async def epoch_ends(
         self, epochs: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, EpochEndOffset | None]:
-        """Where leader epochs end in the leaders' logs; see `replog.client.offsets.epoch_ends`."""
+        """Looks up where leader epochs end in the leaders' logs; see `replog.client.offsets.epoch_ends`."""
         wanted = numbers_by_partition("epochs", epochs)
         return await epoch_ends(self._view, wanted, timeout_ms=self._limit_ms(timeout_ms))
 
@@ -385,7 +403,7 @@ class Admin(Operations):
     async def wait_for_topic(
         self, name: str, predicate: Callable[[TopicInfo], bool], *, timeout_ms: int | None = None, what: str = ""
     ) -> TopicInfo:
-        """Waits until the topic's metadata satisfies `predicate`; looked at after every change."""
+        """Waits until the topic's metadata satisfies `predicate`, which looks at it after every change."""
         require_text("name", name)
         if not callable(predicate):
             raise wrong_type("predicate", predicate, "a function of a TopicInfo")
@@ -400,7 +418,7 @@ class Admin(Operations):
         return await self._view.wait_for(found, timeout_ms=within_ms, what=what or f"wait for topic {name}")
 
     async def _address(self, broker: int | str) -> str:
-        """Where a broker listens that is named by its id, or by that."""
+        """Returns where a broker listens that is named by its id, or by that."""
         if isinstance(broker, str):
             return parse_address("broker", broker)
         require_whole("broker", broker, 'a broker id or "host:port"')
@@ -411,7 +429,7 @@ class Admin(Operations):
         return address_of(found)
 
     async def _node_address(self, node_id: int) -> str:
-        """The address of a broker, or of a voter that is none."""
+        """Returns the address of a broker, or of a voter that is none."""
         require_whole("node", node_id, 'a node id or "host:port"')
         metadata = await self._view.ready(self._timeout_ms)
         found = {broker.broker_id: address_of(broker) for broker in metadata.brokers}

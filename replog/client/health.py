@@ -52,7 +52,7 @@ class PartitionTrouble(StrEnum):
 
 
 def is_unavailable(partition: PartitionInfo) -> bool:
-    """Whether nobody leads it."""
+    """Whether nobody leads the partition."""
     return partition.leader < 0
 
 
@@ -67,7 +67,7 @@ def is_under_replicated(partition: PartitionInfo) -> bool:
 
 
 def missing_replicas(partition: PartitionInfo) -> tuple[int, ...]:
-    """Brokers of replicas that should be in sync and are not."""
+    """Returns the brokers of replicas that should be in sync and are not."""
     return tuple(
         broker_id
         for broker_id in partition.replicas
@@ -76,7 +76,7 @@ def missing_replicas(partition: PartitionInfo) -> tuple[int, ...]:
 
 
 def trouble_of(partition: PartitionInfo, min_insync_replicas: int) -> PartitionTrouble | None:
-    """The worst that holds; None: all is well."""
+    """Returns the worst trouble of a partition; None: all is well."""
     if is_unavailable(partition):
         return PartitionTrouble.UNAVAILABLE
     if is_under_min_isr(partition, min_insync_replicas):
@@ -85,13 +85,15 @@ def trouble_of(partition: PartitionInfo, min_insync_replicas: int) -> PartitionT
 
 
 def min_insync_replicas_of(topic: TopicInfo, default: int) -> int:
-    """The topic's own setting, else the brokers' `default`."""
+    """Returns the topic's own `min.insync.replicas`, else the brokers' `default`."""
     values = {entry.name: entry.value for entry in topic.configs}
     return int(values.get(MIN_ISR_KEY) or default)
 
 
 async def default_min_insync_replicas(admin: Admin, *, timeout_ms: int = ASK_TIMEOUT_MS) -> int:
-    """What holds for topics that do not say it: set for the cluster, or in the file of the broker that answers.
+    """Asks for the `min.insync.replicas` of topics that do not say it.
+
+    It is set for the cluster, or in the file of the broker that answers, or 1.
 
     Raises:
         RequestTimedOutError: No broker answers.
@@ -125,7 +127,7 @@ class BrokerHealth:
         leaders_count: Partitions it leads.
         replicas_count: Partitions it holds, led ones included.
         rss_bytes: The memory of its process; -1 without an answer.
-        version: "" without an answer.
+        version: The version that it runs; "" without an answer.
     """
 
     broker_id: int
@@ -144,7 +146,7 @@ class BrokerHealth:
 
     @property
     def is_missed(self) -> bool:
-        """It should serve and does not; one that was drained and is empty may go."""
+        """Whether it should serve and does not; one that was drained and is empty may go."""
         return not self.is_up and not (self.is_drained and not self.replicas_count)
 
 
@@ -215,7 +217,7 @@ class ClusterHealth:
 
     @property
     def is_healthy(self) -> bool:
-        """Every partition has all its replicas, every broker serves, every voter follows."""
+        """Whether every partition has all its replicas, every broker serves, and every voter follows."""
         return not (
             self.quorum is None
             or self.troubled_count
@@ -229,14 +231,14 @@ def _is_behind(member: QuorumMember) -> bool:
 
 
 async def cluster_health(admin: Admin, *, timeout_ms: int = ASK_TIMEOUT_MS) -> ClusterHealth:
-    """Asks for the metadata, then the quorum and every broker, at the same time.
+    """Asks for the metadata, then for the quorum and the default `min.insync.replicas`, then all brokers, and judges.
 
     Args:
-        admin: of the cluster.
-        timeout_ms: of the metadata, and then of the rest; who does not answer by then is shown so.
+        admin: The client of the cluster.
+        timeout_ms: The limit of each step, in milliseconds; who does not answer by then is shown so.
 
     Raises:
-        RequestTimedOutError: No broker tells the metadata.
+        RequestTimedOutError: No broker tells the metadata, or the default.
     """
     metadata = await admin.describe_cluster(timeout_ms=timeout_ms)
     quorum, default = await asyncio.gather(
@@ -270,13 +272,13 @@ def judged(
     default_min_isr: int,
     answers: Mapping[int, DescribeNodeResponse | None],
 ) -> ClusterHealth:
-    """What follows from what was heard.  Pure.
+    """Judges a cluster by what was heard of it.  Pure.
 
     Args:
-        metadata: brokers and topics.
-        quorum: None: nobody could tell.
-        default_min_isr: `min.insync.replicas` of topics that do not say it.
-        answers: by broker id; None, or no entry: no answer.
+        metadata: The brokers and topics.
+        quorum: The metadata quorum as its leader tells it; None: nobody could tell.
+        default_min_isr: The `min.insync.replicas` of topics that do not say it.
+        answers: The answers of the brokers by id; None, or no entry: no answer.
     """
     brokers = tuple(_broker(broker, metadata, answers.get(broker.broker_id)) for broker in metadata.brokers)
     looks = _Looks(answers, frozenset(broker.broker_id for broker in brokers if broker.is_up), default_min_isr)
@@ -308,7 +310,7 @@ def judged(
 def _worst_first(
     metadata: ClusterMetadata, default_min_isr: int
 ) -> list[tuple[TopicInfo, PartitionInfo, PartitionTrouble]]:
-    """(topic, partition, its trouble), by name within each trouble."""
+    """Returns (topic, partition, its trouble) of each partition with trouble, by name within each trouble."""
     found = []
     for topic in metadata.topics:
         min_isr = min_insync_replicas_of(topic, default_min_isr)

@@ -110,7 +110,7 @@ class Operations:
         what: str,
         on_retry: Callable[[ReplogError], None] | None = None,
     ) -> list[R]:
-        """The answers to requests that are made one after the other, within one time-out; the first error ends it."""
+        """Makes requests one after the other, within one time-out, and returns the answers; the first error ends it."""
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + self._limit_ms(timeout_ms) / 1000
         answers: list[R] = []
@@ -136,14 +136,15 @@ class Operations:
         """Sets configurations of a topic, a broker (its id as text) or `CLUSTER`; what is not named stays.
 
         Args:
-            resource: type and name.
-            configs: Kafka's names; None as a value removes one, so that the next place's value holds again.
-            validate_only: change nothing.
-            timeout_ms: of the whole call.
+            resource: The type and name of the resource.
+            configs: The values by Kafka's names; None as a value removes one, so that the next place's value holds
+                again.
+            validate_only: Whether the controller only judges the request, and changes nothing.
+            timeout_ms: The limit of the whole call, in milliseconds.
 
         Raises:
             ConfigError: A name or value is not allowed.
-            UnknownTopicOrPartitionError: No such topic.
+            UnknownTopicOrPartitionError: There is no such topic.
         """
         _require_resource(resource)
         request = AlterConfigs((AlterConfigsResource(*resource, _alterable(configs)),), validate_only=validate_only)
@@ -157,13 +158,13 @@ class Operations:
     async def describe_configs(
         self, resource: tuple[ResourceType, str], *, timeout_ms: int | None = None
     ) -> tuple[ConfigDescription, ...]:
-        """Every configuration in force for a resource, by name, with where its value comes from.
+        """Returns every configuration in force for a resource, by name, with where its value comes from.
 
         A broker is asked itself: what its file says, nobody else knows.
 
         Raises:
-            UnknownTopicOrPartitionError: No such topic.
-            InvalidRequestError: No such broker.
+            UnknownTopicOrPartitionError: There is no such topic.
+            InvalidRequestError: There is no such broker.
             BrokerNotAvailableError: The broker does not answer.
         """
         _require_resource(resource)
@@ -201,14 +202,15 @@ class Operations:
         """Gives a topic more partitions.
 
         Args:
-            topic: its name.
-            count: how many it has afterwards.
-            assignments: the replicas of the new ones, in order; empty: the controller places them.
-            validate_only: change nothing.
-            timeout_ms: of the whole call.
+            topic: The name of the topic.
+            count: The number of partitions that it has afterwards.
+            assignments: The replicas of the new ones, in order; empty: the controller places them.
+            validate_only: Whether the controller only judges the request, and changes nothing.
+            timeout_ms: The limit of the whole call, in milliseconds.
 
         Raises:
-            UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError: As the controller says.
+            UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError: The controller refuses
+                the request.
         """
         require_text("topic", topic)
         require_whole("count", count)
@@ -231,13 +233,13 @@ class Operations:
     ) -> tuple[PartitionResult, ...]:
         """Lets partitions be led by their first replica, or, unclean, by any that is alive; look at each `error`.
 
-        It is done once the elections are committed; it waits a little longer, until this client has heard of them.  More than
-        `RECORDS_TOGETHER` partitions are named in several requests, as in `reassign_partitions`.
+        It is done once the elections are committed; it waits a little longer, until this client has heard of them.
+        More than `RECORDS_TOGETHER` partitions are named in several requests, as in `reassign_partitions`.
 
         Args:
-            partitions: None: all that need it.
+            partitions: The partitions; None: all that need it, as many as the controller elects for one request.
             election_type: PREFERRED, or UNCLEAN where nobody leads: acknowledged records may be lost.
-            timeout_ms: of the whole call.
+            timeout_ms: The limit of the elections, in milliseconds.
         """
         require_choice("election type", election_type, (ElectionType.PREFERRED, ElectionType.UNCLEAN))
         requests = [ElectLeaders(election_type, None)]
@@ -252,7 +254,10 @@ class Operations:
         return results
 
     async def _until_led(self, partitions: Collection[tuple[str, int]], *, by_first: bool) -> None:
-        """Another election may be faster than the news of this one, so that the wait has an end."""
+        """Waits until this client has heard of the leaders, for `VISIBLE_WITHIN_MS` at most.
+
+        Another election may be faster than the news of this one, so that the wait has an end.
+        """
 
         def is_led(partition: PartitionInfo | None) -> bool:
             if partition is None:
@@ -274,13 +279,13 @@ class Operations:
     ) -> tuple[PartitionResult, ...]:
         """Moves partitions; returns when the wish is committed, not when the data has moved.  Look at each `error`.
 
-        Each partition moves for itself.  More than `RECORDS_TOGETHER` are asked for in several requests, one after the other: an
-        error that is raised may leave those of earlier requests moving.
+        Each partition moves for itself.  More than `RECORDS_TOGETHER` are asked for in several requests, one after the
+        other: an error that is raised may leave those of earlier requests moving.
 
         Args:
-            replicas: where each partition shall live, the preferred leader first; None cancels what is under way.
-            allow_replication_factor_change: the number of replicas may change.
-            timeout_ms: of the whole call.
+            replicas: The brokers of each partition, the preferred leader first; None cancels what is under way.
+            allow_replication_factor_change: Whether the number of replicas may change.
+            timeout_ms: The limit of the whole call, in milliseconds.
         """
         items = _reassignments(replicas)
         requests = [AlterPartitionReassignments(part, allow_replication_factor_change) for part in in_parts(items)]
@@ -290,7 +295,7 @@ class Operations:
         return tuple(result for answer in answers for result in answer.partitions)
 
     async def list_reassignments(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, tuple[int, ...]]:
-        """The partitions that are moving, and the replicas they will have."""
+        """Returns the partitions that are moving, and the replicas they will have."""
         metadata = await self._view.describe(self._limit_ms(timeout_ms))
         return {
             TopicPartition(topic.name, partition.partition_id): tuple(
@@ -304,13 +309,15 @@ class Operations:
     # ---- brokers -----------------------------------------------------------------------------------------------------
 
     async def drain_broker(self, broker_id: int, *, drained: bool = True, timeout_ms: int | None = None) -> int:
-        """Has everything moved off a broker, or lets it be used again.  Kept across restarts until told otherwise.
+        """Marks a broker as one to be emptied, or lets it be used again.  Kept across restarts until told otherwise.
+
+        It returns when the wish is committed, not when everything has moved off the broker.
 
         Returns:
-            How many replicas it still has.
+            The number of replicas that the broker still has.
 
         Raises:
-            BrokerIdNotRegisteredError: No such broker.
+            BrokerIdNotRegisteredError: There is no such broker to be emptied.
         """
         require_whole("broker_id", broker_id)
         response = await self._view.controller_call(
@@ -322,8 +329,8 @@ class Operations:
         """Forgets a broker that is gone for good.
 
         Raises:
-            InvalidRequestError: It is alive, or still has replicas.
-            BrokerIdNotRegisteredError: No such broker.
+            InvalidRequestError: The broker is alive, or still has replicas.
+            BrokerIdNotRegisteredError: There is no such broker.
         """
         require_whole("broker_id", broker_id)
         fate = Fate()
@@ -361,7 +368,7 @@ class Operations:
     # ---- the metadata quorum -----------------------------------------------------------------------------------------
 
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> DescribeQuorumResponse:
-        """Leader, voters and observers, as the leader knows them."""
+        """Returns the leader, the voters and the observers, as the leader knows them."""
         response = await self._view.call_any(
             DescribeQuorumRequest(), timeout_ms=self._limit_ms(timeout_ms), what="describe the quorum"
         )
@@ -374,7 +381,8 @@ class Operations:
 
         Raises:
             DuplicateVoterError: There is a voter of this id; remove it first.
-            RequestTimedOutError: It has not caught up, or another change is under way; it names the last cause.
+            RequestTimedOutError: The observer has not caught up, or another change is under way; it names the
+                last cause.
         """
         require_whole("voter_id", voter_id)
         if not isinstance(directory_id, UUID):
@@ -393,7 +401,7 @@ class Operations:
         """Takes a vote away.
 
         Raises:
-            VoterNotFoundError: No such voter, or it is the last one.
+            VoterNotFoundError: There is no such voter, or it is the last one.
         """
         require_whole("voter_id", voter_id)
         if directory_id is not None and not isinstance(directory_id, UUID):
@@ -440,16 +448,16 @@ def _reassignments(replicas: Mapping[tuple[str, int], Sequence[int] | None]) -> 
 
 
 def config_text(value: object) -> str:
-    """A configuration's value as it travels."""
+    """Returns a configuration's value as it travels."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def in_parts(items: Sequence[T], records_of: Callable[[T], int] = lambda _: 1) -> list[tuple[T, ...]]:
-    """The items in order, as many together as make `RECORDS_TOGETHER` records; one that makes more is alone.
+    """Returns the items in order, as many together as make `RECORDS_TOGETHER` records; one that makes more is alone.
 
     Args:
-        items: What is asked for; there is one part, an empty one, where nothing is.
-        records_of: How many records one of them makes, about.
+        items: The items that are asked for; without any there is one part, an empty one.
+        records_of: The number of records that an item makes, about.
     """
     parts: list[tuple[T, ...]] = []
     part: list[T] = []

@@ -31,10 +31,12 @@ class ReplicaDescription:
         state: What its broker says ("leader", "follower, fetching", "offline", ...), or "no answer"; "down" where the
             controller has fenced the broker too, "not registered" where it does not know it.
         reason: Why it stands still, where it does.
-        is_in_isr: Whether the metadata says so.
+        is_in_isr: Whether it is in the ISR, as the metadata says.
         log_end_offset: The log end as its broker says; without an answer, as the leader heard it last.
-        flushed_offset: The same for what is on stable storage; of a broker that is down nobody knows what it flushed before.
-        lag_records: Offsets behind the leader's log end, as the leader knows; of a broker that is down, if the leader ever heard it.
+        flushed_offset: The same for what is on stable storage; of a broker that is down nobody knows what it flushed
+            before.
+        lag_records: Offsets behind the leader's log end, as the leader knows; of a broker that is down, if the leader
+            ever heard it.
         lag_ms: Time since it is known to have had everything; -1 also where it never had under this leader, or is down.
         broker_epoch: The broker epoch of its last fetch; of the leader, its own.
         is_in_elr: Whether, as the metadata says, it is out of the ISR and has all that is committed.
@@ -64,7 +66,7 @@ class PartitionDescription:
     """One partition.  Where the leader did not answer, its numbers are -1 and the sets are those of the metadata.
 
     Attributes:
-        leader: -1: nobody leads.
+        leader: The broker that leads; -1: nobody leads.
         maximal_isr: What the high watermark waits for: the ISR, and whom the controller may just have added to it.
         elr: Eligible leaders outside the ISR.
         min_insync_replicas: The value in force, at most the number of replicas.
@@ -96,14 +98,14 @@ class PartitionDescription:
 async def describe_partition(
     view: ClusterView, topic: str, partition_id: int, *, timeout_ms: int, visible_within_ms: int
 ) -> PartitionDescription:
-    """Asks the metadata, then every replica's broker, at the same time and once.
+    """Asks for the metadata, then every replica's broker, at the same time and once.
 
     Args:
-        view: of the cluster.
-        topic: its name.
-        partition_id: from 0.
-        timeout_ms: for the metadata, and then for the brokers.
-        visible_within_ms: how long a topic that was just created may take to reach the metadata.
+        view: The view of the cluster.
+        topic: The name of the topic.
+        partition_id: The number of the partition, from 0.
+        timeout_ms: The limit for the metadata, and then for the brokers, in milliseconds.
+        visible_within_ms: The time that a topic that was just created may take to reach the metadata, in milliseconds.
 
     Raises:
         UnknownTopicOrPartitionError: There is no such partition.
@@ -192,7 +194,7 @@ def _state(answer: DescribeNodeResponse | None, status: ReplicaStatus | None, br
 
 
 def _replica_in(answer: DescribeNodeResponse | None, name: tuple[str, int]) -> ReplicaStatus | None:
-    """What a broker says of its replica, among which an older broker may name all others too."""
+    """Returns what a broker says of one of its replicas; an older broker may name all its others, too."""
     replicas = () if answer is None else answer.replicas
     return next((one for one in replicas if (one.topic, one.partition_id) == name), None)
 
@@ -228,9 +230,11 @@ def _replica(
 
 
 def _without_guesses(replica: ReplicaDescription) -> ReplicaDescription:
-    """Keeps what is known of a replica that does not run: where it ended when the leader heard it last, how far that is behind.
+    """Keeps what is known of a replica that does not run.
 
-    What it flushed before it stopped, it told nobody; and with the leader's end at its last fetch it is not caught up now.
+    That is where it ended when the leader heard it last, and how far that is behind.
+    What it flushed before it stopped, it told nobody; and with the leader's end at its last fetch it is not caught up
+    now.
     """
     lag_records = replica.lag_records if replica.log_end_offset >= 0 else -1
     return replace(replica, flushed_offset=-1, lag_records=lag_records, lag_ms=-1)

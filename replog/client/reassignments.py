@@ -64,7 +64,7 @@ class CopyProgress:
 
     @property
     def missing_bytes(self) -> int | None:
-        """None: nobody could tell."""
+        """The bytes that the replica does not have yet; None: nobody could tell."""
         if self.needed_bytes is None or self.copied_bytes is None:
             return None
         return self.needed_bytes - self.copied_bytes
@@ -125,7 +125,7 @@ class CopyTotal:
 
 
 def total_of(copies: Iterable[CopyProgress]) -> CopyTotal:
-    """Sums.  Pure."""
+    """Sums up several copies.  Pure."""
     copies = tuple(copies)
     rates = [copy.bytes_per_s for copy in copies if copy.bytes_per_s is not None]
     etas = [copy.eta_s for copy in copies if copy.eta_s is not None]
@@ -143,7 +143,7 @@ def total_of(copies: Iterable[CopyProgress]) -> CopyTotal:
 
 
 def compared(before: Reassignments, after: Reassignments) -> Reassignments:
-    """`after` with rates and times left, from the copies that are in both.  Pure."""
+    """Returns `after` with rates, times left and stalls, from the copies that are in both.  Pure."""
     known = {
         (partition.topic, partition.partition_id, copy.broker_id): copy
         for partition in before.partitions
@@ -221,7 +221,7 @@ def looked_at(metadata: ClusterMetadata, answers: Mapping[int, BrokerSays], at_s
 
 
 def moving(metadata: ClusterMetadata) -> list[tuple[str, PartitionInfo]]:
-    """(topic, partition) of what is being reassigned."""
+    """Returns (topic, partition) of what is being reassigned, by name and number."""
     found = [
         (topic.name, one)
         for topic in metadata.topics
@@ -255,7 +255,10 @@ def _copy(
 
 
 def _sizes(leader: ReplicaStatus | None, own: ReplicaStatus | None, broker_id: int) -> tuple[int | None, int | None]:
-    """(needed, copied): by what the leader says; by the size of the copy where that has not fetched from this leader."""
+    """Returns (needed, copied), as the leader says; None for what nobody could tell.
+
+    A copy that has not fetched from this leader counts with its size, the size of the leader's log at most.
+    """
     if leader is None or leader.leader is None or leader.size_bytes is None:
         return None, None
     needed_bytes = leader.size_bytes
@@ -295,11 +298,11 @@ def _rate(says: BrokerSays, key: ConfigKey) -> int | None:
 
 
 async def describe_reassignments(view: ClusterView, *, timeout_ms: int) -> Reassignments:
-    """Asks the metadata, then every broker that leads or takes what moves, at the same time and once.
+    """Asks for the metadata, then every broker that leads or takes what moves, at the same time and once.
 
     Args:
-        view: of the cluster.
-        timeout_ms: for the metadata, and then for each question to a broker.
+        view: The view of the cluster.
+        timeout_ms: The limit for the metadata, and then for each question to a broker, in milliseconds.
 
     Raises:
         RequestTimedOutError: No broker tells the metadata.
