@@ -41,9 +41,9 @@ class Accumulator:
         - `memory` holds the sum of `charged_bytes` over the unresolved batches, and what senders have reserved.
 
     Args:
-        settings: see there.
+        settings: The settings that all batches share.
         home: The loop of the producer, looked at for each new batch; None: whichever runs.
-        on_expired: told of each partition that lost a batch to its delivery time-out.
+        on_expired: A function that is told of each partition that lost a batch to its delivery time-out.
 
     Attributes:
         memory: Where a sender reserves room: by `acquire`, and by `release` without awaiting anything in between, once the
@@ -77,7 +77,7 @@ class Accumulator:
     # ---- batches ---------------------------------------------------------------------------------------------------
 
     def new_batch(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
-        """An empty batch that has room for a record of `record_bytes`.
+        """Makes an empty batch that has room for a record of `record_bytes`; it counts once it is `opened`.
 
         Raises:
             InvalidRequestError: The producer belongs to another event loop.
@@ -95,18 +95,18 @@ class Accumulator:
         )
 
     def opened(self, batch: ProducerBatch) -> None:
-        """`batch` has its first record: it counts from now on."""
+        """Takes in `batch`, which has its first record: it counts from now on, and fails at its deadline."""
         self._unresolved[batch] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_at(batch.deadline_s, self._expire)
 
     def resolve(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
-        """The batch is acknowledged."""
+        """Ends the batch as acknowledged, and gives its memory back."""
         self._release(batch)
         batch.resolve(base_offset, append_time_ms)
 
     def fail(self, batch: ProducerBatch, error: ReplogError) -> None:
-        """The batch will never be acknowledged."""
+        """Ends the batch with `error`, and gives its memory back: it will never be acknowledged."""
         self._release(batch)
         batch.fail(error)
         self._failed.append(batch)
@@ -153,11 +153,11 @@ class Accumulator:
     # ---- the end of things -----------------------------------------------------------------------------------------
 
     def unresolved(self) -> list[ProducerBatch]:
-        """Batches that are neither acknowledged nor failed, oldest first."""
+        """Returns the batches that are neither acknowledged nor failed, oldest first."""
         return list(self._unresolved)
 
     def unseen_failure(self) -> ReplogError | None:
-        """The first failure since the last call that nobody has asked about through its delivery."""
+        """Returns the first failure since the last call that nobody has asked about through its delivery, if any."""
         failures = [batch.error for batch in self._failed if not batch.was_seen]
         self._failed.clear()
         return failures[0] if failures else None

@@ -25,7 +25,7 @@ LIMIT_MS_MAX: Final = 2**31 - 1
 
 
 def wrong_type(name: str, value: object, expected: str) -> TypeError:
-    """The error about an argument of another type than it must have.
+    """Returns the error about an argument of another type than it must have.
 
     Args:
         name: The name of the argument.
@@ -36,7 +36,7 @@ def wrong_type(name: str, value: object, expected: str) -> TypeError:
 
 
 def shown(value: object) -> str:
-    """A value in an error, cut to a length that people read."""
+    """Returns a value as an error shows it, cut to a length that people read."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
@@ -59,11 +59,11 @@ def require_whole(name: str, value: object, expected: str = "an int") -> None:
 
 
 def limit_ms(value: Any, default_ms: int) -> int:
-    """A time limit that may be left out.
+    """Returns a time limit that may be left out, in whole milliseconds, at most LIMIT_MS_MAX.
 
     Args:
         value: The argument `timeout_ms`; None and 0 stand for the default.
-        default_ms: What holds then, milliseconds.
+        default_ms: The limit that holds then, milliseconds.
 
     Raises:
         TypeError: It is no number.
@@ -92,7 +92,7 @@ def require_mapping(name: str, value: object, expected: str) -> None:
 
 
 def items_of(name: str, values: Iterable[T], expected: str, *, is_ordered: bool = False) -> list[T]:
-    """The items of an argument that takes several.
+    """Returns the items of an argument that takes several.
 
     Args:
         name: The name of the argument.
@@ -111,7 +111,7 @@ def items_of(name: str, values: Iterable[T], expected: str, *, is_ordered: bool 
 
 
 def texts_of(name: str, values: Iterable[str]) -> list[str]:
-    """The strings of an argument that takes several; one alone is not taken for its characters."""
+    """Returns the strings of an argument that takes several; one alone is not taken for its characters."""
     found = items_of(name, values, "a list of str")
     for value in found:
         require_text(f"an item of {name}", value)
@@ -119,7 +119,7 @@ def texts_of(name: str, values: Iterable[str]) -> list[str]:
 
 
 def partition_of(name: str, value: object) -> TopicPartition:
-    """A (topic, partition) pair.
+    """Returns a (topic, partition) pair as a `TopicPartition`.
 
     Raises:
         TypeError: It is something else.
@@ -135,13 +135,16 @@ def partition_of(name: str, value: object) -> TopicPartition:
 
 
 def partitions_of(name: str, values: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-    """The (topic, partition) pairs of an argument; keys of a mapping count, so that what `end_offsets` returns does."""
+    """Returns the (topic, partition) pairs of an argument.
+
+    Of a mapping these are the keys, so that what `end_offsets` returns can be given.
+    """
     pairs: Iterable[object] = values if isinstance(values, Mapping) else items_of(name, values, f"a list of {PAIR}")
     return [partition_of(f"an item of {name}", value) for value in pairs]
 
 
 def numbers_by_partition(name: str, values: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
-    """A mapping from (topic, partition) pairs to integers."""
+    """Returns a copy of a mapping from (topic, partition) pairs to integers."""
     require_mapping(name, values, 'a dict such as {("flights", 0): 17}')
     found = {partition_of(f"a key of {name}", key): value for key, value in values.items()}
     for partition, value in found.items():
@@ -150,7 +153,7 @@ def numbers_by_partition(name: str, values: Mapping[tuple[str, int], int]) -> di
 
 
 def broker_ids_of(name: str, values: Iterable[int]) -> tuple[int, ...]:
-    """Broker ids in order, the preferred leader first."""
+    """Returns broker ids in the order given, the preferred leader first."""
     found = items_of(name, values, "a list of broker ids such as [1, 2, 3]", is_ordered=True)
     for value in found:
         require_whole(f"an item of {name}", value)
@@ -158,7 +161,7 @@ def broker_ids_of(name: str, values: Iterable[int]) -> tuple[int, ...]:
 
 
 def assignments_of(values: Iterable[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """The argument `assignments`: the replicas of each partition, in order."""
+    """Returns the argument `assignments`: the replicas of each partition, in order."""
     expected = "a list of lists of broker ids such as [[1, 2], [2, 3]]"
     found = items_of("assignments", values, expected, is_ordered=True)
     return tuple(broker_ids_of("an item of assignments", replicas) for replicas in found)

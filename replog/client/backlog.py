@@ -38,8 +38,8 @@ class Backlog:
         - a chunk is released once, when the last of it was handed out or dropped.
 
     Args:
-        release: told of each chunk that is done with.
-        on_trouble: a batch is damaged: the partition's state has the error.
+        release: A function that is told of each chunk that is done with.
+        on_trouble: A function that is called when a batch is damaged: the partition's state has the error then.
 
     Attributes:
         records_count: The records that are decoded and not handed out.
@@ -54,12 +54,12 @@ class Backlog:
 
     @property
     def has_chunks(self) -> bool:
-        """There is something to decode."""
+        """Whether there is something to decode."""
         return bool(self._chunks)
 
     @property
     def has_records(self) -> bool:
-        """There is something decoded to hand out."""
+        """Whether there is something decoded to hand out."""
         return bool(self._decoded)
 
     @property
@@ -158,7 +158,7 @@ class Backlog:
                 self._release(chunk)
 
     def _stop_at(self, chunk: FetchedChunk, header: BatchHeader, error: ReplogError) -> None:
-        """Reading this partition ends in front of `header`; what was decoded before it is handed out first."""
+        """Ends the reading of this partition in front of `header`; what was decoded before it is handed out first."""
         state = chunk.state
         dropped = [later for later in self._chunks if later.state is state and later is not chunk]
         self._chunks = deque(other for other in self._chunks if other.state is not state)
@@ -172,7 +172,7 @@ class Backlog:
 
 
 def _decode(chunk: FetchedChunk, header: BatchHeader) -> list[ConsumerRecord]:
-    """Records of one batch at or above the position, last first."""
+    """Returns the records of one batch at or above the position, last first; of a control batch none."""
     if header.is_control:
         return []
     topic, partition = chunk.state.partition

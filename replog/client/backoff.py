@@ -29,13 +29,13 @@ class Backoff:
         self._next_ms = min_ms
 
     def next_s(self) -> float:
-        """The pause to make now, in seconds; the following one is longer."""
+        """Returns the pause to make now, in seconds; the following one is longer."""
         pause_ms = self._next_ms
         self._next_ms = min(self._max_ms, pause_ms * 2)
         return pause_ms * self._rng.uniform(0.8, 1.2) / 1000
 
     def reset(self) -> None:
-        """Something worked: start small again."""
+        """Starts again with the shortest pause, since something worked."""
         self._next_ms = self._min_ms
 
 
@@ -50,11 +50,11 @@ async def retry(
     """Calls `attempt` until it returns, with pauses, for at most `timeout_ms`.
 
     Args:
-        attempt: gets the milliseconds that are left; a RetriableError from it means "try again".
-        timeout_ms: overall limit.
-        what: names the operation in the error, e.g. "create topic flights".
-        backoff: how long to pause.
-        final: Kinds of RetriableError that trying again does not mend here.
+        attempt: A function that gets the milliseconds that are left; a RetriableError from it means "try again".
+        timeout_ms: The overall limit, milliseconds.
+        what: The name of the operation in the error, e.g. "create topic flights".
+        backoff: The pauses between two attempts.
+        final: The kinds of RetriableError that trying again does not mend here.
 
     Raises:
         RequestTimedOutError: The time is up; it names the last cause, which is also its `__cause__`.
@@ -75,12 +75,12 @@ async def retry(
 
 
 def telling(before: ReplogError | None, error: ReplogError) -> ReplogError:
-    """Which of two causes says more: what a node answered, rather than that another one cannot be reached."""
+    """Returns the cause that says more: what a node answered, rather than that another one cannot be reached."""
     is_answer = before is not None and not isinstance(before, ConnectionLostError)
     return before if before is not None and is_answer and isinstance(error, ConnectionLostError) else error
 
 
 def timed_out(what: str, timeout_ms: int, cause: BaseException | None) -> RequestTimedOutError:
-    """The error at the end of all retries; `cause` is the last thing that went wrong, None when nothing did."""
+    """Returns the error at the end of all retries; `cause` is the last thing that went wrong, None when nothing did."""
     reason = f"{type(cause).__name__}: {cause}" if cause is not None else "no answer"
     return RequestTimedOutError(f"{what}: no success within {timeout_ms} ms. Last cause: {reason}")

@@ -45,11 +45,11 @@ class ProducerBatch:
         - `future` is resolved exactly once, and then the bytes are let go.
 
     Attributes:
-        attempt: How often they were sent; a reply to an earlier attempt is dropped.
+        attempt: How often the bytes were sent; a reply to an earlier attempt is dropped.
         in_flight: Whether they were sent, and neither answered nor given up.
         must_renumber: Whether they go again under another identity, see `partition_queue`.
         was_seen: Whether somebody asked for the outcome, so that `flush` need not report an error again.
-        callbacks: What is called once the outcome is known, by whose.
+        callbacks: The functions to call once the outcome is known, by the `BatchOutcome` that they get.
     """
 
     __slots__ = (
@@ -140,13 +140,13 @@ class ProducerBatch:
         self._unanswered_epoch = -1
 
     def begin_attempt(self, leader_epoch: int | None) -> None:
-        """It is on its way to the leader of that epoch; None: not known which."""
+        """Notes that the bytes are on their way to the leader of that epoch; None: it is not known which."""
         self.attempt += 1
         self.in_flight = True
         self._leader_epoch = _UNKNOWN_EPOCH if leader_epoch is None else leader_epoch
 
     def give_up_attempt(self) -> None:
-        """Its answer is not waited for any more; the bytes may arrive all the same."""
+        """Stops waiting for the answer; the bytes may arrive all the same."""
         self.in_flight = False
         self._unanswered_epoch = max(self._unanswered_epoch, self._leader_epoch)
 
@@ -244,7 +244,7 @@ class BatchOutcome(_Future[T]):
         return self._next_batch() is None
 
     def result(self) -> T:
-        """The outcome.
+        """Returns the outcome.
 
         Raises:
             asyncio.InvalidStateError: The outcome is not `done()` yet.
@@ -253,7 +253,7 @@ class BatchOutcome(_Future[T]):
         raise NotImplementedError
 
     def _next_batch(self) -> ProducerBatch | None:
-        """One whose outcome is not known yet; None: all are."""
+        """Returns a batch whose outcome is not known yet; None: all are known."""
         raise NotImplementedError
 
     async def wait(self) -> T:
@@ -266,15 +266,15 @@ class BatchOutcome(_Future[T]):
         return self.wait().__await__()
 
     def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 -- as futures have it
-        """Does nothing, and says so: the records are on their way."""
+        """Refuses to cancel, and says so: the records are on their way."""
         return False
 
     def cancelled(self) -> bool:
-        """Never."""
+        """Whether it was cancelled: never."""
         return False
 
     def exception(self) -> ReplogError | None:
-        """What `result` would raise, or None.
+        """Returns what `result` would raise, or None.
 
         Raises:
             asyncio.InvalidStateError: The outcome is not `done()` yet.
@@ -338,7 +338,7 @@ class Delivery(BatchOutcome[RecordMetadata]):
         return None if self._batch.is_done else self._batch
 
     def result(self) -> RecordMetadata:
-        """The outcome; see the base class."""
+        """Returns where the record stands; see the base class."""
         batch = self._batch
         batch.was_seen = True
         batch.raise_failure()
@@ -366,7 +366,7 @@ class BulkDelivery(BatchOutcome[Sequence[DeliveredRange]]):
         self.records_count += count
 
     async def wait(self) -> Sequence[DeliveredRange]:
-        """The ranges, or the first error as soon as it is known."""
+        """Waits for the ranges and returns them, or raises the first error as soon as it is known."""
         for batch, _, _ in self._parts:
             batch.was_seen = True
         for batch, _, _ in self._parts:
@@ -390,7 +390,7 @@ class BulkDelivery(BatchOutcome[Sequence[DeliveredRange]]):
         return self._settled_count
 
     def result(self) -> Sequence[DeliveredRange]:
-        """The ranges; see the base class."""
+        """Returns the ranges; see the base class."""
         for batch, _, _ in self._parts:
             batch.was_seen = True
             batch.future.result()
@@ -406,5 +406,5 @@ class BulkDelivery(BatchOutcome[Sequence[DeliveredRange]]):
 
     @property
     def acknowledged_count(self) -> int:
-        """Records acknowledged so far."""
+        """The number of records that are acknowledged so far."""
         return sum(count for batch, _, count in self._parts if batch.is_done and batch.error is None)

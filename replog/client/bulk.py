@@ -59,7 +59,7 @@ class Chunk:
 
 
 def take_chunk(records: Iterator[RecordLike], timestamp_ms: int, bytes_max: int) -> Chunk:
-    """The next records, up to about `bytes_max` of them."""
+    """Takes the next records, about `bytes_max` bytes of them at most, and what the iterator raises after them."""
     chunk = Chunk()
     try:
         _fill(chunk, records, timestamp_ms, bytes_max)
@@ -69,7 +69,10 @@ def take_chunk(records: Iterator[RecordLike], timestamp_ms: int, bytes_max: int)
 
 
 def _fill(chunk: Chunk, records: Iterator[RecordLike], timestamp_ms: int, bytes_max: int) -> None:
-    """One turn a record: what stands in this loop is most of what a small record costs."""
+    """Adds records until the chunk is full, one comes that is for `send`, or the iterator ends.
+
+    One turn a record: what stands in this loop is most of what a small record costs.
+    """
     record_bytes_max = min(bytes_max, RECORD_BYTES_MAX)
     append = chunk.rows.append
     for record in records:
@@ -97,7 +100,7 @@ def _fill(chunk: Chunk, records: Iterator[RecordLike], timestamp_ms: int, bytes_
 
 
 def _pair(record: Any) -> tuple[Any, Any]:
-    """Value and key; whether they are bytes is looked at where all are."""
+    """Returns value and key; whether they are bytes is for the caller to look at."""
     if not isinstance(record, (tuple, list)):
         return record, None
     if len(record) != 2:
@@ -116,7 +119,7 @@ class Runs:
         self._open: dict[ProducerBatch, tuple[int, int]] = {}
 
     def add(self, batch: ProducerBatch, first: int, count: int) -> None:
-        """`count` records stand in `batch` from relative offset `first` on."""
+        """Notes that `count` records stand in `batch` from relative offset `first` on."""
         before = self._open.get(batch)
         if before is None:
             self._open[batch] = (first, count)

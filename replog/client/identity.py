@@ -21,8 +21,8 @@ class IdentitySource:
     another id than others once it has used up all epochs of one.
 
     Args:
-        view: an open cluster view.
-        on_arrived: called when partitions that waited may go on.
+        view: An open cluster view.
+        on_arrived: A function that gets the partitions that waited, once they may go on.
     """
 
     def __init__(self, view: ClusterView, *, on_arrived: Callable[[list[PartitionQueue]], None]) -> None:

@@ -58,7 +58,7 @@ class _Call(Generic[T]):
     # ---- in the caller's thread
 
     def wait(self, timeout_s: float | None) -> T:
-        """The outcome, once; waits for it.  Raises TimeoutError after `timeout_s`."""
+        """Waits for the outcome, which it gives once.  Raises TimeoutError after `timeout_s`."""
         limit_s = -1 if timeout_s is None else min(max(0, timeout_s), threading.TIMEOUT_MAX)
         if not self._under_way.acquire(timeout=limit_s):
             raise TimeoutError(f"no outcome within {timeout_s} s")
@@ -123,7 +123,7 @@ class LoopThread:
         """Returns the process's loop thread, started if there is none; give it back by `release`.
 
         Args:
-            user: Stands for whoever uses it; the same one may ask again.
+            user: An object that stands for whoever uses the thread; the same one may ask again.
 
         Raises:
             BrokerClosedError: This process was forked from one that had used gRPC.
@@ -140,13 +140,13 @@ class LoopThread:
 
     @classmethod
     def handle_fork(cls) -> None:
-        """In a forked child there is no loop thread, and nobody who holds the lock."""
+        """Forgets, in a forked child, the loop thread, which is not there, and the lock, which nobody there holds."""
         cls._shared = None
         cls._lock = threading.Lock()
 
     @property
     def is_forked(self) -> bool:
-        """This is a copy in a forked child; its thread stayed behind in the parent."""
+        """Whether this is a copy in a forked child; its thread stayed behind in the parent."""
         return self._pid != os.getpid()
 
     @property
@@ -166,7 +166,7 @@ class LoopThread:
                 cls._shared = None
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None = None) -> T:
-        """Has `work()` done in the loop and waits for its outcome.
+        """Carries out `work()` in the loop and waits for its outcome.
 
         Args:
             work: A coroutine function, called in the loop's thread.

@@ -116,7 +116,7 @@ class PartitionQueue:
         return batch, relative_offset
 
     def extend(self, records: Sequence[RecordInput]) -> Iterator[tuple[ProducerBatch, int, int]]:
-        """Like `append` for each of `records`, none of which is larger than a batch may be.
+        """Appends `records`, none of which is larger than a batch may be, while the caller iterates; see `append`.
 
         Returns:
             The runs that they make: batch, relative offset of the first, count.
@@ -148,12 +148,12 @@ class PartitionQueue:
 
     @property
     def has_work(self) -> bool:
-        """Something is not sent yet, or waits to be sent again."""
+        """Whether something is not sent yet, or waits to be sent again."""
         return self._open is not None or bool(self._closed) or any(not (b.in_flight or b.is_done) for b in self.window)
 
     @property
     def needs_identity(self) -> bool:
-        """A batch would be sent if there were a producer id."""
+        """Whether a batch would be sent if there were a producer id."""
         if not self._accumulator.is_idempotent or self.identity is not None:
             return False
         if not self.window:
@@ -161,11 +161,11 @@ class PartitionQueue:
         return self.window[0].must_renumber
 
     def sendable(self, now_s: float, *, allow_partial: bool) -> ProducerBatch | None:
-        """The batch to send next, or None; changes nothing.
+        """Returns the batch to send next, or None; changes nothing.
 
         Args:
-            now_s: the loop's time.
-            allow_partial: a batch that could still take records may go.
+            now_s: The time by the loop's clock, seconds.
+            allow_partial: Whether a batch that could still take records may go.
         """
         if now_s < self.backoff_until_s:
             return None
@@ -192,7 +192,7 @@ class PartitionQueue:
         return self._accumulator.max_in_flight
 
     def lingers_until_s(self) -> float:
-        """When the open batch may go although it is not full; 0 when there is none, or somebody flushes."""
+        """Returns when the open batch may go although it is not full; 0 when there is none, or somebody flushes."""
         if self._open is None or self._accumulator.is_flushing:
             return 0.0
         return self._open.created_s + self._accumulator.linger_s
@@ -200,7 +200,10 @@ class PartitionQueue:
     # ---- sending and replies ---------------------------------------------------------------------------------------
 
     def mark_sent(self, batch: ProducerBatch) -> None:
-        """`batch`, which `sendable` gave, is on its way; encodes it when this is the first time."""
+        """Notes that `batch`, which `sendable` gave, is on its way.
+
+        Encodes it when this is the first time, or when it goes again under another identity.
+        """
         if batch.attempt == 0:
             if batch is self._open:
                 self._open = None
@@ -220,18 +223,18 @@ class PartitionQueue:
         self._trim()
 
     def handle_retriable(self, batch: ProducerBatch, error: ReplogError, *, backoff_until_s: float) -> None:
-        """The leader has answered that the batch is to be sent again, as it is."""
+        """Marks the batch to be sent again as it is, from `backoff_until_s` on: so the leader has answered."""
         batch.in_flight = False
         self.last_error = error
         self.backoff_until_s = max(self.backoff_until_s, backoff_until_s)
 
     def handle_lost(self, batch: ProducerBatch, error: ReplogError) -> None:
-        """No answer will come: the batch is to be sent again, and what was sent may still arrive."""
+        """Marks the batch to be sent again: no answer will come, and what was sent may still arrive."""
         batch.give_up_attempt()
         self.last_error = error
 
     def handle_out_of_order(self, batch: ProducerBatch, error: ReplogError, *, backoff_until_s: float) -> None:
-        """The broker did not append the batch, for it does not follow the last one it has.
+        """Decides about a batch that the broker did not append, for it does not follow the last one the broker has.
 
         With an earlier batch unresolved that is expected: both go again.  Behind a gap of our making the table above
         says what becomes of it.  Otherwise what the broker has is not what it acknowledged.
@@ -248,7 +251,7 @@ class PartitionQueue:
             self._renumber_from(batch)
 
     def handle_failed(self, batch: ProducerBatch, error: ReplogError) -> None:
-        """The batch will not be sent again; later ones will (see the module's text on gaps)."""
+        """Fails the batch, which will not be sent again; later ones will (see the module's text on gaps)."""
         was_sent = batch.attempt > 0
         if not was_sent:
             self._drop_unsent(batch)
@@ -258,7 +261,7 @@ class PartitionQueue:
         self._trim()
 
     def fail_all(self, error: ReplogError) -> None:
-        """Nothing of this partition will be sent any more (topic deleted, producer closed)."""
+        """Fails all that is unresolved: nothing of this partition is sent any more (topic deleted, producer closed)."""
         for batch in list(self._unresolved()):
             self._accumulator.fail(batch, error)
         self._open = None
@@ -266,7 +269,7 @@ class PartitionQueue:
         self.window.clear()
 
     def take_back(self, error: ReplogError) -> None:
-        """The leader changed or was lost: what is in flight there has an unknown fate and goes again."""
+        """Marks what is in flight to be sent again: the leader changed or was lost, and its fate is unknown."""
         self.last_error = error
         for batch in self.window:
             if batch.in_flight:
@@ -280,13 +283,13 @@ class PartitionQueue:
         return sequence
 
     def set_identity(self, identity: ProducerIdentity) -> None:
-        """A producer id for this partition's next batches; their sequences start at 0."""
+        """Sets the producer id and epoch of this partition's next batches; their sequences start at 0."""
         self.identity = identity
         self._next_sequence = 0
         self._is_established = False
 
     def _open_gap(self) -> None:
-        """What is new goes on in the next epoch, or under another producer id when there is none."""
+        """Gives what is new the next epoch; after the last one, lets it wait for another producer id."""
         if self.identity is None:
             return
         self._has_gap = True
@@ -296,7 +299,10 @@ class PartitionQueue:
             self.spent_identity, self.identity = self.identity, None
 
     def _renumber_from(self, batch: ProducerBatch) -> None:
-        """`batch` is not in the log and never will be: then nothing is or will be that has its identity and comes later."""
+        """Marks `batch`, and what else is unresolved under its identity, to be encoded anew.
+
+        `batch` is not in the log and never will be; then nothing is or will be that has its identity and comes later.
+        """
         for later in self.window:
             if later.identity == batch.identity and not later.is_done:
                 later.must_renumber = True

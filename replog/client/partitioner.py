@@ -25,14 +25,14 @@ class Partitioner(Protocol):
     def partition(
         self, topic: str, key: bytes | None, size_bytes: int, partitions_count: int, available: Sequence[int]
     ) -> int:
-        """A partition from 0 to `partitions_count - 1`.
+        """Chooses a partition from 0 to `partitions_count - 1`.
 
         Args:
-            topic: name of the topic.
-            key: the record's key, None for none.
-            size_bytes: about what the record takes in a batch.
-            partitions_count: at least 1.
-            available: partitions that have a leader now, possibly none of them.
+            topic: The name of the topic.
+            key: The record's key; None: it has none.
+            size_bytes: The approximate size of the record in a batch.
+            partitions_count: The number of the topic's partitions, at least 1.
+            available: The partitions that have a leader now, possibly none of them.
         """
         ...
 
@@ -57,8 +57,8 @@ class DefaultPartitioner:
     """Keys by murmur2, no key: sticky.
 
     Args:
-        sticky_bytes: records without a key move to another partition after this many bytes.
-        rng: chooses the next sticky partition.
+        sticky_bytes: The bytes after which records without a key move to another partition.
+        rng: The source of chance that chooses the next sticky partition.
     """
 
     def __init__(self, *, sticky_bytes: int, rng: random.Random) -> None:
@@ -84,13 +84,13 @@ class DefaultPartitioner:
 
 
 def partition_of_key(key: bytes, partitions_count: int) -> int:
-    """Where Kafka's clients send a record with this key."""
+    """Returns the partition to which Kafka's clients send a record with this key."""
     hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES_MAX else murmur2(key)
     return (hashed & 0x7FFFFFFF) % partitions_count
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2, 32 bits, little-endian, with the seed that Kafka uses.
+    """Computes MurmurHash2, 32 bits, little-endian, with the seed that Kafka uses.
 
     Returns:
         The hash as an unsigned number; Kafka prints it signed, e.g. 3321034988 is its -973932308.

@@ -57,7 +57,7 @@ DEFAULTS = ProducerConfig()
 
 
 def wall_ms() -> int:
-    """The time of day of this machine, since 1970."""
+    """Returns the time of day of this machine, milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -77,10 +77,10 @@ class Producer:
 
     Args:
         bootstrap_servers: "host:port,host:port" or a sequence of them.
-        client_id: names this client in the brokers' logs.
-        partitioner: chooses partitions for records that name none; by default as Kafka does.
-        transport: the default is gRPC.
-        Others: see `ProducerConfig`.
+        client_id: The name of this client in the brokers' logs.
+        partitioner: The object that chooses partitions for records that name none; None: one that does as Kafka does.
+        transport: The way to the brokers; None: gRPC.
+        Others: The settings, see `ProducerConfig`.
 
     Raises:
         ConfigError: A setting is wrong.
@@ -171,8 +171,8 @@ class Producer:
         """Flushes, then closes.  Calling it again does nothing.
 
         Args:
-            timeout_ms: how long to wait for acknowledgements; None: until every record is acknowledged or has failed
-                by its delivery time-out.  What is left then fails with BrokerClosedError.
+            timeout_ms: How long to wait for acknowledgements, milliseconds; None: until every record is acknowledged or
+                has failed by its delivery time-out.  What is left then fails with BrokerClosedError.
 
         Raises:
             ReplogError: As `flush`; the producer is closed all the same.
@@ -212,7 +212,7 @@ class Producer:
             )
 
     def handle_fork(self) -> None:
-        """In a forked child nothing is sent: the parent has what waits here, and sends it."""
+        """Closes this copy in a forked child, which sends nothing: the parent has what waits here, and sends it."""
         self._is_closed = True
 
     async def _release(self) -> None:
@@ -259,20 +259,22 @@ class Producer:
         """Puts a record into a batch; waits only for room, or for the topic's first metadata.
 
         Args:
-            topic: must exist.
-            value: the payload; None is a tombstone.
-            key: decides the partition when none is given, and identity under compaction.
-            partition: None lets the partitioner choose.
-            timestamp_ms: since 1970; None is now, by the clock of the transport if it has one (a simulated network).
-            headers: pairs of a name and bytes or None.
+            topic: The name of a topic that exists.
+            value: The payload; None is a tombstone.
+            key: The key; it decides the partition when none is given, and identity under compaction.  None: no key.
+            partition: The partition to write to; None lets the partitioner choose.
+            timestamp_ms: The time of the record, milliseconds since 1970; None is now, by the clock of the transport if
+                it has one (a simulated network).
+            headers: Pairs of a name and bytes or None.
 
         Returns:
-            Await it for the `RecordMetadata`.
+            The outcome; awaiting it gives the `RecordMetadata`.
 
         Raises:
             RecordTooLargeError: The record is larger than `max_request_bytes`; nothing was sent.
-            UnknownTopicOrPartitionError: No such topic or partition.
-            InvalidRecordError: A negative timestamp, or a header name that is not valid Unicode.
+            UnknownTopicOrPartitionError: There is no such topic or partition.
+            InvalidRecordError: The timestamp is neither a time since 1970 nor -1 for none, or a header name is not
+                valid Unicode.
             BrokerClosedError: The producer was closed.
         """
         size_bytes = self._checked_size(topic, key, value, headers)
@@ -308,13 +310,13 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> BulkDelivery:
-        """Like `send` for each of `records`, in order, with one outcome for all instead of one each.
+        """Puts each of `records` into a batch, as `send` does, in order, with one outcome for all instead of one each.
 
         Args:
             topic: The name of a topic that exists.
             records: Values, or (value, key) pairs, as `open_log(...).append_many` takes them.
-            partition: The one for all of them; None lets the partitioner choose for each.
-            timestamp_ms: The time of all of them, since 1970; None is now.
+            partition: The partition of all of them; None lets the partitioner choose for each.
+            timestamp_ms: The time of all of them, milliseconds since 1970; None is now.
 
         Raises:
             As `send`, at the record that is at fault: those before it are sent, and `flush` tells their fate.
@@ -366,7 +368,7 @@ class Producer:
     def _spread(
         self, queues: TopicQueues, chunk: Chunk, partition: int | None
     ) -> Iterable[tuple[PartitionQueue, Sequence[RecordInput]]]:
-        """The chunk's records by partition, in order within each."""
+        """Groups the chunk's records by partition, in order within each."""
         if partition is not None or not chunk.has_keys:
             size_bytes = chunk.size_bytes - len(chunk.rows) * (RECORD_OVERHEAD_BYTES_MAX - RECORD_OVERHEAD_BYTES)
             return ((self._queue(queues, None, partition, size_bytes), chunk.rows),)
@@ -384,16 +386,16 @@ class Producer:
         return ((queues.queues[number], rows) for number, rows in groups.items())
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The topic's partitions.
+        """Returns the numbers of the topic's partitions.
 
         Raises:
-            UnknownTopicOrPartitionError: No such topic.
+            UnknownTopicOrPartitionError: There is no such topic.
         """
         require_text("topic", topic)
         return [p.partition_id for p in (await self._view.topic_or_raise(topic)).partitions]
 
     def _checked_size(self, topic: str, key: Any, value: Any, headers: Sequence[Header]) -> int:
-        """Upper bound of the record in a batch of its own; refuses what can never be sent, of whatever type."""
+        """Returns an upper bound of a record in its own batch; refuses what can never be sent, of whatever type."""
         if not (isinstance(value, _DATA) and isinstance(key, _DATA)):
             name, data = ("key", key) if isinstance(value, _DATA) else ("value", value)
             raise wrong_type(name, data, "bytes or None: encode it first")
@@ -459,7 +461,7 @@ def _check_partition(queues: TopicQueues, partition: int) -> None:
 
 
 def _check_timestamp(timestamp_ms: int) -> None:
-    """Says before anything is waited for what the codec would say after it."""
+    """Refuses, before anything is waited for, a timestamp that the codec would refuse after it."""
     if type(timestamp_ms) is not int:
         require_whole("timestamp_ms", timestamp_ms, "an int, milliseconds since 1970, or None for now")
     if not NO_TIMESTAMP <= timestamp_ms < 1 << 63:

@@ -37,7 +37,10 @@ class TopicQueues:
 
 
 def _message_bytes_max(info: TopicInfo) -> int:
-    """What the topic says of itself; the brokers' default is larger than any batch that is not asked for."""
+    """Returns the bound of a batch that the topic sets for itself, else the default of `max.message.bytes`.
+
+    The brokers' default is larger than any batch that is not asked for.
+    """
     given = {entry.name: entry.value for entry in info.configs}
     return int(given.get(MAX_MESSAGE_BYTES.name) or MAX_MESSAGE_BYTES.default)
 
@@ -62,10 +65,11 @@ class Router:
         view.add_listener(self._handle_metadata)
 
     async def resolve(self, topic: str) -> TopicQueues:
-        """The topic's queues, waiting for its first metadata.
+        """Returns the topic's queues; waits for its first metadata.
 
         Raises:
-            UnknownTopicOrPartitionError: No such topic.
+            UnknownTopicOrPartitionError: There is no such topic.
+            BrokerClosedError: The producer was closed meanwhile.
         """
         if (queues := self.topics.get(topic)) is not None:
             return queues
@@ -79,7 +83,7 @@ class Router:
         return queues
 
     def wake_all(self) -> None:
-        """Every sender looks again at what it may send."""
+        """Lets every sender look again at what it may send."""
         for sender in self._senders.values():
             sender.wake()
 
@@ -122,7 +126,7 @@ class Router:
             self.route(queue)
 
     def _handle_metadata(self) -> None:
-        """Newer metadata: moves partitions to their new leaders, ends what was deleted."""
+        """Takes in newer metadata: moves partitions to their new leaders, ends what was deleted."""
         if self._is_closed:
             return
         for name, queues in list(self.topics.items()):
@@ -151,7 +155,7 @@ class Router:
             self.route(queue)
 
     def _leave(self, queue: PartitionQueue, old: LeaderAddress, new: LeaderAddress | None) -> None:
-        """What is in flight at the old leader will be sent again to the new one, which knows what it has."""
+        """Takes back what is in flight at the old leader: it goes again to the new one, which knows what it has."""
         sender = self._senders.get(old.broker_id)
         if sender is not None:
             sender.remove(queue)

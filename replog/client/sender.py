@@ -57,7 +57,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
     """Sends for the partitions that one broker leads.
 
     Args:
-        on_identity_needed: a partition waits for a producer id.
+        on_identity_needed: A function that is told of a partition that waits for a producer id.
 
     Invariants:
         - a message has at most one batch per partition;
@@ -81,12 +81,12 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
         self._correlation_ids = itertools.count(1)
 
     def add(self, queue: PartitionQueue) -> None:
-        """`queue` has something to send."""
+        """Puts `queue`, which has something to send, in line."""
         self._pending[queue] = None
         self.wake()
 
     def remove(self, queue: PartitionQueue) -> None:
-        """`queue` is led elsewhere now; what it has in flight here is taken back by the caller."""
+        """Forgets `queue`, which is led elsewhere now; what it has in flight here is taken back by the caller."""
         self._pending.pop(queue, None)
 
     # ---- sending ---------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def _is_current(batch: ProducerBatch, attempt: int) -> bool:
 
 
 def _below_min_isr_error(batch: ProducerBatch, error: ReplogError) -> ReplogError:
-    """The error as it is when the batch was sent once, and refused; one that was sent before may be in the log."""
+    """Returns the error as it is when the batch was sent once, and refused; one sent before may be in the log."""
     if batch.attempt == 1:
         return error
     unknown = NotEnoughReplicasAfterAppendError(

@@ -39,5 +39,5 @@ def check_start(start: object) -> None:
 
 
 def is_offset(offset: object) -> bool:
-    """Returns whether this is a whole number from 0 that a request can say, of whatever library."""
+    """Whether this is a whole number from 0 that a request can say, of whatever library."""
     return isinstance(offset, SupportsIndex) and 0 <= index(offset) <= OFFSET_MAX

@@ -28,11 +28,11 @@ class SyncDelivery:
         self._delivery = delivery
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Raises TimeoutError after `timeout_s`; the record stays on its way."""
+        """Waits for the outcome and returns it.  Raises TimeoutError after `timeout_s`; the record stays on the way."""
         return self._client.outcome(self._delivery, timeout_s)
 
     def done(self) -> bool:
-        """As `Delivery.done`."""
+        """Whether `result` would return or raise at once, as `Delivery.done` says."""
         return self._delivery.done()
 
 
@@ -44,16 +44,16 @@ class SyncBulkDelivery:
         self._delivery = delivery
 
     def result(self, timeout_s: float | None = None) -> Sequence[DeliveredRange]:
-        """Raises TimeoutError after `timeout_s`; the records stay on their way."""
+        """Waits for the outcome and returns it.  Raises TimeoutError after `timeout_s`; the records stay on the way."""
         return self._client.outcome(self._delivery, timeout_s)
 
     def done(self) -> bool:
-        """As `BulkDelivery.done`."""
+        """Whether the outcome of every record is known, as `BulkDelivery.done` says."""
         return self._delivery.done()
 
     @property
     def acknowledged_count(self) -> int:
-        """As `BulkDelivery.acknowledged_count`."""
+        """The number of records that are acknowledged so far."""
         return self._delivery.acknowledged_count
 
 
@@ -100,11 +100,11 @@ class SyncProducer(SyncClient[Producer]):
         )
 
     def start(self) -> None:
-        """As `Producer.start`."""
+        """Connects, as `Producer.start` does."""
         self._run(self._client.start)
 
     def close(self, *, timeout_ms: int | None = None) -> None:
-        """As `Producer.close`.  Calling it again does nothing."""
+        """Flushes, then closes, as `Producer.close` does.  Calling it again does nothing."""
         self._end(lambda: self._client.close(timeout_ms=timeout_ms))
 
     def send(
@@ -116,7 +116,7 @@ class SyncProducer(SyncClient[Producer]):
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = NO_HEADERS,
     ) -> SyncDelivery:
-        """As `Producer.send`."""
+        """Puts a record into a batch, as `Producer.send` does."""
         delivery = self._run(lambda: self._client.send(topic, value, key, partition, timestamp_ms, headers))
         return SyncDelivery(self, delivery)
 
@@ -128,7 +128,7 @@ class SyncProducer(SyncClient[Producer]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SyncBulkDelivery:
-        """As `Producer.send_many`."""
+        """Takes all of `records` from the iterable, then puts them into batches, as `Producer.send_many` does."""
         require_records(records, "send_many")
         taken = list(records)  # the caller's code runs in the caller's thread
         delivery = self._run(
@@ -137,11 +137,11 @@ class SyncProducer(SyncClient[Producer]):
         return SyncBulkDelivery(self, delivery)
 
     def flush(self) -> None:
-        """As `Producer.flush`."""
+        """Waits until everything sent so far is acknowledged or has failed, as `Producer.flush` does."""
         self._run(self._client.flush)
 
     def partitions_for(self, topic: str) -> list[int]:
-        """As `Producer.partitions_for`."""
+        """Returns the numbers of the topic's partitions, as `Producer.partitions_for` does."""
         return self._run(lambda: self._client.partitions_for(topic))
 
     def outcome(self, delivery: BatchOutcome[T], timeout_s: float | None) -> T:
