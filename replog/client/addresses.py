@@ -21,7 +21,7 @@ class LeaderAddress:
 
 
 def parse_bootstrap_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
-    """ "host:port,host:port", or a sequence of "host:port"; doubles are dropped, the order is kept.
+    """Parses "host:port,host:port", or a sequence of "host:port"; doubles are dropped, the order is kept.
 
     Raises:
         ConfigError: The list is empty, or an entry is not "host:port" with a port from 1 to 65535.
@@ -41,13 +41,13 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def address_of(broker: BrokerInfo) -> str:
-    """`host:port`, with brackets around an IPv6 host."""
+    """Returns `host:port`, with brackets around an IPv6 host."""
     host = f"[{broker.host}]" if ":" in broker.host and not broker.host.startswith("[") else broker.host
     return f"{host}:{broker.port}"
 
 
 def parse_address(field: str, text: str) -> str:
-    """One "host:port", without the blanks around it.
+    """Checks one "host:port" and returns it without the blanks around it.
 
     Args:
         field: The name of the setting or argument, for the error.

@@ -73,13 +73,13 @@ class ClusterView:
         - metadata of another cluster id is never adopted.
 
     Args:
-        bootstrap_servers: where to start; after the first answer the brokers named in it are used too.
-        transport: the default is gRPC.
-        client_id: names this client in the brokers' logs.
-        rng: spreads retries; None: the transport's, if it has them (`SeededTransport`), else any.
+        bootstrap_servers: The addresses to start from; after the first answer the brokers named in it are used too.
+        transport: What connects to brokers; the default is gRPC.
+        client_id: The name of this client in the brokers' logs.
+        rng: What spreads retries; None: the transport's, if it has them (`SeededTransport`), else any.
 
     Attributes:
-        heard_s: When a broker last sent metadata, in the loop's time.
+        heard_s: The loop's time when a broker last sent metadata; minus infinity before.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ClusterView:
         warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     async def ready(self, timeout_ms: int) -> ClusterMetadata:
-        """The metadata, waiting for the first answer if there was none.
+        """Returns the metadata; waits for the first answer if there was none.
 
         Raises:
             RequestTimedOutError: No bootstrap server answered; it names the last cause.
@@ -179,15 +179,15 @@ class ClusterView:
         return self.image.cluster_id
 
     def leader(self, topic: str, partition: int) -> LeaderAddress | None:
-        """Who leads the partition; None while nobody does, or the partition is not known."""
+        """Returns who leads the partition; None while nobody does, or the partition or its leader is not known."""
         return self.image.leader(topic, partition)
 
     def hello(self) -> Hello:
-        """What this client says first on a stream."""
+        """Returns what this client says first on a stream."""
         return Hello(self.cluster_id, node_id=-1, incarnation_id=UUID(int=0), client_id=self.client_id)
 
     def data_connection(self, address: str) -> Connection:
-        """A connection of the caller's own, for a stream; the caller closes it."""
+        """Makes a connection of the caller's own, for a stream; the caller closes it."""
         return self._transport.connect(address, purpose=DATA)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
@@ -195,7 +195,7 @@ class ClusterView:
         self._listeners.append(listener)
 
     def request_refresh(self) -> None:
-        """Something did not fit what is known: ask a broker soon.  At most one refresh asked for here runs at a time."""
+        """Asks for a refresh soon: something did not fit what is known.  At most one asked for here runs at a time."""
         self._refresh_wanted.set()
 
     async def wait_for(self, found: Callable[[], T | None], *, timeout_ms: int, what: str) -> T:
@@ -219,7 +219,7 @@ class ClusterView:
         raise timed_out(what, timeout_ms, cause) from cause
 
     async def topic_or_raise(self, name: str, *, within_ms: int = VISIBLE_WITHIN_MS) -> TopicInfo:
-        """The topic's description, allowing for brokers that have not heard of it yet.
+        """Returns the topic's description; waits up to `within_ms` for brokers that have not heard of it yet.
 
         Raises:
             UnknownTopicOrPartitionError: Brokers answer, and it is not visible after `within_ms`.
@@ -244,7 +244,7 @@ class ClusterView:
     # ---- calls -----------------------------------------------------------------------------------------------------
 
     async def call(self, address: str, request: ClientRequest, *, timeout_ms: int) -> ClientResponse:
-        """One attempt at one broker; raises what comes."""
+        """Sends a request to one broker, once, and returns its answer; raises what comes."""
         raise_if_forked()
         self.home.enter()
         async with self._pool.use(address) as connection:
@@ -259,9 +259,11 @@ class ClusterView:
         return await self._ask_around(ask, timeout_ms=timeout_ms, what=what)
 
     async def describe(self, timeout_ms: int) -> ClusterMetadata:
-        """Brokers, controller and topics, asked anew; the first answer of all is new enough.  Raises: As `ready`.
+        """Returns brokers, controller and topics, asked anew; the first answer of all is new enough.
 
-        A broker that knows of no controller is believed when no other knows of one either.
+        A broker that knows of no controller is believed when no other tells of one in what is left of `timeout_ms`.
+
+        Raises: As `ready`, or as `backoff.retry`.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_ms / 1000
@@ -288,7 +290,8 @@ class ClusterView:
         Raises: As `backoff.retry`; BrokerIdNotRegisteredError at once.
 
         Args:
-            on_retry: told of each failed attempt, for callers to whom it matters that one may have taken effect.
+            on_retry: What is called with each error that may be tried again, for callers to whom it matters that such
+                an attempt may have taken effect.
         """
 
         async def ask(address: str, limit_ms: int) -> ControllerResponse:
@@ -335,7 +338,7 @@ class ClusterView:
         return answer
 
     def _candidates(self) -> list[str]:
-        """Returns the addresses to try: the one that answered last, the brokers of the newest metadata, the bootstrap list."""
+        """Returns the addresses to try: who answered last, the brokers of the newest metadata, the bootstrap list."""
         good = (self._good_address,) if self._good_address else ()
         return list(dict.fromkeys((*good, *self.image.addresses(), *self.bootstrap)))
 
@@ -375,7 +378,7 @@ class ClusterView:
             await asyncio.sleep(backoff.next_s())
 
     async def _refresh(self) -> bool:
-        """Asks until one broker answers that knows of a controller; whether one does.
+        """Asks brokers in turn until one answers that knows of a controller; returns whether one did.
 
         One that is cut off from the controllers does not find out at once and never knows anything new, so that after
         an answer without news the next refresh begins at another broker.
@@ -401,7 +404,7 @@ class ClusterView:
         return False
 
     async def _update(self, address: str, limit_ms: int) -> bool:
-        """Asks one broker for what has changed; whether it knows of a controller."""
+        """Asks one broker for what has changed and adopts it; returns whether that broker knows of a controller."""
         async with (
             self._pool.use(address) as connection,
             aclosing(pictures_of(connection, self.image, limit_ms, follow=False)) as pictures,
@@ -447,7 +450,10 @@ class ClusterView:
             raise BrokerClosedError("this client was closed; make a new one")
 
     def _raise_if_hopeless(self) -> None:
-        """Nothing is known, and no bootstrap server is what it should be: waiting longer does not help."""
+        """Raises the first bootstrap server's error if nothing is known and no bootstrap server is what it should be.
+
+        Waiting longer would not help: none of their errors is retriable.
+        """
         if self.cluster_id or len(self._failures) < len(self.bootstrap):
             return
         if not any(isinstance(error, RetriableError) for error in self._failures.values()):
@@ -455,7 +461,7 @@ class ClusterView:
 
 
 def expect(response: object, cls: type[T]) -> T:
-    """`response`, which must be a `cls`.
+    """Returns `response`, which must be a `cls`.
 
     Raises:
         MalformedFrameError: The other side answered with something else.

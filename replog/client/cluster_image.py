@@ -19,9 +19,9 @@ class ClusterImage:
     """The newest metadata; `ClusterImage()` knows nothing.  Pure.
 
     Attributes:
-        cluster_id: "" while nothing is known.
-        metadata_offset: -1 while nothing is known.
-        controller_id: -1 for unknown.
+        cluster_id: The id of the cluster; "" while nothing is known.
+        metadata_offset: The offset that the metadata is up to; -1 while nothing is known.
+        controller_id: The broker id of the active controller; -1 for unknown.
         topics: Topics by name, each with its partitions in the order of their ids.
     """
 
@@ -56,7 +56,10 @@ class ClusterImage:
         return found if found.partition_id == partition else None
 
     def nearest(self, topic: str, partition: int, rack: str) -> LeaderAddress | None:
-        """Whom a consumer in `rack` reads from: the leader if it is there, an in-sync replica that is, else the leader."""
+        """Returns whom a consumer in `rack` reads from: the leader if it is there, else an in-sync replica that is.
+
+        The leader where none of them is there; None while nobody leads, or the partition or its leader is not known.
+        """
         leader, info = self.leader(topic, partition), self.partition(topic, partition)
         if leader is None or info is None or self.brokers[leader.broker_id].rack == rack:
             return leader
@@ -71,7 +74,7 @@ class ClusterImage:
         return replace(leader, broker_id=chosen.broker_id, address=address_of(chosen))
 
     def leader(self, topic: str, partition: int) -> LeaderAddress | None:
-        """Who leads the partition; None while nobody does, or the partition is not known."""
+        """Returns who leads the partition; None while nobody does, or the partition or its leader is not known."""
         info = self.partition(topic, partition)
         broker = self.brokers.get(info.leader) if info is not None else None
         if info is None or broker is None:
@@ -79,7 +82,7 @@ class ClusterImage:
         return LeaderAddress(broker.broker_id, address_of(broker), info.leader_epoch, self.topics[topic].topic_id)
 
     def why_leaderless(self, topic: str, partition: int) -> str:
-        """What is known of a partition that nobody leads, for people: which brokers it waits for."""
+        """Tells what is known of a partition that nobody leads, for people: which brokers it waits for."""
         info = self.partition(topic, partition)
         if info is None:
             return f"{topic}-{partition} is not known"
@@ -87,15 +90,15 @@ class ClusterImage:
         return f"{topic}-{partition} has no leader; it waits for one of the brokers {','.join(map(str, waits_for))}"
 
     def addresses(self) -> Iterable[str]:
-        """Where to ask, most promising first: live brokers, then fenced ones (they may have come back since)."""
+        """Yields where to ask, most promising first: live brokers, then fenced ones (they may have come back since)."""
         yield from (address_of(broker) for broker in self.broker_infos if not broker.fenced)
         yield from (address_of(broker) for broker in self.broker_infos if broker.fenced)
 
     def after(self, steps: Sequence[MetadataUpdate]) -> ClusterImage:
-        """The picture that the steps of one update lead to; this one if the sender is behind, or nothing changed.
+        """Returns the picture that the steps of an update lead to; this one if the sender is behind or nothing changed.
 
         Args:
-            steps: up to the one with `is_last`, of a watch that knows this picture as the last one.
+            steps: The steps of a watch since this picture, up to the one with `is_last`.
         """
         last = steps[-1]
         if last.cluster_id == self.cluster_id and last.metadata_offset < self.metadata_offset:
@@ -134,15 +137,15 @@ def _merged(known: TopicInfo | None, update: TopicInfo) -> TopicInfo:
 
 
 def is_in_sync(topic: TopicInfo) -> bool:
-    """Every partition has a leader and all its replicas in the ISR."""
+    """Whether every partition has a leader and all its replicas in the ISR."""
     return all(p.leader >= 0 and set(p.isr) == set(p.replicas) for p in topic.partitions)
 
 
 def has_leaders(topic: TopicInfo) -> bool:
-    """Every partition has a leader."""
+    """Whether every partition has a leader."""
     return all(partition.leader >= 0 for partition in topic.partitions)
 
 
 def is_ready(image: ClusterImage, brokers: int) -> bool:
-    """At least `brokers` brokers are registered and unfenced, and there is a controller."""
+    """Whether at least `brokers` brokers are registered and unfenced, and there is a controller."""
     return image.controller_id >= 0 and sum(not broker.fenced for broker in image.broker_infos) >= brokers

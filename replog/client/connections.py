@@ -18,7 +18,7 @@ DATA = "data"
 
 
 def default_transport() -> Transport:
-    """gRPC, imported here so that importing the client does not load it.
+    """Makes a gRPC transport, imported here so that importing the client does not load it.
 
     Raises:
         BrokerClosedError: This process was forked from one that had used gRPC.
@@ -44,7 +44,7 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def use(self, address: str) -> AsyncIterator[Connection]:
-        """The connection to `address`, kept open for the length of the block."""
+        """Lends the connection to `address`, kept open for the length of the block."""
         connection = self._connections.get(address)
         if connection is None:
             connection = self._connections[address] = self._transport.connect(address, purpose=CONTROL)

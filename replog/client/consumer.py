@@ -67,16 +67,16 @@ class Consumer:
 
     Args:
         bootstrap_servers: "host:port,host:port" or a sequence of them.
-        auto_offset_reset: what to do when a position does not exist in the log (any more): "raise"
+        auto_offset_reset: What to do when a position does not exist in the log (any more): "raise"
             OffsetOutOfRangeError, or go to the "earliest" or "latest" offset.  Default "raise": skipping records is
             never decided silently.
-        fetch_max_wait_ms, fetch_min_bytes, fetch_max_bytes, max_partition_fetch_bytes, buffer_memory_bytes,
-            request_timeout_ms: see `FetchSettings`.
-        connect_timeout_ms: how long `start` waits for a first broker to answer.
-        client_rack: where this consumer runs: it reads from in-sync replicas on brokers with the same `broker.rack`, where
-            the brokers' `replica.selector` is rack-aware; else from the leaders.
-        client_id: names this client in the brokers' logs.
-        transport: the default is gRPC.
+        fetch_max_wait_ms, fetch_min_bytes, fetch_max_bytes, max_partition_fetch_bytes: Fields of `FetchSettings`.
+        buffer_memory_bytes, request_timeout_ms: Fields of `FetchSettings`, too.
+        connect_timeout_ms: How long `start` waits for a first broker to answer.
+        client_rack: Where this consumer runs: it reads from in-sync replicas on brokers with the same `broker.rack`,
+            where the brokers' `replica.selector` is rack-aware; else from the leaders.
+        client_id: The name of this client in the brokers' logs.
+        transport: What connects to brokers; the default is gRPC.
 
     Raises:
         ConfigError: A setting is wrong.
@@ -161,7 +161,7 @@ class Consumer:
         await self._ending.wait()
 
     def handle_fork(self) -> None:
-        """In a forked child nothing is handed out, not even what is there already: the parent reads on."""
+        """Drops in a forked child what is there already: nothing is handed out there, the parent reads on."""
         self._backlog.clear()
 
     async def _release(self) -> None:
@@ -184,10 +184,10 @@ class Consumer:
         and the log says that it is waited for.  "latest" is a place in time, which only a leader can tell: it is waited for.
 
         Args:
-            partitions: (topic, partition) pairs; replaces the assignment.
-            start: where newly assigned partitions begin: "earliest", "latest" (the high watermark), or an offset for
+            partitions: (topic, partition) pairs, which replace the assignment.
+            start: Where newly assigned partitions begin: "earliest", "latest" (the high watermark), or an offset for
                 each, which saves asking the leaders.
-            timeout_ms: limit of the time it takes to learn the offsets.
+            timeout_ms: Limit of the time it takes to learn the offsets.
 
         Raises:
             ConfigError: `start` is another word, or nothing of the kind.
@@ -216,7 +216,7 @@ class Consumer:
         self._handle_metadata()
 
     def _new_state(self, partition: TopicPartition, position: int | None) -> PartitionFetch:
-        """The state of a partition that is read from `position`, None: from where its log starts, which nobody could tell."""
+        """Makes the state of a partition read from `position`; None: from its log start, which nobody could tell."""
         topic_id = self._view.image.topics[partition.topic].topic_id
         if position is not None:
             return PartitionFetch(partition, topic_id, position)
@@ -233,11 +233,10 @@ class Consumer:
 
         Args:
             topic: The topic's name.
-            start: As in `assign`, "earliest" or "latest"; for an offset of each, use `assign`.
-            timeout_ms: As in `assign`.
+            start: Where newly assigned partitions begin: "earliest" or "latest"; for an offset of each, use `assign`.
+            timeout_ms: Limit of the time it takes to learn the offsets.
 
-        Raises:
-            As `assign`.
+        Raises: As `assign`.
         """
         require_choice("start", start, get_args(Start))
         require_text("topic", topic)
@@ -250,7 +249,7 @@ class Consumer:
         return list(self._states)
 
     def position(self, partition: tuple[str, int]) -> int:
-        """Offset of the next record that will be handed out.
+        """Returns the offset of the next record that will be handed out.
 
         Raises:
             InvalidRequestError: The partition is not assigned.
@@ -303,13 +302,13 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> dict[TopicPartition, int]:
-        """First offset of each partition."""
+        """Asks the leaders for the first offset of each partition."""
         return await self._offsets(partitions, EARLIEST_TIMESTAMP, timeout_ms)
 
     async def end_offsets(
         self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> dict[TopicPartition, int]:
-        """High watermark of each partition: the offset after the last record that can be read now."""
+        """Asks the leaders for the high watermark of each partition: the offset after the last readable record."""
         return await self._offsets(partitions, LATEST_TIMESTAMP, timeout_ms)
 
     # ---- reading ---------------------------------------------------------------------------------------------------
@@ -318,13 +317,14 @@ class Consumer:
         return self
 
     async def __anext__(self) -> ConsumerRecord:
-        """The next record of any assigned partition; waits for one.
+        """Returns the next record of any assigned partition; waits for one.
 
         Raises:
             OffsetOutOfRangeError: A position does not exist and `auto_offset_reset` is "raise"; `seek` mends it.
             LogTruncatedError: Records that were read were lost in an unclean election, likewise.
             CorruptRecordError: What a broker sent is damaged.
             UnknownTopicOrPartitionError: A topic was deleted.
+            InvalidRequestError: No partition is assigned.
         """
         while not self._backlog.has_records:
             await self._decode_ahead(1, None)
@@ -333,7 +333,7 @@ class Consumer:
     async def poll(
         self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS
     ) -> list[ConsumerRecord]:
-        """Up to `max_records` records; waits up to `timeout_ms` for the first.  Raises: As `__anext__`.
+        """Returns up to `max_records` records; waits up to `timeout_ms` for the first.  Raises: As `__anext__`.
 
         A call that raises or is cancelled has handed out nothing and moved no position.
         """
@@ -345,7 +345,7 @@ class Consumer:
         return self._backlog.take(max_records)  # from here to the caller nothing waits
 
     async def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
-        """Everything that is fetched ahead, undecoded; waits up to `timeout_ms` for the first piece.
+        """Returns everything that is fetched ahead, undecoded; waits up to `timeout_ms` for the first piece.
 
         For readers that decode columns by themselves.  Control batches are left in.  Raises: As `__anext__`, and as
         there, a call that raises or is cancelled has moved no position.
@@ -391,7 +391,7 @@ class Consumer:
                 return False
 
     async def _wait(self, deadline_s: float | None) -> bool:
-        """Waits for the next event; False when the deadline has passed."""
+        """Waits for the next event; False when the deadline has passed without a chunk."""
         if not self._states:
             raise InvalidRequestError("no partition is assigned; call assign first")
         try:
@@ -447,7 +447,7 @@ class Consumer:
     # ---- what the fetchers report ----------------------------------------------------------------------------------
 
     def _handle_metadata(self) -> None:
-        """Newer metadata, or another assignment: each partition goes to the fetcher of its leader."""
+        """Gives each partition to the fetcher that reads it by the newest metadata; stops those of deleted topics."""
         if self._is_closed:
             return
         for state in self._states.values():
@@ -477,7 +477,7 @@ class Consumer:
     # ---- helpers ---------------------------------------------------------------------------------------------------
 
     def _is_current(self, partition: TopicPartition) -> bool:
-        """Assigned, and the topic has not been deleted and made anew since."""
+        """Whether the partition is assigned, and its topic has not been deleted, or made anew, since."""
         state, topic = self._states.get(partition), self._view.image.topics.get(partition.topic)
         return state is not None and topic is not None and state.topic_id == topic.topic_id
 

@@ -106,7 +106,7 @@ class PartitionFetch:
         self.clear_backoff()
 
     def follow_log_start(self, result: FetchResult) -> bool:
-        """Takes in that the log starts above the guess; False: the refusal is about something else."""
+        """Moves up to the log start that a refusal names, if the position is a guess below it; else False."""
         if not self.is_at_log_start or result.log_start_offset <= self.fetch_offset:
             return False
         self.position = self.fetch_offset = result.log_start_offset
@@ -125,7 +125,7 @@ class PartitionFetch:
         self.forget_request()
 
     def truncated_error(self, end_offset: int) -> LogTruncatedError:
-        """The error for a reader whose records are not in the log any more from `end_offset` on."""
+        """Makes the error for a reader whose records are not in the log any more from `end_offset` on."""
         return LogTruncatedError(
             f"{self.partition}: records from offset {end_offset} to {self.fetch_offset} that were read are not in the log any "
             "more: a replica without them was elected. Undo what was made of them, then seek to "
@@ -134,7 +134,7 @@ class PartitionFetch:
         )
 
     def out_of_range_error(self, log_start_offset: int, end_offset: int) -> OffsetOutOfRangeError:
-        """The error for a reader whose position is not in the log, which has the offsets between the two."""
+        """Makes the error for a reader whose position is not in the log, which has the offsets between the two."""
         return OffsetOutOfRangeError(
             f"{self.partition}: offset {self.fetch_offset} does not exist; the log has offsets {log_start_offset} to "
             f'{end_offset} (exclusive). Seek to one of them, or set auto_offset_reset to "earliest" or "latest".',
@@ -143,7 +143,7 @@ class PartitionFetch:
         )
 
     def forget_request(self) -> None:
-        """Whatever is in flight is not waited for any more."""
+        """Gives up whatever is in flight: a reply to it is dropped."""
         self.token += 1
         self.is_in_flight = False
 
@@ -157,7 +157,7 @@ class PartitionFetch:
         )
 
     def accept(self, result: FetchResult, data: Buffer, owner: Any) -> FetchedChunk | None:
-        """Takes in a reply without an error; None when it brings nothing.
+        """Takes in a reply without an error; returns the chunk that it brings, None when it brings nothing.
 
         Raises:
             CorruptRecordError: The bytes are not batches that continue at the fetch offset.
@@ -183,19 +183,20 @@ class PartitionFetch:
         return FetchedChunk(self, data, headers, result.high_watermark, owner)
 
     def release(self, chunk: FetchedChunk) -> None:
-        """`chunk` has been handed out or dropped."""
+        """Counts `chunk` out of what is buffered: it has been handed out or dropped."""
         self.buffered_bytes -= len(chunk.data)
         self.chunks_count -= 1
 
     def back_off(self, now_s: float) -> None:
-        """A retriable error: pause, longer each time."""
+        """Pauses after a retriable error, longer each time."""
         self.backoff_until_s = now_s + min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(self._failures_count, 8))
         self._failures_count += 1
 
     def avoid_replica(self, now_s: float, pause_s_min: float, pause_s_max: float) -> float:
-        """A replica that is not the leader could not serve: the pause before one is asked again, twice as long each time.
+        """Begins a pause in which only the leader is asked, for another replica could not serve; returns its seconds.
 
-        It begins anew once a replica has served for longer than the last pause.
+        It is twice as long each time, up to `pause_s_max`, and begins anew at `pause_s_min` once a replica has served
+        for longer than the last pause.
         """
         has_served = now_s - self._leader_only_until_s > max(self._leader_only_s, pause_s_min)
         self._leader_only_s = pause_s_min if has_served else min(pause_s_max, 2 * self._leader_only_s)
@@ -204,6 +205,6 @@ class PartitionFetch:
         return self._leader_only_s
 
     def clear_backoff(self) -> None:
-        """Something has changed (a leader, the position): ask at once."""
+        """Ends the pause after errors: something has changed (a leader, the position), so ask at once."""
         self.backoff_until_s = 0.0
         self._failures_count = 0

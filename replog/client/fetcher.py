@@ -75,10 +75,10 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
     """Fetches for the partitions that one broker leads.
 
     Args:
-        share_bytes: how much this fetcher may hold now: buffered and reserved for replies under way.
-        on_chunk: gets what was fetched, in order per partition.
-        on_trouble: a partition has an error, or is out of range: the user's call must look.
-        on_refused: this broker cannot serve a partition; whether another one is asked instead.
+        share_bytes: What returns how many bytes this fetcher may hold now: buffered and reserved for replies under way.
+        on_chunk: What gets each fetched chunk, in order per partition.
+        on_trouble: What is called when reading a partition waits for a decision: the user's call must look.
+        on_refused: What is called with a partition that this broker refused; returns whether another is asked instead.
 
     Attributes:
         loss: Why the stream could not be opened or ended; None once the broker has answered since.
@@ -110,7 +110,7 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
 
     @property
     def is_idle(self) -> bool:
-        """It leads nothing that is read."""
+        """Whether nothing is read from this broker."""
         return not self._partitions
 
     def add(self, state: PartitionFetch) -> None:
@@ -121,7 +121,7 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
         self._partitions.pop(state, None)
 
     def release(self, chunk: FetchedChunk) -> None:
-        """`chunk` came from here and is handed out: there is room for more."""
+        """Makes room for more: `chunk` came from here and is handed out or dropped."""
         self._held_bytes -= len(chunk.data)
         self.wake()
 

@@ -22,10 +22,10 @@ class FetcherPool:
     - what a former fetcher still brings for it does not count.
 
     Args:
-        view: the open cluster view of the consumer.
-        settings: shared by all fetchers; the memory is shared evenly.
-        client_rack: where the consumer is; empty: it reads from leaders.
-        on_chunk, on_trouble: see `ConsumerFetcher`.
+        view: The open cluster view of the consumer.
+        settings: The settings that all fetchers share; the memory is shared evenly.
+        client_rack: The rack that the consumer is in; empty: it reads from leaders.
+        on_chunk, on_trouble: The arguments of each `ConsumerFetcher`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class FetcherPool:
         self._stopping: set[asyncio.Task[None]] = set()
 
     def follow(self, state: PartitionFetch) -> None:
-        """Moves the partition to where it is read from by the newest metadata."""
+        """Moves the partition to the fetcher of the broker that it is read from by the newest metadata."""
         old, new = state.leader, self._source(state)
         if old == new:
             return
@@ -58,7 +58,7 @@ class FetcherPool:
             self._fetcher(new).add(state)
 
     def _source(self, state: PartitionFetch) -> LeaderAddress | None:
-        """The leader, or an in-sync replica in the consumer's own rack (KIP-392)."""
+        """Returns the leader, or an in-sync replica in the consumer's own rack (KIP-392); None while nobody leads."""
         if not self._client_rack or state.leader_only:
             return self._view.leader(*state.partition)
         return self._view.image.nearest(*state.partition, self._client_rack)
@@ -71,30 +71,30 @@ class FetcherPool:
         state.leader = None
 
     def loss(self, state: PartitionFetch) -> ReplogError | None:
-        """Why there is no stream to the broker that the partition is read from; None while there is, or no broker."""
+        """Returns why the stream to a partition's broker was lost; None once it has answered since, or without one."""
         fetcher = self._current(state)
         return fetcher.loss if fetcher is not None else None
 
     def wake(self, state: PartitionFetch) -> None:
-        """The partition may be fetched again (a seek, less of it is buffered)."""
+        """Wakes the partition's fetcher: it may be fetched again (a seek, less of it is buffered)."""
         if (fetcher := self._current(state)) is not None:
             fetcher.wake()
 
     def release(self, chunk: FetchedChunk) -> None:
-        """`chunk` is handed out or dropped: who fetched it has room again, and who leads now may be waiting for that."""
+        """Gives back the room of a chunk that is handed out or dropped; wakes who fetches now and may wait for that."""
         chunk.state.release(chunk)
         chunk.owner.release(chunk)
         self.wake(chunk.state)
 
     def stop_idle(self) -> None:
-        """Ends the streams to brokers that lead nothing that is read."""
+        """Ends the streams to brokers from which nothing is read any more."""
         for broker_id, fetcher in list(self._fetchers.items()):
             if fetcher.is_idle:
                 del self._fetchers[broker_id]
                 self._stop(fetcher)
 
     async def close(self) -> None:
-        """Ends all of them; no task is left."""
+        """Ends all fetchers; no task is left."""
         for fetcher in self._fetchers.values():
             self._stop(fetcher)
         self._fetchers.clear()
@@ -124,7 +124,10 @@ class FetcherPool:
         return fetcher
 
     def _avoid(self, state: PartitionFetch) -> bool:
-        """The replica that was asked cannot serve; whether another one is asked now."""
+        """Reads the partition from its leader for a while, after another replica could not serve.
+
+        Returns whether another broker is asked now; False if it was the leader that was asked, or nobody leads.
+        """
         leader = self._view.leader(*state.partition)
         if leader is None or state.leader is None or leader.broker_id == state.leader.broker_id:
             return False
@@ -135,7 +138,7 @@ class FetcherPool:
         return True
 
     def _return_to_replica(self, state: PartitionFetch) -> None:
-        """The pause after a refusal is over; no newer metadata need come to move the partition."""
+        """Ends the pause after a refusal and moves the partition: no newer metadata need come to do that."""
         state.leader_only = False
         if self._current(state) is not None:  # neither unassigned nor closed meanwhile
             self.follow(state)

@@ -63,7 +63,7 @@ class Failure(NamedTuple):
 
 
 def partition_error(code: ErrorCode, message: str, partition: TopicPartition) -> ReplogError:
-    """The error for a partition's answer, with the partition named in its text.
+    """Makes the error for a partition's answer, with the partition named in its text.
 
     "Unknown partition" and a storage failure come from one replica: they may be different at the next leader, so they
     are retriable here.  Whether the topic is really gone is what newer metadata says.
@@ -97,17 +97,17 @@ async def ask_leaders(
     skips_leaderless: bool = False,
     give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, R]:
-    """One result for each partition, from the leaders; retried across leader changes, so that it must be safe to repeat.
+    """Asks the leaders for one result for each partition; retries across leader changes, so it must be safe to repeat.
 
     Args:
-        view: an open cluster view.
-        partitions: what to ask about.
-        request_for: the request to one leader about some of the partitions.
-        results_of: the results in its response.
-        timeout_ms: overall limit.
-        what: for messages.
-        skips_leaderless: whether the result may lack partitions that have no leader; else a leader is waited for.
-        give_up: looks at what went wrong in each attempt; an error that it returns ends the call.
+        view: An open cluster view.
+        partitions: The partitions to ask about.
+        request_for: What makes the request to one leader about some of the partitions.
+        results_of: What finds the results in its response.
+        timeout_ms: Overall limit.
+        what: The name of the operation in errors.
+        skips_leaderless: Whether the result may lack partitions that have no leader; else a leader is waited for.
+        give_up: What looks at the failures of each attempt; an error that it returns ends the call.
 
     Raises:
         UnknownTopicOrPartitionError: A partition does not exist.
@@ -182,7 +182,7 @@ async def _ask_each(
 
 
 def first_few(texts: Sequence[str], separator: str = "; ") -> str:
-    """The first of them, and how many there are more."""
+    """Joins the first `NAMED_MAX` of the texts, and says how many there are more."""
     named = separator.join(texts[:NAMED_MAX])
     return named if len(texts) <= NAMED_MAX else f"{named}{separator}and {len(texts) - NAMED_MAX:,} more"
 

@@ -26,13 +26,14 @@ class Picture:
 async def pictures_of(
     connection: Connection, known: ClusterImage, limit_ms: int, *, follow: bool = True
 ) -> AsyncGenerator[Picture]:
-    """The pictures of a watch.
+    """Yields the pictures of a watch on one broker, one for each whole update.
 
     Args:
-        known: where it starts from.
-        limit_ms: for each step up to the end of the first picture, and for a broker that knows of no controller to hear
-            of one; otherwise silence means that nothing changes.
-        follow: go on after the first picture.
+        connection: The connection to that broker.
+        known: The picture to start from.
+        limit_ms: The longest silence, in ms, up to the end of the first picture, and while the broker knows of no
+            controller; otherwise silence means that nothing changes.
+        follow: Whether to go on after the first picture.
 
     Raises:
         ConnectionLostError: Nothing came within the limit, or the connection was lost.

@@ -29,19 +29,20 @@ async def list_offsets(
     skips_leaderless: bool = False,
     give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """One offset per partition, from the leaders; retried across leader changes.
+    """Asks the leaders for one offset per partition; retries across leader changes.
 
     Args:
-        view: an open cluster view.
-        timestamps: what to look for: ms since 1970 (the first record at or after), LATEST_TIMESTAMP (the high
+        view: An open cluster view.
+        timestamps: What to look for: ms since 1970 (the first record at or after), LATEST_TIMESTAMP (the high
             watermark, exclusive) or EARLIEST_TIMESTAMP (the log start).
-        timeout_ms: overall limit.
-        skips_leaderless: as in `ask_leaders`.
-        give_up: as in `ask_leaders`.
+        timeout_ms: Overall limit.
+        skips_leaderless: Whether the result may lack partitions that have no leader; else a leader is waited for.
+        give_up: What looks at the failures of each attempt; an error that it returns ends the call.
 
     Raises:
         UnknownTopicOrPartitionError: A partition does not exist.
         RequestTimedOutError: Some leader did not answer in time; it names the last cause.
+        ReplogError: What a leader answered that is not worth a retry, or what `give_up` returned.
     """
 
     def request_for(members: Members) -> ListOffsetsRequest:
@@ -71,9 +72,9 @@ async def delete_records(
     """Deletes what is below the offsets, and waits until all live replicas have; returns their low watermarks.
 
     Args:
-        view: an open cluster view.
-        offsets: the first offset to keep; -1: the high watermark, so that nothing committed is kept.
-        timeout_ms: overall limit.
+        view: An open cluster view.
+        offsets: The first offset to keep of each partition; -1: the high watermark, so that nothing committed is kept.
+        timeout_ms: Overall limit.
 
     Raises:
         UnknownTopicOrPartitionError: A partition does not exist.
@@ -104,12 +105,12 @@ async def delete_records(
 async def epoch_ends(
     view: ClusterView, epochs: Mapping[TopicPartition, int], *, timeout_ms: int
 ) -> dict[TopicPartition, EpochEndOffset | None]:
-    """Where leader epochs end in the leaders' logs (OffsetsForLeaderEpoch).
+    """Asks the leaders where leader epochs end in their logs (OffsetsForLeaderEpoch).
 
     Args:
-        view: an open cluster view.
-        epochs: the leader epoch to look for.
-        timeout_ms: overall limit.
+        view: An open cluster view.
+        epochs: The leader epoch to look for in each partition.
+        timeout_ms: Overall limit.
 
     Returns:
         The largest epoch not above the one asked for, and its end; None where the log knows none.

@@ -32,9 +32,9 @@ class BrokerSession(ABC, Generic[Out, In]):
     Three tasks while the stream is up: the session itself, a writer and a reader.  None is left after `stop`.
 
     Args:
-        view: gives connections and hellos, and is asked to refresh after a loss.
-        broker_id: for names in logs.
-        address: of the broker; a session never moves to another.
+        view: What gives connections and hellos, and is asked to refresh after a loss.
+        broker_id: The id of the broker, for the names of tasks.
+        address: The address of the broker; a session never moves to another.
     """
 
     def __init__(self, view: ClusterView, broker_id: int, address: str) -> None:
@@ -61,11 +61,11 @@ class BrokerSession(ABC, Generic[Out, In]):
                 timer.cancel()
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Tells the session that there may be something to send."""
         self._wake.set()
 
     def wake_at(self, when_s: float) -> None:
-        """There may be something to send at `when_s` of the loop's time."""
+        """Wakes the session at `when_s` of the loop's time, or at an earlier time that is set already."""
         timer = self._wake_timer
         if timer is not None and not timer.cancelled():
             if self._loop.time() < timer.when() <= when_s:
@@ -84,22 +84,22 @@ class BrokerSession(ABC, Generic[Out, In]):
 
     @abstractmethod
     def _next_message(self) -> Out | None:
-        """What to send now, None to wait for `wake`."""
+        """Returns what to send now, None to wait for `wake`."""
 
     @abstractmethod
     def _handle_sent(self, message: Out) -> None:
-        """The transport has taken `message`."""
+        """Takes note that the transport has taken `message`."""
 
     @abstractmethod
     def _handle_received(self, message: In) -> None: ...
 
     @abstractmethod
     def _handle_lost(self, error: ReplogError) -> None:
-        """The stream could not be opened or has ended; nothing that was sent on it will be answered."""
+        """Takes in that the stream could not be opened or has ended; nothing that was sent on it will be answered."""
 
     @abstractmethod
     def _oldest_request(self) -> tuple[float, float] | None:
-        """When the oldest unanswered request was sent, and when its answer is overdue; None without any."""
+        """Returns when the oldest unanswered request was sent, and when its answer is overdue; None without any."""
 
     # ---- the life of the stream ------------------------------------------------------------------------------------
 
@@ -161,7 +161,10 @@ class BrokerSession(ABC, Generic[Out, In]):
             self._watchdog = self._loop.call_later(REPLY_SLOW_S, self._look_at_replies)
 
     def _look_at_replies(self) -> None:
-        """Once a second while something is unanswered: is it slow, is it overdue?"""
+        """Asks for newer metadata if the oldest reply is slow, and breaks the stream if it is overdue.
+
+        Runs at least once a second while something is unanswered.
+        """
         self._watchdog = None
         oldest = self._oldest_request()
         if oldest is None:

@@ -85,11 +85,11 @@ class SyncConsumer(SyncClient[Consumer]):
         self._is_settled = True
 
     def start(self) -> None:
-        """As `Consumer.start`."""
+        """Connects, as `Consumer.start` does."""
         self._run(self._client.start)
 
     def close(self) -> None:
-        """As `Consumer.close`.  Calling it again does nothing."""
+        """Stops fetching and closes the connections, as `Consumer.close` does.  Calling it again does nothing."""
         self._end(self._client.close)
 
     # ---- what to read ----------------------------------------------------------------------------------------------
@@ -101,21 +101,24 @@ class SyncConsumer(SyncClient[Consumer]):
         start: Start | Mapping[tuple[str, int], int] = "earliest",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
-        """As `Consumer.assign`."""
+        """Reads these partitions from now on, as `Consumer.assign` does."""
         self._change(lambda: self._client.assign(partitions, start=start, timeout_ms=timeout_ms))
 
     def assign_topic(
         self, topic: str, *, start: Start = "earliest", timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> list[TopicPartition]:
-        """As `Consumer.assign_topic`."""
+        """Assigns all partitions of one topic and returns them, as `Consumer.assign_topic` does."""
         return self._change(lambda: self._client.assign_topic(topic, start=start, timeout_ms=timeout_ms))
 
     def assignment(self) -> list[TopicPartition]:
-        """As `Consumer.assignment`."""
+        """Returns the assigned partitions, as `Consumer.assignment` does."""
         return self._client.assignment()
 
     def position(self, partition: tuple[str, int]) -> int:
-        """As `Consumer.position`; in a loop over the consumer, the offset after the record that the loop has."""
+        """Returns the offset of the next record that will be handed out, as `Consumer.position` does.
+
+        In a loop over the consumer, that is the offset after the record that the loop has.
+        """
         if not (self._is_settled or self._is_closed):
             self._change(_nothing)
         wanted = partition_of("partition", partition)
@@ -123,7 +126,7 @@ class SyncConsumer(SyncClient[Consumer]):
         return min(position, _first_offsets((*self._offer, *reversed(self._left))).get(wanted, position))
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
-        """As `Consumer.seek`."""
+        """Reads on at `offset`, as `Consumer.seek` does."""
 
         async def seek() -> None:
             self._client.seek(partition, offset)
@@ -131,7 +134,7 @@ class SyncConsumer(SyncClient[Consumer]):
         self._change(seek)
 
     def rewind(self, positions: Mapping[TopicPartition, int]) -> None:
-        """As `Consumer.rewind`."""
+        """Takes back what was handed out from these offsets on, as `Consumer.rewind` does."""
 
         async def rewind() -> None:
             self._client.rewind(positions)
@@ -139,27 +142,30 @@ class SyncConsumer(SyncClient[Consumer]):
         self._change(rewind)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """As `Consumer.seek_to_beginning`."""
+        """Goes to the first offset that exists now, as `Consumer.seek_to_beginning` does."""
         self._change(lambda: self._client.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """As `Consumer.seek_to_end`."""
+        """Goes to the high watermark of now, as `Consumer.seek_to_end` does."""
         self._change(lambda: self._client.seek_to_end(*partitions))
 
     def beginning_offsets(
         self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> dict[TopicPartition, int]:
-        """As `Consumer.beginning_offsets`."""
+        """Asks the leaders for the first offset of each partition, as `Consumer.beginning_offsets` does."""
         return self._run(lambda: self._client.beginning_offsets(partitions, timeout_ms=timeout_ms))
 
     def end_offsets(self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[TopicPartition, int]:
-        """As `Consumer.end_offsets`."""
+        """Asks the leaders for the high watermark of each partition, as `Consumer.end_offsets` does."""
         return self._run(lambda: self._client.end_offsets(partitions, timeout_ms=timeout_ms))
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def poll(self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
-        """As `Consumer.poll`; first what a loop over the consumer that was left had not got."""
+        """Returns up to `max_records` records, as `Consumer.poll` does.
+
+        What a loop over the consumer that was left had not got comes first, and by itself.
+        """
         require_whole("max_records", max_records)
         self._settle()
         if self._left and max_records > 0:
@@ -173,7 +179,7 @@ class SyncConsumer(SyncClient[Consumer]):
         return found
 
     def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
-        """As `Consumer.fetch_batches`."""
+        """Returns everything that is fetched ahead, undecoded, as `Consumer.fetch_batches` does."""
         self._settle()
         self._is_settled = False
         found = self._run(lambda: self._offered(lambda: self._client.fetch_batches(timeout_ms)))
@@ -185,7 +191,10 @@ class SyncConsumer(SyncClient[Consumer]):
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """As `Consumer.__anext__`; an interrupted loop is gone on with by another one, or by `next`."""
+        """Returns the next record of any assigned partition, as `Consumer.__anext__` does; waits for one.
+
+        An interrupted loop is gone on with by another one, or by `next`.
+        """
         self._settle()
         while not self._left:
             self._is_settled = False
@@ -202,13 +211,13 @@ class SyncConsumer(SyncClient[Consumer]):
     # ---- offers ----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Has an interrupted call end, and what it offered given back."""
+        """Waits for the end of an interrupted call and gives back what was not handed out."""
         raise_if_forked()
         if not self._is_settled:
             self._change(_nothing)
 
     def _change(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Does something to the assignment or the positions, after all that was not handed out is given back."""
+        """Runs `work` in the client's loop, after giving back all that was not handed out; returns its result."""
         self._is_settled = False
         result = self._run(lambda: self._in_turn(work))
         self._is_settled = True
@@ -230,7 +239,7 @@ class SyncConsumer(SyncClient[Consumer]):
 
 
 def _first_offsets(found: Iterable[ConsumerRecord | FetchedBatches]) -> dict[TopicPartition, int]:
-    """Where each partition must be read on, had nothing of this been handed out."""
+    """Returns the lowest offset of each partition: where to read on, had nothing of `found` been handed out."""
     offsets: dict[TopicPartition, int] = {}
     for one in found:
         partition = TopicPartition(one.topic, one.partition)
