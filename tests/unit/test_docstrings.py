@@ -24,13 +24,6 @@ PRODUCT = (
     "checkpoints/replog_checkpoints",
     "pyspark_replog",
 )
-NOT_YET: frozenset[str] = frozenset(
-    {
-        "replog/client",
-    }
-)
-"""Rooms whose docstrings are older than the rule; no room is added."""
-
 NOT_VERBS = frozenset(
     [
         "This",
@@ -172,9 +165,6 @@ def test_functions_say_what_they_do_and_arguments_what_they_are(room: str) -> No
         if not is_thing(node) and not begins_with_a_verb(text):
             wrong.append(f"{place}: begins with {text.split()[0]!r}")
         wrong += [f"{place}: argument {line!r}" for line in lines_of("Args", text) if not stands_alone(line)]
-    if room in NOT_YET:
-        assert wrong, "holds here: take the room off the list"
-        return
     assert not wrong, f"{len(wrong)} docstrings: a verb first, whole noun phrases as arguments\n" + "\n".join(wrong)
 
 
@@ -188,10 +178,6 @@ def test_errors_and_attributes_are_told_in_whole_phrases(room: str) -> None:
         if not stands_alone(line)
     ]
     assert not wrong, f"{len(wrong)} lines: whole sentences or noun phrases\n" + "\n".join(wrong)
-
-
-def test_rooms_that_are_older_than_the_rule_are_there() -> None:
-    assert set(rooms()) >= NOT_YET
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupt_kit import RAIN_OF_SIGNALS
 from local_kit import child_environment, open_simulated, wait_until
 
 from replog.local.group_flush import GroupFlush
@@ -124,23 +125,9 @@ def test_a_close_that_was_interrupted_can_be_called_again(monkeypatch: pytest.Mo
         assert again.log_end_offset == 1
 
 
-RAIN = """
-import os, signal, sys, threading
-import replog
-
-class Interrupted(KeyboardInterrupt):
-    pass
-
-armed = False
-
-def interrupt(number, frame):
-    if armed:
-        raise Interrupted
-
-def send():
-    while not over.is_set():
-        os.kill(os.getpid(), signal.SIGINT)
-
+RAIN = (
+    RAIN_OF_SIGNALS
+    + """
 def append():
     number = 0
     try:
@@ -163,13 +150,10 @@ def append_once(value):
         return 1
     return 0
 
-signal.signal(signal.SIGINT, interrupt)
 settings = {"segment_bytes": 4096, "max_batch_bytes": 1024, "flush": sys.argv[2], "dirty_window_bytes": int(sys.argv[3])}
 log = replog.open_log(sys.argv[1], **settings)
-over, failures, acknowledged, caught = threading.Event(), [], {}, 0
-threads = [threading.Thread(target=target, daemon=True) for target in (send, append, append)]
-for thread in threads:
-    thread.start()
+acknowledged = {}
+threads = start(append, append)
 number = 0
 while caught < 100 and not failures:
     number += 1
@@ -178,10 +162,7 @@ while caught < 100 and not failures:
     except Interrupted:
         armed = False
         caught += 1
-over.set()
-for thread in threads:
-    thread.join()
-assert not failures, failures
+end(threads)
 acknowledged[log.append(b"last")] = b"last"
 log.close()
 with replog.open_log(sys.argv[1], **settings) as log:
@@ -189,6 +170,7 @@ with replog.open_log(sys.argv[1], **settings) as log:
 assert list(found) == list(range(len(found)))
 assert acknowledged.items() <= found.items()
 """
+)
 
 
 @pytest.mark.parametrize(("flush", "window_bytes"), [("always", 0), ("os", 0), ("os", 8192)])

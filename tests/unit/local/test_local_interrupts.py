@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupt_kit import RAIN_OF_SIGNALS
 
 import replog
 from replog.errors import CorruptRecordError
@@ -144,23 +145,9 @@ def test_a_tail_that_has_timed_out_has_ended(tmp_path: Path) -> None:
         assert next(tail, None) is None
 
 
-WAITER = """
-import os, signal, sys, threading
-import replog
-
-class Interrupted(KeyboardInterrupt):
-    pass
-
-armed = False
-
-def interrupt(number, frame):
-    if armed:
-        raise Interrupted
-
-def send():
-    while not over.is_set():
-        os.kill(os.getpid(), signal.SIGINT)
-
+WAITER = (
+    RAIN_OF_SIGNALS
+    + """
 def append():
     try:
         while not over.is_set():
@@ -179,22 +166,15 @@ def wait_once():
         return 1
     return 0
 
-signal.signal(signal.SIGINT, interrupt)
 log = replog.open_log(sys.argv[1], flush="os", maintenance_interval_ms=0)
-over, failures, caught = threading.Event(), [], 0
-threads = [threading.Thread(target=target, daemon=True) for target in (send, append)]
-for thread in threads:
-    thread.start()
+threads = start(append)
 for _ in range(300):
     try:
         caught += wait_once()
     except Interrupted:
         armed = False
         caught += 1
-over.set()
-for thread in threads:
-    thread.join()
-assert not failures, failures
+end(threads)
 assert caught > 100, caught
 end_offset = log.log_end_offset
 last = threading.Thread(target=log.append, args=(b"last",))
@@ -203,6 +183,7 @@ assert log.wait_for(end_offset)
 last.join()
 log.close()
 """
+)
 
 
 def test_a_rain_of_signals_neither_stalls_a_wait_nor_takes_the_lock_of_an_append(tmp_path: Path) -> None:
