@@ -234,16 +234,18 @@ class LogReader:
         if outcome is not None and not outcome.found.data:
             return  # the batch is there, and does not fit below a limit
         found = request.ceiling if outcome is None else int.from_bytes(outcome.found.data[:8], "big", signed=True)
+        previous_end = None if outcome is None else outcome.start.previous_end
+        if found <= request.offset and (previous_end is None or previous_end == found):
+            return
         segment = self._segments[self._segments.number_for(request.offset)]
         if found > request.offset:
             position = segment.size_bytes if request.offset >= segment.base_offset else 0
             raise hole(segment.path, position, request.offset, found)
-        position, previous_end = outcome.start if outcome is not None else Start(0, None)
-        if previous_end is None or found == previous_end or not self._complete.covers(previous_end):
+        if outcome is None or previous_end is None or not self._complete.covers(previous_end):
             return
-        if not self._fits_what_follows(position, request):  # else it is the one before that is wrong
+        if not self._fits_what_follows(outcome.start.position, request):  # else it is the one before that is wrong
             reason = f"no batch that follows offset {previous_end - 1}: it says that it begins at {found}"
-            raise CorruptRecordError(segment.path, position, reason)
+            raise CorruptRecordError(segment.path, outcome.start.position, reason)
 
     def _fits_what_follows(self, position: int, request: ReadRequest) -> bool:
         """Whether the batch at byte `position` of the request's segment ends where the next one begins, or the segment ends."""
