@@ -3,7 +3,8 @@
 A waiting produce, fetch or answer is nearly always completed, not expired, so removal must be cheap: it takes the entry out
 of its bucket.  A bucket that is empty stays until it surfaces, or until most of the heap are such.  Beside a heap of entries
 this spares a comparison of tuples at each level; beside a hierarchical timing wheel, which shares buckets among times that
-are far away, it spares the wheels (`python -m bench run deadlines`).
+are far away, it spares the wheels (`python -m bench run deadlines`).  Beside a `SortedDict` of the buckets, which would need
+no compaction, adding and completing costs 0.5 us instead of 1.6 where every deadline has a bucket of its own.
 """
 
 from __future__ import annotations
