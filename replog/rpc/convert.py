@@ -1,8 +1,18 @@
 """Dataclasses to protobuf messages and back, by field name.
 
 Why: the cores' messages are dataclasses and must not know protobuf; writing each of the sixty mappings by hand would
-repeat every field name three times.  A plan per class is made once from its type hints.  The record-carrying messages
-of the hot path are mapped by hand in ``frames``.
+repeat every field name three times.  So two functions are generated for each class from its type hints, as `dataclass`
+generates `__init__`, when the class is first sent or received.  For `TopicPartition(topic: str, partition: int)`::
+
+    def write(message, value):
+        message.topic = value.topic
+        message.partition = value.partition
+
+
+    def read(message):
+        return cls(topic=message.topic, partition=message.partition)
+
+The record-carrying messages of the hot path are mapped by hand in ``frames``.
 
 A field of type ``T | None`` is absent on the wire when None; a tuple that may be None travels in a message with one
 repeated field `values`.
@@ -15,7 +25,7 @@ import types
 import typing
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from google.protobuf.message import Message
@@ -27,8 +37,22 @@ T = TypeVar("T")
 _SHOWN_CHARACTERS = 80
 _BUFFERS = {bytes, bytearray, memoryview}
 
-_Write = Callable[[Message, Any], None]
-_Read = Callable[[Message], Any]
+
+class _Converter(NamedTuple):
+    """The functions generated for one class."""
+
+    write: Callable[[Message, Any], None]
+    read: Callable[[Message], Any]
+
+
+class _Field(NamedTuple):
+    """Source text for one field: statements that fill it from `v`, an expression that reads it from `message`."""
+
+    write: tuple[str, ...]
+    read: str
+
+
+_converters: dict[type, _Converter] = {}
 
 
 def to_proto(value: object, message: Message) -> None:
@@ -37,13 +61,18 @@ def to_proto(value: object, message: Message) -> None:
     Raises:
         InvalidRequestError: A number is larger than its field, or something is of another type.
     """
-    for name, write, _ in _plan(type(value)):
-        field = getattr(value, name)
-        if field is not None:
-            try:
-                write(message, field)
-            except (ValueError, TypeError) as error:
-                raise unsendable(f"{type(value).__name__}.{name}", field, error) from None
+    converter = _converters.get(type(value)) or _converter(type(value))
+    converter.write(message, value)
+
+
+def from_proto(cls: type[T], message: Message) -> T:
+    """Makes a `cls` from `message`.
+
+    Raises:
+        MalformedFrameError: An id is not 16 bytes, or an enum value is not known to this version.
+    """
+    converter = _converters.get(cls) or _converter(cls)
+    return typing.cast("T", converter.read(message))
 
 
 def unsendable(where: str, value: object, error: Exception) -> InvalidRequestError:
@@ -59,138 +88,92 @@ def unsendable(where: str, value: object, error: Exception) -> InvalidRequestErr
     return InvalidRequestError(f"{where} is {shown}, which cannot be sent: {error}")
 
 
-def from_proto(cls: type[T], message: Message) -> T:
-    """Makes a `cls` from `message`.
+def _malformed(cls: type, error: ValueError) -> MalformedFrameError:
+    return MalformedFrameError(
+        f"{cls.__name__} from another version or damaged: {error}. Use the same replog version on both sides."
+    )
+
+
+def _converter(cls: type) -> _Converter:
+    """Returns the functions of a class, generated when it is asked for first.
 
     Raises:
-        MalformedFrameError: An id is not 16 bytes, or an enum value is not known to this version.
+        TypeError: A field is of a type that no field of a message stands for.
     """
-    try:
-        return cls(**{name: read(message) for name, _, read in _plan(cls)})
-    except ValueError as error:
-        raise MalformedFrameError(
-            f"{cls.__name__} from another version or damaged: {error}. Use the same replog version on both sides."
-        ) from error
-
-
-_Plan = tuple[tuple[str, _Write, _Read], ...]
-_plans: dict[type, _Plan] = {}
-
-
-def _plan(cls: type) -> _Plan:
-    plan = _plans.get(cls)
-    if plan is None:
+    if cls not in _converters:
+        names: dict[str, Any] = {"cls": cls, "unsendable": unsendable, "malformed": _malformed}
         hints = typing.get_type_hints(cls)
-        plan = tuple((f.name, *_field(f.name, hints[f.name])) for f in dataclasses.fields(cls))
-        _plans[cls] = plan
-    return plan
+        fields = {each.name: _field(each.name, hints[each.name], names) for each in dataclasses.fields(cls)}
+        exec(_source(cls.__name__, fields), names)  # noqa: S102 -- the text is made of our own field names
+        _converters[cls] = _Converter(names["write"], names["read"])
+    return _converters[cls]
 
 
-def _field(name: str, hint: Any) -> tuple[_Write, _Read]:
-    """Returns how one field is written and read."""
+def _source(name: str, fields: dict[str, _Field]) -> str:
+    """Returns the text of `write` and `read` for a class with these fields."""
+    lines = ["def write(message, value):", " at = ''", " try:", "  pass"]
+    for field_name, field in fields.items():
+        lines += [f"  at = {field_name!r}", f"  v = value.{field_name}", *(f"  {line}" for line in field.write)]
+    lines += [" except (ValueError, TypeError) as error:"]
+    lines += [f"  raise unsendable({name!r} + '.' + at, getattr(value, at), error) from None"]
+    arguments = ", ".join(f"{field_name}={field.read}" for field_name, field in fields.items())
+    lines += ["def read(message):", " try:", f"  return cls({arguments})"]
+    lines += [" except ValueError as error:", "  raise malformed(cls, error) from error"]
+    return "\n".join(lines)
+
+
+def _field(name: str, hint: Any, names: dict[str, Any]) -> _Field:
+    """Returns how one field is written and read; adds the functions that this needs to `names`."""
     arms = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     optional = type(None) in arms
     hint, *others = [arm for arm in arms if arm is not type(None)]
     if set(others) - _BUFFERS:
         raise TypeError(f"field {name}: no protobuf mapping for {arms!r}")
     if typing.get_origin(hint) is tuple:
-        return _repeated(name, typing.get_args(hint)[0], optional=optional)
-    if dataclasses.is_dataclass(hint):
-        return _nested(name, typing.cast("type", hint), optional=optional)
-    encode, decode = _scalar(hint)
-
-    def write(message: Message, value: Any) -> None:
-        setattr(message, name, encode(value))
-
-    def read(message: Message) -> Any:
-        if optional and not message.HasField(name):
-            return None
-        return decode(getattr(message, name))
-
-    return write, read
-
-
-def _nested(name: str, cls: type, *, optional: bool) -> tuple[_Write, _Read]:
-    def write(message: Message, value: Any) -> None:
-        target = getattr(message, name)
-        target.SetInParent()
-        to_proto(value, target)
-
-    def read(message: Message) -> Any:
-        if optional and not message.HasField(name):
-            return None
-        return from_proto(cls, getattr(message, name))
-
-    return write, read
+        field = _repeated(name, typing.get_args(hint)[0], names, wrapped=optional)
+    elif dataclasses.is_dataclass(hint):
+        names[f"{name}_of"] = _converter(typing.cast("type", hint))
+        write = (f"message.{name}.SetInParent()", f"{name}_of.write(message.{name}, v)")
+        field = _Field(write, f"{name}_of.read(message.{name})")
+    else:
+        encode, decode = _scalar(name, hint, names)
+        field = _Field((f"message.{name} = {encode('v')}",), decode(f"message.{name}"))
+    if not optional:
+        return field
+    return _Field(
+        ("if v is not None:", *(f" {line}" for line in field.write)),
+        f"({field.read} if message.HasField({name!r}) else None)",
+    )
 
 
-def _repeated_messages(name: str, cls: type, *, optional: bool) -> tuple[_Write, _Read]:
-    def write(message: Message, value: Any) -> None:
-        target = getattr(message, name)
-        if optional:
-            target.SetInParent()
-            target = target.values
-        for item in value:
-            to_proto(item, target.add())
-
-    def read(message: Message) -> Any:
-        if optional and not message.HasField(name):
-            return None
-        field = getattr(message, name)
-        return tuple(from_proto(cls, item) for item in (field.values if optional else field))
-
-    return write, read
-
-
-def _repeated(name: str, element: Any, *, optional: bool) -> tuple[_Write, _Read]:
+def _repeated(name: str, element: Any, names: dict[str, Any], *, wrapped: bool) -> _Field:
+    """Returns how a tuple is written and read; wrapped ones travel in a message with a field `values`."""
+    target = f"message.{name}.values" if wrapped else f"message.{name}"
+    made = (f"message.{name}.SetInParent()",) if wrapped else ()
     if dataclasses.is_dataclass(element):
-        return _repeated_messages(name, typing.cast("type", element), optional=optional)
-
+        names[f"{name}_of"] = _converter(typing.cast("type", element))
+        write = (*made, f"for each in v: {name}_of.write({target}.add(), each)")
+        return _Field(write, f"tuple([{name}_of.read(each) for each in {target}])")
     if typing.get_origin(element) is tuple:
-
-        def write_lists(message: Message, value: Any) -> None:
-            target = getattr(message, name)
-            for item in value:
-                target.add().values.extend(item)
-
-        return write_lists, lambda message: tuple(tuple(item.values) for item in getattr(message, name))
-
-    encode, decode = _scalar(element)
-
-    def write(message: Message, value: Any) -> None:
-        target = getattr(message, name)
-        if optional:
-            target.SetInParent()
-            target = target.values
-        target.extend(encode(item) for item in value)
-
-    def read(message: Message) -> Any:
-        if optional:
-            return tuple(map(decode, getattr(message, name).values)) if message.HasField(name) else None
-        return tuple(map(decode, getattr(message, name)))
-
-    return write, read
+        write = (*made, f"for each in v: {target}.add().values.extend(each)")
+        return _Field(write, f"tuple([tuple(each.values) for each in {target}])")
+    encode, decode = _scalar(name, element, names)
+    if encode("each") == decode("each") == "each":
+        return _Field((*made, f"{target}.extend(v)"), f"tuple({target})")
+    write = (*made, f"{target}.extend([{encode('each')} for each in v])")
+    return _Field(write, f"tuple([{decode('each')} for each in {target}])")
 
 
-def _scalar(hint: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+def _scalar(name: str, hint: Any, names: dict[str, Any]) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """Returns what turns the text of a value into the text of its form on the wire, and back."""
     if hint is UUID:
-        return _uuid_to_bytes, _uuid_from_bytes
+        names["UUID"] = UUID
+        return "{}.bytes".format, "UUID(bytes={})".format
     if isinstance(hint, type) and issubclass(hint, IntEnum):
-        return int, hint
+        names[f"{name}_of"] = hint
+        return "int({})".format, f"{name}_of({{}})".format
     if hint is bytes:
-        return bytes, _same  # a view is copied; the messages of the hot path are mapped in `frames`
+        return "bytes({})".format, "{}".format  # a view is copied; the hot path is mapped in `frames`
     if hint in {int, str, bool, float}:
-        return _same, _same
+        return "{}".format, "{}".format
     raise TypeError(f"no protobuf mapping for {hint!r}")
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _uuid_to_bytes(value: UUID) -> bytes:
-    return value.bytes
-
-
-def _uuid_from_bytes(value: bytes) -> UUID:
-    return UUID(bytes=value)

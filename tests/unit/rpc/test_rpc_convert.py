@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from rpc_values import ALL, ON_THE_WIRE, proto_of, values
 
 from replog.controller import messages as controller
-from replog.errors import ErrorCode, MalformedFrameError
+from replog.errors import ErrorCode, InvalidRequestError, MalformedFrameError
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, metadata_pb2, quorum_pb2
 from replog.rpc.convert import from_proto, to_proto
@@ -120,3 +121,10 @@ def test_error_codes_travel_as_numbers() -> None:
     message = controller_pb2.PartitionIsrResult()
     to_proto(controller.PartitionIsrResult(UUID(int=1), 0, ErrorCode.UNKNOWN_SERVER_ERROR), message)
     assert message.error == -1
+
+
+def test_nothing_where_a_value_must_be_names_the_field() -> None:
+    isr = typing.cast("tuple[int, ...]", None)
+    change = controller.PartitionIsrResult(UUID(int=1), 0, ErrorCode.NONE, isr=isr)
+    with pytest.raises(InvalidRequestError, match=r"PartitionIsrResult\.isr is None"):
+        to_proto(change, controller_pb2.PartitionIsrResult())
