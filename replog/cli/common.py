@@ -186,7 +186,7 @@ async def require_listener(bootstrap_servers: str) -> None:
         ConfigError: The servers are not a list of host:port.
         BrokerNotAvailableError: Every address refuses connections.
     """
-    from replog.client.addresses import parse_bootstrap_servers
+    from replog.client.cluster.addresses import parse_bootstrap_servers
     from replog.errors import BrokerNotAvailableError
 
     addresses = parse_bootstrap_servers(bootstrap_servers)

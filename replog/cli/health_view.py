@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from replog.cli.common import counted
-from replog.client.awaited import Awaited
-from replog.client.health import BrokerHealth, BrokerStanding, ClusterHealth
+from replog.client.admin.awaited import Awaited
+from replog.client.admin.health import BrokerHealth, BrokerStanding, ClusterHealth
 from replog.errors import ReplogError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from replog.errors import ConfigError, ReplogError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from replog.client import Admin, Producer
-    from replog.client.batch import BulkDelivery
+    from replog.client.producer.batch import BulkDelivery
 
 T = TypeVar("T")
 _Record: TypeAlias = bytes | tuple[bytes, bytes]  # a value, or value and key
@@ -77,7 +77,7 @@ async def _produce(
     bootstrap_servers: str, topic: str, lines: BinaryIO, separator: bytes | None, partition: int | None, acks: Acks
 ) -> None:
     from replog.client import Producer
-    from replog.client.producer import DEFAULTS
+    from replog.client.producer.producer import DEFAULTS
 
     async with await common.admin_of(bootstrap_servers) as admin:
         batch_bytes_max = await _batch_bytes_max(admin, topic)  # a missing topic is told before the first line is typed
@@ -114,7 +114,7 @@ async def _batch_bytes_max(admin: Admin, topic: str) -> int:
     Raises:
         UnknownTopicOrPartitionError: There is no such topic.
     """
-    from replog.client.operations import CLUSTER
+    from replog.client.admin.operations import CLUSTER
     from replog.metadata.config_keys import MAX_MESSAGE_BYTES
 
     (described,) = (await admin.describe_topics([topic])).values()
@@ -196,7 +196,7 @@ class LineProducer:
             self._open.append(await self._producer.send_many(self._topic, records, partition=self._partition))
 
     def _record(self, line: bytes) -> _Record:
-        from replog.client.producer import RECORD_BYTES_BOUND
+        from replog.client.producer.producer import RECORD_BYTES_BOUND
 
         if len(line) + RECORD_BYTES_BOUND > self._batch_bytes_max:
             raise LineError(self._lines_count, self._too_long(len(line), RECORD_BYTES_BOUND), is_usage=False)

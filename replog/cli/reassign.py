@@ -269,14 +269,14 @@ async def _reassign(
 
 
 async def _set_throttle(admin: Admin, bytes_per_s: int | None) -> None:
-    from replog.client.operations import CLUSTER
+    from replog.client.admin.operations import CLUSTER
     from replog.metadata.config_keys import REPLICATION_THROTTLES
 
     await admin.alter_configs(CLUSTER, {key.name: bytes_per_s for key in REPLICATION_THROTTLES})
 
 
 async def _is_throttled(admin: Admin) -> bool:
-    from replog.client.operations import CLUSTER
+    from replog.client.admin.operations import CLUSTER
     from replog.metadata.config_keys import REPLICATION_THROTTLES
 
     names = {key.name for key in REPLICATION_THROTTLES}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from replog.client import CopyProgress, Reassignments
-    from replog.client.reassignments import CopyTotal
+    from replog.client.admin.reassignments import CopyTotal
     from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")

@@ -14,7 +14,7 @@ from replog.cli.errors import FAILED
 from replog.errors import ReplogError
 
 if TYPE_CHECKING:
-    from replog.client.health import ClusterHealth
+    from replog.client.admin.health import ClusterHealth
 
 INTERVAL_S = 2.0
 
@@ -48,7 +48,7 @@ def status(
 
 
 async def _look(bootstrap_servers: str) -> ClusterHealth:
-    from replog.client.health import cluster_health
+    from replog.client.admin.health import cluster_health
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
@@ -57,7 +57,7 @@ async def _look(bootstrap_servers: str) -> ClusterHealth:
 
 async def _watch(bootstrap_servers: str, interval_s: float, *, as_json: bool) -> None:
     """Looks again and again until Ctrl-C; a cluster that does not answer for a while is shown so."""
-    from replog.client.health import cluster_health
+    from replog.client.admin.health import cluster_health
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with _json_lines() if as_json else _screen() as show:

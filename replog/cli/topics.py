@@ -178,7 +178,7 @@ async def _create(
 
 async def _described(bootstrap_servers: str, name: str | None, *, wants_min_isr: bool) -> tuple[list[TopicInfo], int]:
     """Asks for one topic, or all by name, and for the brokers' min.insync.replicas where it is wanted (else 1)."""
-    from replog.client.health import default_min_insync_replicas
+    from replog.client.admin.health import default_min_insync_replicas
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
@@ -210,7 +210,7 @@ class Filters:
 
     def chosen(self, topic: TopicInfo, default_min_isr: int) -> list[PartitionInfo]:
         """Chooses partitions of a topic; `default_min_isr` holds where it has no min.insync.replicas of its own."""
-        from replog.client import health
+        from replog.client.admin import health
 
         min_isr = health.min_insync_replicas_of(topic, default_min_isr)
         return [

@@ -28,8 +28,8 @@ from replog.broker.replicas.replica import Replica
 from replog.broker.requests import fetch_reader
 from replog.broker.requests.incremental_fetch import IncrementalFetch
 from replog.broker.requests.produce_path import ProducePath
-from replog.client.batch import ProducerBatch, ProducerIdentity
-from replog.client.partition_queue import PartitionQueue
+from replog.client.producer.batch import ProducerBatch, ProducerIdentity
+from replog.client.producer.partition_queue import PartitionQueue
 from replog.controller import alter_partition as controller_alter_partition
 from replog.controller import replication_control
 from replog.controller.alter_partition import IsrControl

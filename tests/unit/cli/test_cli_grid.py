@@ -14,7 +14,7 @@ from test_cli_partition import FOUND, REPLICA
 from replog.cli.grid import Grid
 from replog.cli.health_view import render
 from replog.cli.partition import _table
-from replog.client.health import BrokerStanding
+from replog.client.admin.health import BrokerStanding
 
 
 def shown(what: RenderableType, width: int) -> list[str]:

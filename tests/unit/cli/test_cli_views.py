@@ -15,8 +15,8 @@ from replog.cli.errors import UsageError
 from replog.cli.produce import LineError, LineProducer, LineSource
 from replog.cli.topics import Filters
 from replog.client import ConsumerRecord
-from replog.client.batch import BulkDelivery
-from replog.client.producer import RECORD_BYTES_BOUND
+from replog.client.producer.batch import BulkDelivery
+from replog.client.producer.producer import RECORD_BYTES_BOUND
 from replog.records import TimestampType
 from replog.rpc.metadata_messages import ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
 
