@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from replog.cli.interrupts import GRACE_S, Interrupt
+from replog.cli.terminal.interrupts import GRACE_S, Interrupt
 
 if TYPE_CHECKING:
     from rich.console import Console

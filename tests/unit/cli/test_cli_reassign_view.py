@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.reassign_view import (
+from replog.cli.views.reassignments import (
     as_json,
     copy_words,
     lines,

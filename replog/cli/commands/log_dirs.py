@@ -55,7 +55,7 @@ def move(
 
 def lines(broker_id: int, directory: LogDir) -> Iterator[str]:
     """Describes one log directory of a broker in words, a line at a time."""
-    from replog.cli.reassign_view import share_words, size_text
+    from replog.cli.views.reassignments import share_words, size_text
 
     if directory.error:
         yield f"broker {broker_id}: {directory.path} is offline: {directory.error}"

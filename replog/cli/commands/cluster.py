@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from replog.cli import common
-from replog.cli.interrupts import GRACE_S
+from replog.cli.terminal.interrupts import GRACE_S
 
 if TYPE_CHECKING:
     from replog.cluster import LocalCluster
@@ -62,7 +62,7 @@ def start(
 @app.command("status")
 def status(directory: Directory, as_json: common.AsJson = False) -> None:
     """Show nodes, controller and replication on one screen."""
-    from replog.cli.cluster_status import as_json_line, cluster_status, render
+    from replog.cli.views.cluster_status import as_json_line, cluster_status, render
 
     cluster = _load(directory)
     with common.waiting("asking the nodes"):
@@ -141,7 +141,7 @@ def _first_port(wanted: int | None) -> int:
 
 
 async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool, port: int) -> None:
-    from replog.cli.cluster_status import cluster_status, render
+    from replog.cli.views.cluster_status import cluster_status, render
     from replog.cluster import LocalCluster
 
     with common.waiting(f"starting {common.counted(nodes, 'node')}"):

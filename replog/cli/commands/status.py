@@ -40,7 +40,7 @@ def status(
     if as_json:
         typer.echo(_as_json(health))
     else:
-        from replog.cli.health_view import render
+        from replog.cli.views.health import render
 
         common.out_console().print(render(health))
     if not health.is_healthy:
@@ -80,7 +80,7 @@ def _screen() -> Iterator[Callable[[Look], None]]:
     """Yields a function that changes one screen; where stdout is no terminal, it prints each sentence that is new."""
     from rich.live import Live
 
-    from replog.cli.health_view import render, said
+    from replog.cli.views.health import render, said
 
     console = common.out_console()
     if not console.is_terminal:
@@ -97,7 +97,7 @@ class _Changes:
         self._before = ""
 
     def __call__(self, look: Look) -> None:
-        from replog.cli.health_view import said
+        from replog.cli.views.health import said
 
         if (text := said(look)) != self._before:
             typer.echo(text)
@@ -105,7 +105,7 @@ class _Changes:
 
 
 def _as_json(look: Look) -> str:
-    from replog.cli.health_view import said
+    from replog.cli.views.health import said
 
     if isinstance(look, ReplogError):
         return common.json_object({"sentence": said(look), "is_healthy": False})

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from replog.cli.checks.logs import verify_rows
 from replog.cli.dump.rows import Row
-from replog.cli.log_checks import verify_rows
-from replog.cli.metadata_log import (
+from replog.cli.metadata.log import (
     METADATA_DIRECTORY,
     InconsistentMetadataError,
     MetadataBatch,

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replog.cli import common, reassign_view
-from replog.cli.reassign_view import target, verified
+from replog.cli import common
+from replog.cli.views import reassignments as reassign_view
+from replog.cli.views.reassignments import target, verified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from replog.cli.reassign_view import Verified
+    from replog.cli.views.reassignments import Verified
     from replog.client import Admin, Reassignments
     from replog.controller.requests import PartitionResult
     from replog.rpc.metadata_messages import ClusterMetadata

@@ -161,7 +161,7 @@ def _summary(quorum: DescribeQuorumResponse) -> list[str]:
 
 
 def _table(quorum: DescribeQuorumResponse) -> RenderableType:
-    from replog.cli.grid import Grid
+    from replog.cli.terminal.grid import Grid
 
     rows = [
         [

@@ -124,7 +124,7 @@ def counts_of(metadata: ClusterMetadata, broker_id: int) -> tuple[int, int]:
 
 
 def _table(metadata: ClusterMetadata) -> RenderableType:
-    from replog.cli.grid import Grid
+    from replog.cli.terminal.grid import Grid
 
     rows = []
     for broker in metadata.brokers:

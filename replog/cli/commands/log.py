@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from replog.cli import common
-from replog.cli.log_export import export
+from replog.cli.commands.log_export import export
 
 if TYPE_CHECKING:
     from replog.cli.dump.rows import Row
@@ -55,7 +55,7 @@ def verify(
     Only reads; a broker may be running, then the last batch may look torn.  Names the first bad offset and byte.
     Exit status 1 when anything does not fit.
     """
-    from replog.cli.log_checks import log_directories, verify_rows
+    from replog.cli.checks.logs import log_directories, verify_rows
 
     sound = True
     for directory in log_directories(path):
@@ -86,7 +86,7 @@ def repair(
     Nothing that was flushed is cut without --accept-loss.  No broker may have the directory open.
     Exit status 1 when something is left that cannot be mended.
     """
-    from replog.cli.log_checks import log_directories, repair_rows
+    from replog.cli.checks.logs import log_directories, repair_rows
 
     mended = True
     for directory in log_directories(path):

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from replog.cli.errors import CommandFailedError, UsageError
-from replog.cli.metadata_sources import Source
+from replog.cli.metadata.sources import Source
 from replog.metadata.tree import Folder, Node, find_node, path_parts
 from replog.metadata.tree_views import diff_lines, find_lines, leaf_text, list_names, tree_lines
 

@@ -68,7 +68,7 @@ async def _consume(
     follow: bool,
     timeout_s: float | None,
 ) -> None:
-    from replog.cli.topic_reader import TopicReader
+    from replog.cli.commands.topic_reader import TopicReader
     from replog.client import Consumer
 
     async with await common.admin_of(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:

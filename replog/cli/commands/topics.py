@@ -249,7 +249,7 @@ def _heading(topic: TopicInfo) -> str:
 
 
 def _table(partitions: list[PartitionInfo]) -> RenderableType:
-    from replog.cli.grid import Grid
+    from replog.cli.terminal.grid import Grid
 
     rows = []
     for p in partitions:

@@ -86,7 +86,7 @@ def summary(found: PartitionDescription) -> list[str]:
 
 
 def _table(found: PartitionDescription) -> RenderableType:
-    from replog.cli.grid import Grid
+    from replog.cli.terminal.grid import Grid
 
     numbers = (
         ">replica",

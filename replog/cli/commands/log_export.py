@@ -52,9 +52,9 @@ def export(
 
     Only reads the log. The file appears under its name when it is complete. Control batches are never exported.
     """
+    from replog.cli.checks.logs import log_directories
     from replog.cli.export import ExportRequest, export_log
     from replog.cli.export.sinks import Encoding, Format
-    from replog.cli.log_checks import log_directories
 
     for option, value in (("--to", to), ("--encoding", encoding), ("--isolation", isolation)):
         _check_choice(option, value)

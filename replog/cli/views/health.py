@@ -131,7 +131,7 @@ def render(health: ClusterHealth) -> RenderableType:
 
 
 def _brokers(health: ClusterHealth) -> RenderableType:
-    from replog.cli.grid import Grid
+    from replog.cli.terminal.grid import Grid
 
     leader_id = -1 if health.quorum is None else health.quorum.leader_id
     headers = (">broker", ">leads", ">follows", ">memory", "address", "rack", "version", "state")

@@ -135,7 +135,7 @@ def render(status: ClusterStatus) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from replog.cli.grid import Grid
+    from replog.cli.terminal.grid import Grid
 
     headers = (">node", "state", "role", ">pid", "address", ">leads", ">holds", ">memory")
     table = Grid(headers, [_row(status, node) for node in status.nodes])

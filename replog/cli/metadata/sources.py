@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import replog_checkpoints as checkpoints
 from replog.cli import common
 from replog.cli.errors import CommandFailedError, UsageError
-from replog.cli.metadata_log import MetadataLogFiles
+from replog.cli.metadata.log import MetadataLogFiles
 from replog.log.snapshots.files import read_context
 from replog.metadata.tree import Folder, Leaf, Node, folder, image_tree, plain, record_leaf
 from replog.records import ControlRecordType, control_record_type, decode_leader_change, decode_voters

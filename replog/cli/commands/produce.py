@@ -17,7 +17,7 @@ import typer
 
 from replog.cli import common
 from replog.cli.errors import CommandFailedError, UsageError, tell
-from replog.cli.standard_streams import ReaderGoneError
+from replog.cli.terminal.standard_streams import ReaderGoneError
 from replog.errors import ConfigError, ReplogError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import typer
 from replog.cli import common
 
 if TYPE_CHECKING:
-    from replog.cli.metadata_shell import MetadataShell
+    from replog.cli.metadata.shell import MetadataShell
 
 app = typer.Typer(help="Look into the cluster's metadata, now or at any offset, and check it.", no_args_is_help=True)
 
@@ -66,8 +66,8 @@ def check(
     Only reads; the node may be running, then its last batch may look torn. Exit status 1 when anything does not fit;
     `first_bad_offset` says where.
     """
+    from replog.cli.checks.metadata import check_rows
     from replog.cli.dump import row_as_text
-    from replog.cli.metadata_checks import check_rows
 
     sound = True
     for row in check_rows(data_dir):
@@ -79,8 +79,8 @@ def check(
 
 def _open_shell(data_dir: Path | None, bootstrap: str | None, at: int | None) -> MetadataShell:
     from replog.cli.errors import UsageError
-    from replog.cli.metadata_shell import MetadataShell
-    from replog.cli.metadata_sources import LiveSource, OfflineSource
+    from replog.cli.metadata.shell import MetadataShell
+    from replog.cli.metadata.sources import LiveSource, OfflineSource
 
     if data_dir is not None and bootstrap is not None:
         raise UsageError("--bootstrap", bootstrap, "--data-dir and --bootstrap: give one of them")
