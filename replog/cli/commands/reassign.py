@@ -164,7 +164,7 @@ def proposed_plan(
         InvalidReplicationFactorError: A topic has more replicas than there are brokers.
         UnknownTopicOrPartitionError, InvalidRequestError: A topic or broker is not there.
     """
-    from replog.controller.placement import ReplicaPlacer, UsableBroker
+    from replog.controller.partitions.placement import ReplicaPlacer, UsableBroker
     from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 
     known = {broker.broker_id: broker for broker in metadata.brokers}

@@ -10,15 +10,15 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.config import ControllerConfig
-from replog.controller.configuration import ConfigurationControl
-from replog.controller.controller_registry import ControllerRegistry
-from replog.controller.features import FeatureControl
-from replog.controller.offset_control import OffsetControl
-from replog.controller.producer_ids import ProducerIdControl
-from replog.controller.record_handlers import RecordHandler, on_record
-from replog.controller.replication_state import ReplicationState
+from replog.controller.events.offset_control import OffsetControl
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.controller_registry import ControllerRegistry
+from replog.controller.state.features import FeatureControl
+from replog.controller.state.producer_ids import ProducerIdControl
+from replog.controller.state.record_handlers import RecordHandler, on_record
+from replog.controller.state.replication import ReplicationState
 from replog.errors import InvariantViolationError
 from replog.metadata.records import (
     AbortTransactionRecord,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from replog.controller.placement import UsableBroker
-from replog.controller.record_handlers import RecordHandler, on_record
+from replog.controller.partitions.placement import UsableBroker
+from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import BrokerIdNotRegisteredError, InvariantViolationError, StaleBrokerEpochError
 from replog.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -89,7 +89,7 @@ class BrokerRegistry:
     # ---- replay -----------------------------------------------------------------------------------------------------
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """Returns who replays which record (see `replog.controller.record_handlers`)."""
+        """Returns who replays which record (see `replog.controller.state.record_handlers`)."""
         return dict(
             (
                 on_record(RegisterBrokerRecord, self.replay_register),

@@ -9,11 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.config import ControllerConfig
-from replog.controller.configuration import ConfigurationControl
-from replog.controller.placement import ReplicaPlacer, UsableBroker
-from replog.controller.replication_state import ReplicationState
+from replog.controller.partitions.placement import ReplicaPlacer, UsableBroker
 from replog.controller.requests import (
     CreatePartitions,
     CreatePartitionsResponse,
@@ -26,6 +23,9 @@ from replog.controller.requests import (
     TopicResult,
 )
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.replication import ReplicationState
 from replog.errors import (
     ErrorCode,
     InvalidPartitionsError,

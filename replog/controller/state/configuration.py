@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from replog.controller.record_handlers import RecordHandler, on_record
 from replog.controller.requests import AlterableConfig, ConfigEntry, ConfigOperation
+from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import ConfigError
 from replog.metadata.config_keys import (
     FLUSH_POLICY,
@@ -119,7 +119,7 @@ class ConfigurationControl:
     # ---- replay -----------------------------------------------------------------------------------------------------
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """Returns who replays which record (see `replog.controller.record_handlers`)."""
+        """Returns who replays which record (see `replog.controller.state.record_handlers`)."""
         return dict([on_record(ConfigRecord, self.replay)])
 
     def replay(self, record: ConfigRecord) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
-from replog.controller.record_handlers import RecordHandler, on_record
+from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import InvariantViolationError
 from replog.metadata.records import (
     NO_LEADER,
@@ -96,7 +96,7 @@ class ReplicationState:
     # ---- replay -----------------------------------------------------------------------------------------------------
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """Returns who replays which record (see `replog.controller.record_handlers`).
+        """Returns who replays which record (see `replog.controller.state.record_handlers`).
 
         The removal of a topic concerns its configuration too and is `ControllerState`'s.
         """

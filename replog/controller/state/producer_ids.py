@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.record_handlers import RecordHandler, on_record
 from replog.controller.requests import AllocateProducerIds, AllocateProducerIdsResponse
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import InvariantViolationError
 from replog.metadata.records import ProducerIdsRecord
 from replog_timeline import SnapshotRegistry, TimelineLong
@@ -33,7 +33,7 @@ class ProducerIdControl:
         return Result((record,), AllocateProducerIdsResponse(first, self._block_size))
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """Returns who replays which record (see `replog.controller.record_handlers`)."""
+        """Returns who replays which record (see `replog.controller.state.record_handlers`)."""
         return dict([on_record(ProducerIdsRecord, self.replay)])
 
     def replay(self, record: ProducerIdsRecord) -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.controller_registry import ControllerRegistry
-from replog.controller.features import FeatureControl
-from replog.controller.heartbeats import BrokerHeartbeats
-from replog.controller.offset_control import OffsetControl
-from replog.controller.replication_control import ReplicationControl
-from replog.controller.replication_state import ReplicationState
+from replog.controller.events.offset_control import OffsetControl
+from replog.controller.managers.heartbeats import BrokerHeartbeats
+from replog.controller.managers.replication import ReplicationControl
 from replog.controller.requests import (
     RegisterBroker,
     RegisterBrokerResponse,
@@ -20,6 +16,10 @@ from replog.controller.requests import (
     UnregisterBrokerResponse,
 )
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.controller_registry import ControllerRegistry
+from replog.controller.state.features import FeatureControl
+from replog.controller.state.replication import ReplicationState
 from replog.errors import DuplicateBrokerRegistrationError, InconsistentClusterIdError, InvalidRequestError
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
 from replog.metadata.records import (

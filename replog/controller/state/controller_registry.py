@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from replog.controller.record_handlers import RecordHandler, on_record
+from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.metadata.records import RegisterControllerRecord
 from replog.metadata.registrations import ControllerRegistration
 from replog_timeline import SnapshotRegistry, TimelineHashMap
@@ -21,7 +21,7 @@ class ControllerRegistry:
         return sorted(self.registrations.values(), key=lambda registration: registration.controller_id)
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """Returns who replays which record (see `replog.controller.record_handlers`)."""
+        """Returns who replays which record (see `replog.controller.state.record_handlers`)."""
         return dict([on_record(RegisterControllerRecord, self.replay)])
 
     def replay(self, record: RegisterControllerRecord) -> None:

@@ -4,7 +4,7 @@ A reassignment is a record; the steps follow from it, whoever is the active cont
 
 1. `replicas` becomes the target plus what goes (`removing_replicas`); `adding_replicas` is what is new.  Brokers copy.
 2. The leader proposes each new one for the ISR (AlterPartition) when it has caught up.
-3. The change that brings the last one in takes the removed ones out of replicas and ISR (`partition_change`), and, where
+3. The change that brings the last one in takes the removed ones out of replicas and ISR (`partitions.change`), and, where
    one of them led, elects another.
 
 Cancelling takes the added ones out again.
@@ -15,11 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.features import FeatureControl
-from replog.controller.partition_change import Placement, partition_change
-from replog.controller.replication_control import ReplicationControl
-from replog.controller.replication_state import PartitionKey, ReplicationState
+from replog.controller.managers.replication import ReplicationControl
+from replog.controller.partitions.change import Placement, partition_change
 from replog.controller.requests import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
@@ -27,6 +24,9 @@ from replog.controller.requests import (
     Reassignment,
 )
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.features import FeatureControl
+from replog.controller.state.replication import PartitionKey, ReplicationState
 from replog.errors import (
     ErrorCode,
     InvalidReplicaAssignmentError,

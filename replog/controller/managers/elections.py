@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.config import ControllerConfig
-from replog.controller.partition_change import Election, partition_change
-from replog.controller.replication_control import ReplicationControl
-from replog.controller.replication_state import PartitionKey, ReplicationState, in_order
+from replog.controller.managers.replication import ReplicationControl
+from replog.controller.partitions.change import Election, partition_change
 from replog.controller.requests import ElectLeaders, ElectLeadersResponse, PartitionResult, TopicPartition
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
 from replog.errors import (
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,

@@ -2,16 +2,14 @@
 
 A broker goes (`changes_without`), comes back (`changes_with`), cannot use a replica (`changes_for_offline`), tells how far
 its replicas reach (`changes_after_reports`), or the configuration changes (`changes_under`).  The rule of one partition is
-`partition_change`.
+`partitions.change`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.configuration import ConfigurationControl
-from replog.controller.partition_change import (
+from replog.controller.partitions.change import (
     ElectionRules,
     ReplicaReport,
     last_known_change,
@@ -19,8 +17,10 @@ from replog.controller.partition_change import (
     partition_change,
     recovered_change,
 )
-from replog.controller.replication_state import PartitionKey, ReplicationState, in_order
 from replog.controller.requests import OfflineReplica, ReplicaEnd
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
 from replog.metadata.config_keys import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration

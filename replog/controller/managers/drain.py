@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from replog.controller.broker_registry import BrokerRegistry
 from replog.controller.config import ControllerConfig
-from replog.controller.features import FeatureControl
-from replog.controller.partition_change import Election, partition_change
-from replog.controller.placement import UsableBroker
-from replog.controller.reassignment_control import ReassignmentControl
-from replog.controller.replication_control import ReplicationControl
-from replog.controller.replication_state import PartitionKey, ReplicationState, in_order
+from replog.controller.managers.reassignments import ReassignmentControl
+from replog.controller.managers.replication import ReplicationControl
+from replog.controller.partitions.change import Election, partition_change
+from replog.controller.partitions.placement import UsableBroker
 from replog.controller.requests import DrainBroker, DrainBrokerResponse
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.features import FeatureControl
+from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
 from replog.metadata.records import NO_LEADER, DrainBrokerRecord, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration

@@ -9,16 +9,17 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from replog.controller.alter_configs import AlterConfigsControl
-from replog.controller.alter_partition import IsrControl
-from replog.controller.cluster_control import ClusterControl
 from replog.controller.config import ControllerConfig
-from replog.controller.drain_control import DrainControl
-from replog.controller.election_control import ElectionControl
-from replog.controller.heartbeats import BrokerHeartbeats
-from replog.controller.reassignment_control import ReassignmentControl
-from replog.controller.registration_control import RegistrationControl
-from replog.controller.replication_control import ReplicationControl
+from replog.controller.managers.alter_configs import AlterConfigsControl
+from replog.controller.managers.alter_partition import IsrControl
+from replog.controller.managers.cluster import ClusterControl
+from replog.controller.managers.drain import DrainControl
+from replog.controller.managers.elections import ElectionControl
+from replog.controller.managers.heartbeats import BrokerHeartbeats
+from replog.controller.managers.reassignments import ReassignmentControl
+from replog.controller.managers.registration import RegistrationControl
+from replog.controller.managers.replication import ReplicationControl
+from replog.controller.managers.topics import TopicControl
 from replog.controller.requests import (
     REPLICAS_PER_REQUEST_MAX,
     AllocateProducerIds,
@@ -39,8 +40,7 @@ from replog.controller.requests import (
     UpdateFeatures,
 )
 from replog.controller.result import Result
-from replog.controller.state import ControllerState
-from replog.controller.topic_control import TopicControl
+from replog.controller.state.state import ControllerState
 from replog.errors import InvalidRequestError, PolicyViolationError
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
 from replog.metadata.record_sizes import encoded_bytes_max

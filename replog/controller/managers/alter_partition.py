@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.partition_change import partition_change
-from replog.controller.replication_control import ReplicationControl
-from replog.controller.replication_state import PartitionKey, ReplicationState
+from replog.controller.managers.replication import ReplicationControl
+from replog.controller.partitions.change import partition_change
 from replog.controller.requests import (
     AlterPartition,
     AlterPartitionResponse,
@@ -14,6 +12,8 @@ from replog.controller.requests import (
     PartitionIsrResult,
 )
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.replication import PartitionKey, ReplicationState
 from replog.errors import ErrorCode
 from replog.metadata.records import LeaderRecoveryState, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration

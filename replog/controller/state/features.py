@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.controller_registry import ControllerRegistry
-from replog.controller.record_handlers import RecordHandler, on_record
 from replog.controller.requests import FeatureUpdate, UpdateFeatures, UpdateFeaturesResponse
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.controller_registry import ControllerRegistry
+from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import FeatureUpdateFailedError, InvalidRequestError, UnsupportedVersionError
 from replog.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES, supported_levels
 from replog.metadata.records import FeatureLevelRecord, SupportedFeature
@@ -108,7 +108,7 @@ class FeatureControl:
                 )
 
     def record_handlers(self) -> Mapping[type, RecordHandler]:
-        """Returns who replays which record (see `replog.controller.record_handlers`)."""
+        """Returns who replays which record (see `replog.controller.state.record_handlers`)."""
         return dict([on_record(FeatureLevelRecord, self.replay)])
 
     def replay(self, record: FeatureLevelRecord) -> None:

@@ -21,12 +21,10 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import assert_never
 
-from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.heartbeats import BrokerHeartbeats, Session
+from replog.controller.events.offset_control import OffsetControl
+from replog.controller.managers.heartbeats import BrokerHeartbeats, Session
+from replog.controller.managers.replication import ReplicationControl
 from replog.controller.messages import BrokerGone, WatchedBroker
-from replog.controller.offset_control import OffsetControl
-from replog.controller.replication_control import ReplicationControl
-from replog.controller.replication_state import ReplicationState
 from replog.controller.requests import (
     Heartbeat,
     HeartbeatResponse,
@@ -34,6 +32,8 @@ from replog.controller.requests import (
     ReportReplicasResponse,
 )
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.replication import ReplicationState
 from replog.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord
 from replog.metadata.registrations import BrokerRegistration
 

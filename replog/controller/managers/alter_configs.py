@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from replog.controller.broker_registry import BrokerRegistry
-from replog.controller.configuration import ConfigurationControl
-from replog.controller.replication_control import ReplicationControl
-from replog.controller.replication_state import ReplicationState
+from replog.controller.managers.replication import ReplicationControl
 from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResource,
@@ -15,6 +12,9 @@ from replog.controller.requests import (
     AlterConfigsResult,
 )
 from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.replication import ReplicationState
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import CONTROLLER_KEYS
 from replog.metadata.records import ConfigRecord, ResourceType
