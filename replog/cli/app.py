@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 import replog
-from replog.cli import (
+from replog.cli.commands import (
     brokers,
-    chaos_command,
+    chaos,
     cluster,
     configs,
     consume,
-    demo_command,
+    demo,
     log,
     log_dirs,
     metadata,
@@ -24,12 +24,12 @@ from replog.cli import (
     quorum,
     reassign,
     server,
-    standard_streams,
     status,
     storage,
     topics,
 )
 from replog.cli.errors import INTERRUPTED, READER_GONE, WRONG_USAGE, report, tell
+from replog.cli.terminal import standard_streams
 from replog.errors import ReplogError
 
 app = typer.Typer(
@@ -51,14 +51,14 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(log.app, name="log")
 app.add_typer(metadata.app, name="metadata")
-app.add_typer(chaos_command.app, name="chaos")
+app.add_typer(chaos.app, name="chaos")
 topics.app.command("alter")(reassign.alter)
 topics.app.command("reassign")(reassign.reassign)
 topics.app.command("elect-leaders")(reassign.elect_leaders)
 app.command("status")(status.status)
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
-app.command("demo")(demo_command.demo)
+app.command("demo")(demo.demo)
 
 _ClickError: Any = typer.BadParameter.__mro__[2]
 """Base of all usage errors.  Found this way because typer carries click inside itself or beside it, by version."""

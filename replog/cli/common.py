@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from replog.cli.interrupts import GRACE_S, Interrupt
+from replog.cli.terminal.interrupts import GRACE_S, Interrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -186,7 +186,7 @@ async def require_listener(bootstrap_servers: str) -> None:
         ConfigError: The servers are not a list of host:port.
         BrokerNotAvailableError: Every address refuses connections.
     """
-    from replog.client.addresses import parse_bootstrap_servers
+    from replog.client.cluster.addresses import parse_bootstrap_servers
     from replog.errors import BrokerNotAvailableError
 
     addresses = parse_bootstrap_servers(bootstrap_servers)

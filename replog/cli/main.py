@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from replog.cli import standard_streams
+from replog.cli.terminal import standard_streams
 from replog.extras import install_command
 
 INTERRUPTED = 130

@@ -3,18 +3,18 @@
 Importing this does not load gRPC; making a client does.
 """
 
-from replog.client.admin import Admin
-from replog.client.batch import BulkDelivery, Delivery
-from replog.client.cluster import ClusterView
-from replog.client.consumer import Consumer
-from replog.client.loop_thread import LoopThread
-from replog.client.partition_description import PartitionDescription, ReplicaDescription
-from replog.client.partitioner import DefaultPartitioner, Partitioner, murmur2
-from replog.client.producer import Producer
-from replog.client.reassignments import CopyProgress, PartitionReassignment, Reassignments
-from replog.client.sync_admin import SyncAdmin
-from replog.client.sync_consumer import SyncConsumer
-from replog.client.sync_producer import SyncBulkDelivery, SyncDelivery, SyncProducer
+from replog.client.admin.admin import Admin
+from replog.client.admin.partition_description import PartitionDescription, ReplicaDescription
+from replog.client.admin.reassignments import CopyProgress, PartitionReassignment, Reassignments
+from replog.client.cluster.view import ClusterView
+from replog.client.consumer.consumer import Consumer
+from replog.client.producer.batch import BulkDelivery, Delivery
+from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, murmur2
+from replog.client.producer.producer import Producer
+from replog.client.sync.admin import SyncAdmin
+from replog.client.sync.consumer import SyncConsumer
+from replog.client.sync.loop_thread import LoopThread
+from replog.client.sync.producer import SyncBulkDelivery, SyncDelivery, SyncProducer
 from replog.client.types import (
     ConsumerRecord,
     DeliveredRange,

@@ -31,9 +31,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from replog.controller.config import ControllerConfig
-from replog.controller.deferred import DeferredReplies
-from replog.controller.event_queue import EventQueue
-from replog.controller.managers import Managers
+from replog.controller.events.deferred import DeferredReplies
+from replog.controller.events.queue import EventQueue
+from replog.controller.managers.table import Managers
 from replog.controller.messages import (
     AppendRecords,
     AppendRefused,
@@ -55,7 +55,7 @@ from replog.controller.messages import (
 )
 from replog.controller.periodic import RETRY_MS, PeriodicTask, PeriodicTasks
 from replog.controller.requests import Heartbeat
-from replog.controller.state import ControllerState
+from replog.controller.state.state import ControllerState
 from replog.controller.status import ControllerStatus
 from replog.errors import (
     InvariantViolationError,

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from replog.controller.cluster_control import ClusterControl
 from replog.controller.config import ControllerConfig
-from replog.controller.configuration import ConfigurationControl
-from replog.controller.drain_control import DrainControl
-from replog.controller.election_control import ElectionControl
+from replog.controller.managers.cluster import ClusterControl
+from replog.controller.managers.drain import DrainControl
+from replog.controller.managers.elections import ElectionControl
+from replog.controller.state.configuration import ConfigurationControl
 from replog.metadata.config_keys import (
     AUTO_LEADER_REBALANCE_ENABLE,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from replog.client.addresses import LeaderAddress
-from replog.client.cluster import ClusterView
-from replog.client.leader_calls import Failure
+from replog.client.cluster.addresses import LeaderAddress
+from replog.client.cluster.leader_calls import Failure
+from replog.client.cluster.view import ClusterView
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.rpc.transport import ConnectionLostError
 

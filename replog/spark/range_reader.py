@@ -15,11 +15,11 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from replog.client.addresses import LeaderAddress
-from replog.client.cluster import VISIBLE_WITHIN_MS, ClusterView
-from replog.client.fetch_state import FetchedChunk, PartitionFetch
-from replog.client.fetcher import FetchSettings
-from replog.client.fetcher_pool import FetcherPool
+from replog.client.cluster.addresses import LeaderAddress
+from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
+from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
+from replog.client.consumer.fetcher import FetchSettings
+from replog.client.consumer.fetcher_pool import FetcherPool
 from replog.client.types import TopicPartition
 from replog.errors import (
     OffsetOutOfRangeError,

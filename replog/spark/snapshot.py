@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from replog.client.cluster import ClusterView
-from replog.client.offsets import list_offsets
+from replog.client.cluster.offsets import list_offsets
+from replog.client.cluster.view import ClusterView
 from replog.client.types import OffsetAndTimestamp, TopicPartition
 from replog.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicIdError
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

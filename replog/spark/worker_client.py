@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from replog.client.cluster import ClusterView
-from replog.client.loop_thread import LoopThread
+from replog.client.cluster.view import ClusterView
+from replog.client.sync.loop_thread import LoopThread
 from replog.errors import ConfigError, InconsistentClusterIdError, RequestTimedOutError
 from replog.spark.options import ReadOptions
 from replog.spark.range_reader import Piece, RangeReader

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster_kit import say
 
-from replog.cli.metadata_log import MetadataLogFiles
+from replog.cli.metadata.log import MetadataLogFiles
 from replog.cluster import LocalCluster
 from replog.controller.requests import (
     AlterableConfig,

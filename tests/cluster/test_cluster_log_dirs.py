@@ -6,7 +6,7 @@ import pytest
 from cluster_kit import Cluster, StartCluster, check_healed, until
 from cluster_load import Load, Tail
 
-from replog.client.operations import CLUSTER
+from replog.client.admin.operations import CLUSTER
 from replog.errors import InvalidRequestError, LogDirNotFoundError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import REPLICA_ALTER_LOG_DIRS_RATE
 from replog.testing.history import History

@@ -6,7 +6,7 @@ import pytest
 from cluster_kit import Cluster, StartCluster, until
 
 from replog.client import CopyProgress, Producer, Reassignments
-from replog.client.operations import CLUSTER
+from replog.client.admin.operations import CLUSTER
 from replog.metadata.config_keys import REPLICATION_THROTTLES
 
 pytestmark = pytest.mark.cluster

@@ -28,13 +28,13 @@ from replog.broker.replicas.replica import Replica
 from replog.broker.requests import fetch_reader
 from replog.broker.requests.incremental_fetch import IncrementalFetch
 from replog.broker.requests.produce_path import ProducePath
-from replog.client.batch import ProducerBatch, ProducerIdentity
-from replog.client.partition_queue import PartitionQueue
-from replog.controller import alter_partition as controller_alter_partition
-from replog.controller import replication_control
-from replog.controller.alter_partition import IsrControl
-from replog.controller.partition_change import Placement
-from replog.controller.replication_control import ReplicationControl
+from replog.client.producer.batch import ProducerBatch, ProducerIdentity
+from replog.client.producer.partition_queue import PartitionQueue
+from replog.controller.managers import alter_partition as controller_alter_partition
+from replog.controller.managers import replication as replication_control
+from replog.controller.managers.alter_partition import IsrControl
+from replog.controller.managers.replication import ReplicationControl
+from replog.controller.partitions.change import Placement
 from replog.errors import ErrorCode
 from replog.log import Log, LogManager, log_append
 from replog.log.directories import log_manager

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from replog.controller.controller import Controller
+from replog.controller.events.offset_control import OffsetControl
 from replog.controller.messages import CommittedRecords, LoadSnapshot, Reply, ReplyError
-from replog.controller.offset_control import OffsetControl
-from replog.controller.partition_change import Placement
+from replog.controller.partitions.change import Placement
 from replog.metadata.records import MetadataRecord
 from replog_timeline import SnapshotRegistry
 from tests.sim.controller_simulation import ViolationError, run_seeds

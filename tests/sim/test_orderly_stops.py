@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from replog.controller.replication_control import ReplicationControl
+from replog.controller.managers.replication import ReplicationControl
 from replog.errors import LogTruncatedError
 from replog.metadata.records import PartitionChangeRecord
 from replog.replication.leader import Leader

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from replog.controller.replication_control import ReplicationControl
+from replog.controller.managers.replication import ReplicationControl
 from tests.sim.fault_schedule import Fault, FaultKind
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.one_machine_simulation import OneMachineSimulation

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from replog.cli.chaos.disks import CuttableDisk, SmallDisk, cuttable_disk_is_missing, small_disk_is_missing
 from replog.cli.chaos.fault import Fault, Scene, Target, until
-from replog.client.operations import CLUSTER
+from replog.client.admin.operations import CLUSTER
 from replog.errors import BrokerNotAvailableError, InvariantViolationError
 
 DISK_NODE = 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from replog.cli.chaos.fault import Fault, FaultMissedError, Target, until
 from replog.cli.chaos.load import Load
-from replog.client.operations import CLUSTER
+from replog.client.admin.operations import CLUSTER
 from replog.errors import ErrorCode
 from replog.rpc.error_codes import error_from_code
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from replog.broker.requests import metadata_views
 from replog.broker.requests.metadata_views import described_topics, watch_steps
-from replog.client.cluster_image import ClusterImage
+from replog.client.cluster.image import ClusterImage
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (
     BrokerRegistrationChangeRecord,

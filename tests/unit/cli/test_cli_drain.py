@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.brokers import refuse_to_wait
+from replog.cli.commands.brokers import refuse_to_wait
 from replog.cli.errors import CommandFailedError
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 

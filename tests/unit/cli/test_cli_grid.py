@@ -11,10 +11,10 @@ from rich.console import Console, RenderableType
 from test_cli_health_view import GOOD, broker
 from test_cli_partition import FOUND, REPLICA
 
-from replog.cli.grid import Grid
-from replog.cli.health_view import render
-from replog.cli.partition import _table
-from replog.client.health import BrokerStanding
+from replog.cli.commands.partition import _table
+from replog.cli.terminal.grid import Grid
+from replog.cli.views.health import render
+from replog.client.admin.health import BrokerStanding
 
 
 def shown(what: RenderableType, width: int) -> list[str]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from replog.cli.health_view import facts, render, said, sentence
-from replog.cli.status import _as_json, _Changes
-from replog.client.awaited import Awaited, AwaitedBy
-from replog.client.health import BrokerHealth, BrokerStanding, ClusterHealth, PartitionTrouble, TroubledPartition
+from replog.cli.commands.status import _as_json, _Changes
+from replog.cli.views.health import facts, render, said, sentence
+from replog.client.admin.awaited import Awaited, AwaitedBy
+from replog.client.admin.health import BrokerHealth, BrokerStanding, ClusterHealth, PartitionTrouble, TroubledPartition
 from replog.errors import RequestTimedOutError
 from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 

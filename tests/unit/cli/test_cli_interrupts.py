@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from cli_kit import Replog
 
-from replog.cli import interrupts
 from replog.cli.common import run
+from replog.cli.terminal import interrupts
 
 WAITING = [
     "status",

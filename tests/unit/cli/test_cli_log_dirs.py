@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replog.cli.log_dirs import lines
+from replog.cli.commands.log_dirs import lines
 from replog.rpc.log_dir_messages import LogDir, LogDirReplica, ReplicaMoveStatus
 
 

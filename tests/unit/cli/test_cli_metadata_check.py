@@ -12,7 +12,7 @@ import pytest
 from cli_kit import Replog
 from metadata_kit import FLIGHTS, STORY_END, TAXIS, MetadataDirectory
 
-from replog.cli.metadata_log import MetadataBatch, MetadataLogFiles
+from replog.cli.metadata.log import MetadataBatch, MetadataLogFiles
 from replog.metadata.records import (
     NoOpRecord,
     PartitionChangeRecord,

@@ -13,11 +13,11 @@ import pytest
 from cli_kit import Replog
 from metadata_kit import FLIGHTS, STORY_END, TAXIS, MetadataDirectory
 
-from replog.cli import metadata_sources
 from replog.cli.errors import CommandFailedError, UsageError
-from replog.cli.metadata_log import MetadataLogFiles
-from replog.cli.metadata_shell import MetadataShell
-from replog.cli.metadata_sources import LiveSource, OfflineSource
+from replog.cli.metadata import sources as metadata_sources
+from replog.cli.metadata.log import MetadataLogFiles
+from replog.cli.metadata.shell import MetadataShell
+from replog.cli.metadata.sources import LiveSource, OfflineSource
 from replog.errors import OffsetOutOfRangeError
 from replog.metadata.records import NoOpRecord, PartitionChangeRecord, RemoveTopicRecord
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from cli_kit import Replog
 
+from replog.cli.commands.partition import _row, caught_up, partition_name, summary
 from replog.cli.errors import UsageError
-from replog.cli.partition import _row, caught_up, partition_name, summary
 from replog.client import PartitionDescription, ReplicaDescription
 
 REPLICA = ReplicaDescription(

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.quorum import _directory_to_add
+from replog.cli.commands.quorum import _directory_to_add
 from replog.errors import DuplicateVoterError, InvalidRequestError
 from replog.rpc.quorum_messages import QuorumMember
 

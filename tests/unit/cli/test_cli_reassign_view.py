@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.reassign_view import (
+from replog.cli.views.reassignments import (
     as_json,
     copy_words,
     lines,
@@ -18,7 +18,7 @@ from replog.cli.reassign_view import (
     verified,
 )
 from replog.client import CopyProgress, PartitionReassignment, Reassignments
-from replog.client.reassignments import CopyTotal
+from replog.client.admin.reassignments import CopyTotal
 from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 
 MOVING = PartitionInfo(0, 1, 0, 0, (1, 2, 3), (1, 2), adding_replicas=(3,), removing_replicas=(2,))

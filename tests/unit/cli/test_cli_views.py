@@ -9,14 +9,14 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.cluster_status import ClusterStatus, NodeStatus
-from replog.cli.consume import _as_json, _as_text
+from replog.cli.commands.consume import _as_json, _as_text
+from replog.cli.commands.produce import LineError, LineProducer, LineSource
+from replog.cli.commands.topics import Filters
 from replog.cli.errors import UsageError
-from replog.cli.produce import LineError, LineProducer, LineSource
-from replog.cli.topics import Filters
+from replog.cli.views.cluster_status import ClusterStatus, NodeStatus
 from replog.client import ConsumerRecord
-from replog.client.batch import BulkDelivery
-from replog.client.producer import RECORD_BYTES_BOUND
+from replog.client.producer.batch import BulkDelivery
+from replog.client.producer.producer import RECORD_BYTES_BOUND
 from replog.records import TimestampType
 from replog.rpc.metadata_messages import ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
 

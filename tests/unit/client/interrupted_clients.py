@@ -21,7 +21,7 @@ from fake_cluster import FakeCluster
 from reading_kit import FIRST_OFFSET, HEALTHY, Account, filled_cluster
 
 from replog.client import SyncAdmin, SyncConsumer, SyncDelivery, SyncProducer
-from replog.client.loop_thread import LoopThread
+from replog.client.sync.loop_thread import LoopThread
 from replog.errors import BrokerClosedError, ReplogError
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from replog.client.accumulator import Accumulator, AccumulatorSettings
-from replog.client.partition_queue import PartitionQueue
+from replog.client.producer.accumulator import Accumulator, AccumulatorSettings
+from replog.client.producer.partition_queue import PartitionQueue
 from replog.errors import BrokerClosedError, RequestTimedOutError
 
 

@@ -177,7 +177,7 @@ async def test_describing_keeps_to_its_time_where_others_are_silent() -> None:
 
 
 async def test_the_watch_leaves_a_broker_that_finds_no_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replog.client.cluster.ATTEMPT_TIMEOUT_MS", 100)
+    monkeypatch.setattr("replog.client.cluster.view.ATTEMPT_TIMEOUT_MS", 100)
     cluster = FakeCluster(2)
     cluster.create_topic("t")
     async with make(cluster) as admin:

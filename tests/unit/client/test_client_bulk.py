@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from replog import open_log
 from replog.client import Producer
-from replog.client.bulk import RECORD_BYTES_MAX, take_chunk
-from replog.client.partitioner import murmur2
+from replog.client.producer.bulk import RECORD_BYTES_MAX, take_chunk
+from replog.client.producer.partitioner import murmur2
 from replog.errors import RecordTooLargeError, UnknownTopicOrPartitionError
 
 Pair = tuple[bytes | None, bytes | None]

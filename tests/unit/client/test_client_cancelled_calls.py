@@ -10,7 +10,7 @@ import pytest
 from fake_cluster import FakeCluster, MemoryTransport
 
 from replog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
-from replog.client.health import cluster_health
+from replog.client.admin.health import cluster_health
 from replog.errors import TopicExistsError, UnknownTopicOrPartitionError
 from replog.metadata.records import ResourceType
 from tests.cancelling import WAITS_MAX, cancelled_at_wait

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from replog.client.fetch_state import PartitionFetch
+from replog.client.consumer.fetch_state import PartitionFetch
 from replog.client.types import TopicPartition
 
 

@@ -9,8 +9,8 @@ import pytest
 from fake_cluster import FakeCluster
 
 from replog.client import Admin
-from replog.client.awaited import NOBODY, Awaited, AwaitedBy
-from replog.client.health import (
+from replog.client.admin.awaited import NOBODY, Awaited, AwaitedBy
+from replog.client.admin.health import (
     NAMED_MAX,
     BrokerStanding,
     ClusterHealth,

@@ -12,10 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from replog.client.accumulator import Accumulator, AccumulatorSettings
-from replog.client.addresses import LeaderAddress
-from replog.client.batch import ProducerBatch, ProducerIdentity
-from replog.client.partition_queue import PartitionQueue
+from replog.client.cluster.addresses import LeaderAddress
+from replog.client.producer.accumulator import Accumulator, AccumulatorSettings
+from replog.client.producer.batch import ProducerBatch, ProducerIdentity
+from replog.client.producer.partition_queue import PartitionQueue
 from replog.errors import (
     InvalidProducerEpochError,
     NotEnoughReplicasError,

@@ -9,7 +9,7 @@ import pytest
 from fake_cluster import FakeCluster
 
 from replog.client import Admin
-from replog.client.partition_description import DOWN, NO_ANSWER, NOT_REGISTERED, described
+from replog.client.admin.partition_description import DOWN, NO_ANSWER, NOT_REGISTERED, described
 from replog.errors import UnknownTopicOrPartitionError
 from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import DescribeNodeResponse, LeaderView, ReplicaProgress, ReplicaStatus

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from replog.client.partitioner import DefaultPartitioner, murmur2
+from replog.client.producer.partitioner import DefaultPartitioner, murmur2
 
 
 @pytest.mark.parametrize(

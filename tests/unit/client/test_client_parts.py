@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from replog.client import Admin
-from replog.client.operations import RECORDS_TOGETHER, in_parts
+from replog.client.admin.operations import RECORDS_TOGETHER, in_parts
 from replog.controller.requests import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,

@@ -9,7 +9,15 @@ import pytest
 from fake_cluster import FakeCluster
 
 from replog.client import Admin
-from replog.client.reassignments import SILENT, BrokerSays, CopyProgress, Reassignments, compared, looked_at, total_of
+from replog.client.admin.reassignments import (
+    SILENT,
+    BrokerSays,
+    CopyProgress,
+    Reassignments,
+    compared,
+    looked_at,
+    total_of,
+)
 from replog.client.types import TopicPartition
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import LeaderView, ReplicaProgress, ReplicaStatus

@@ -14,8 +14,8 @@ import pytest
 from reading_kit import FIRST_OFFSET, HEALTHY, SICK, Account, filled_cluster
 
 from replog.client import SyncConsumer
-from replog.client import sync_consumer as under_test
-from replog.client.loop_thread import _Call
+from replog.client.sync import consumer as under_test
+from replog.client.sync.loop_thread import _Call
 from replog.errors import OffsetOutOfRangeError, ReplogError
 
 

@@ -10,7 +10,6 @@ import pytest
 from controller_kit import CLUSTER_ID, Quorum, alterable
 
 from replog.controller.config import ControllerConfig
-from replog.controller.configuration import ConfigurationControl, ElectionSettings
 from replog.controller.messages import (
     AlterConfigs,
     AlterConfigsResource,
@@ -32,6 +31,7 @@ from replog.controller.messages import (
     UnregisterBroker,
     UpdateFeatures,
 )
+from replog.controller.state.configuration import ConfigurationControl, ElectionSettings
 from replog.errors import (
     BrokerIdNotRegisteredError,
     ErrorCode,
@@ -66,7 +66,7 @@ def quorum() -> Quorum:
 def old_quorum(monkeypatch: pytest.MonkeyPatch) -> Quorum:
     """A cluster whose controllers have been upgraded, and whose feature level has not."""
     monkeypatch.setattr(
-        "replog.controller.features.FeatureControl.bootstrap_records",
+        "replog.controller.state.features.FeatureControl.bootstrap_records",
         lambda _: (FeatureLevelRecord("metadata.version", 1),),
     )
     quorum = Quorum(1, config=ControllerConfig(max_records_per_batch=3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.controller.event_queue import EventQueue, Run
+from replog.controller.events.queue import EventQueue, Run
 
 
 class Ran:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from replog.controller.partition_change import ElectionRules, ReplicaReport, partition_change, recovered_change
+from replog.controller.partitions.change import ElectionRules, ReplicaReport, partition_change, recovered_change
 from replog.metadata import PartitionRegistration
 from replog.metadata.records import ElectionType, LeaderRecoveryState, PartitionChangeRecord
 

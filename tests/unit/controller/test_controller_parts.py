@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from replog.controller.config import ControllerConfig
-from replog.controller.deferred import DeferredReplies
-from replog.controller.heartbeats import BrokerHeartbeats
+from replog.controller.events.deferred import DeferredReplies
+from replog.controller.events.offset_control import OffsetControl
+from replog.controller.managers.heartbeats import BrokerHeartbeats
 from replog.controller.messages import AlterConfigsResponse, CommittedRecords, Reply
-from replog.controller.offset_control import OffsetControl
 from replog.errors import ConfigError, InvariantViolationError, NotControllerError, RequestTimedOutError
 from replog.metadata.record_sizes import encoded_bytes_max
 from replog.metadata.records import (

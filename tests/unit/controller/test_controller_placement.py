@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.controller.placement import ReplicaPlacer, UsableBroker
+from replog.controller.partitions.placement import ReplicaPlacer, UsableBroker
 from replog.errors import InvalidReplicationFactorError
 
 RACKS = [UsableBroker(broker_id, rack, fenced=False) for broker_id, rack in enumerate("AABBCC")]

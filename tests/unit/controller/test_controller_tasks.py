@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 from controller_kit import CLUSTER_ID, Quorum
 
-from replog.controller.cluster_control import GONE_PAUSE_MS
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
+from replog.controller.managers.cluster import GONE_PAUSE_MS
 from replog.controller.messages import (
     AppendRecords,
     BrokerGone,

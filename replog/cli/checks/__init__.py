@@ -1,0 +1,1 @@
+"""What verification, repair and checks of a log find, as rows."""

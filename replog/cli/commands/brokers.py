@@ -1,0 +1,139 @@
+"""`replog brokers`: who is in the cluster, and taking a broker out of it in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata
+
+app = typer.Typer(help="List, drain and unregister brokers.", no_args_is_help=True)
+
+POLL_INTERVAL_S = 0.5
+
+BrokerId = Annotated[int, typer.Argument(min=0, max=common.INT_MAX, help="Node id of the broker.")]
+
+
+@app.command("list")
+def list_brokers(
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Show the registered brokers with what they lead and hold."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    metadata = common.run(_metadata(bootstrap_servers))
+    if as_json:
+        for broker in metadata.brokers:
+            typer.echo(common.json_line(broker))
+        return
+    common.out_console().print(_table(metadata))
+
+
+@app.command("drain")
+def drain(
+    broker_id: BrokerId,
+    undo: Annotated[bool, typer.Option("--undo", help="Let the broker be used again.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it holds nothing any more.")] = False,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Move all leaderships and replicas off a broker, and keep it empty."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    left = common.run(_drain(bootstrap_servers, broker_id, undo=undo, wait=wait))
+    if undo:
+        typer.echo(f"broker {broker_id} is used again")
+    else:
+        typer.echo(f"broker {broker_id} is drained: {common.counted(left, 'replica')} left")
+
+
+@app.command("unregister")
+def unregister(
+    broker_id: BrokerId,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Forget a stopped broker that holds no replicas."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    common.run(_unregister(bootstrap_servers, broker_id))
+    typer.echo(f"broker {broker_id} is forgotten")
+
+
+async def _metadata(bootstrap_servers: str) -> ClusterMetadata:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the brokers"):
+            return await admin.describe_cluster()
+
+
+async def _drain(bootstrap_servers: str, broker_id: int, *, undo: bool, wait: bool) -> int:
+    from replog.errors import InvalidRequestError
+
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting(f"draining broker {broker_id}") as say:
+            brokers = [broker.broker_id for broker in (await admin.describe_cluster()).brokers]
+            if broker_id not in brokers:
+                known = ", ".join(map(str, brokers))
+                raise InvalidRequestError(f"no broker {broker_id} is registered; there are: {known}")
+            left = await admin.drain_broker(broker_id, drained=not undo)
+            while wait and not undo and left:
+                await asyncio.sleep(POLL_INTERVAL_S)
+                metadata = await admin.describe_cluster()
+                left = sum(counts_of(metadata, broker_id))
+                refuse_to_wait(metadata, broker_id)
+                say(f"draining broker {broker_id}: {common.counted(left, 'replica')} left")
+            return left
+
+
+def refuse_to_wait(metadata: ClusterMetadata, broker_id: int) -> None:
+    """Refuses to wait for replicas that no other broker can take: that would be for ever.
+
+    Raises:
+        CommandFailedError: There are such replicas.
+    """
+    from replog.cli.errors import CommandFailedError
+
+    others = sum(not broker.drained for broker in metadata.brokers if broker.broker_id != broker_id)
+    partitions = [partition for topic in metadata.topics for partition in topic.partitions]
+    stuck = sum(broker_id in p.replicas and len(set(p.replicas) - set(p.adding_replicas)) > others for p in partitions)
+    if stuck:
+        raise CommandFailedError(
+            f"broker {broker_id} stays marked as drained, but {common.counted(stuck, 'replica')} of it can go nowhere: "
+            f"their partitions need more brokers than the {others} others in use. Start another broker, move them to fewer "
+            f"with `replog topics reassign`, or end it with `replog brokers drain {broker_id} --undo`"
+        )
+
+
+async def _unregister(bootstrap_servers: str, broker_id: int) -> None:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting(f"unregistering broker {broker_id}"):
+            await admin.unregister_broker(broker_id)
+
+
+def counts_of(metadata: ClusterMetadata, broker_id: int) -> tuple[int, int]:
+    """Counts the partitions that a broker leads, and those that it holds and does not lead."""
+    partitions = [partition for topic in metadata.topics for partition in topic.partitions]
+    led = sum(partition.leader == broker_id for partition in partitions)
+    return led, sum(broker_id in partition.replicas for partition in partitions) - led
+
+
+def _table(metadata: ClusterMetadata) -> RenderableType:
+    from replog.cli.terminal.grid import Grid
+
+    rows = []
+    for broker in metadata.brokers:
+        led, followed = counts_of(metadata, broker.broker_id)
+        address = f"{broker.host}:{broker.port}"
+        rows.append([str(broker.broker_id), f"{led:,}", f"{followed:,}", address, broker.rack or "-", _state(broker)])
+    return Grid((">broker", ">leads", ">follows", "address", "rack", "state"), rows)
+
+
+def _state(broker: BrokerInfo) -> str:
+    state = "shutting down" if broker.in_controlled_shutdown else "fenced" if broker.fenced else "in service"
+    return f"{state}, drained" if broker.drained else state

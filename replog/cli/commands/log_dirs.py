@@ -1,0 +1,86 @@
+"""`replog log-dirs`: what is on which disk of a broker, and moving replicas between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from replog.rpc.log_dir_messages import LogDir
+
+app = typer.Typer(help="Look at the log directories of brokers, and move replicas between them.", no_args_is_help=True)
+
+
+@app.command("describe")
+def describe(
+    broker: Annotated[
+        int,
+        typer.Option(
+            "--broker", metavar="ID", max=common.INT_MAX, show_default=False, help="Only this one; default: all."
+        ),
+    ] = -1,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Show the log directories of brokers, their replicas, and how far moves are."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    for broker_id, directories in common.run(_describe(bootstrap_servers, broker)).items():
+        for log_dir in directories:
+            if as_json:
+                typer.echo(common.json_line(log_dir, broker_id=broker_id))
+            else:
+                typer.echo("\n".join(lines(broker_id, log_dir)))
+
+
+@app.command("move")
+def move(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    partition: Annotated[int, typer.Argument(min=0, max=common.INT_MAX, help="Its partition.")],
+    broker: Annotated[int, typer.Option("--broker", metavar="ID", max=common.INT_MAX, help="Whose replica.")],
+    to: Annotated[str, typer.Option("--to", metavar="DIR", help="One of the log.dirs of the broker.")],
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Move a replica to another log directory of its broker, while it is used."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    common.run(_move(bootstrap_servers, topic, partition, broker, to))
+    typer.echo(f"{topic}-{partition} moves to {to} on broker {broker}; `replog log-dirs describe` says how far it is")
+
+
+def lines(broker_id: int, directory: LogDir) -> Iterator[str]:
+    """Describes one log directory of a broker in words, a line at a time."""
+    from replog.cli.views.reassignments import share_words, size_text
+
+    if directory.error:
+        yield f"broker {broker_id}: {directory.path} is offline: {directory.error}"
+    else:
+        size_bytes = sum(max(0, replica.size_bytes) for replica in directory.replicas)
+        count = common.counted(len(directory.replicas), "replica")
+        yield f"broker {broker_id}: {directory.path}: {count}, {size_text(size_bytes)}, {size_text(directory.free_bytes)} free"
+    for replica in directory.replicas:
+        size = "offline" if replica.size_bytes < 0 else size_text(replica.size_bytes)
+        yield f"  {replica.topic}-{replica.partition_id}: {size}"
+    for one in directory.moves:
+        whole = one.copied_bytes + one.missing_bytes
+        how_far = "waits" if one.missing_bytes < 0 else f"{share_words(one.copied_bytes, whole)} copied"
+        yield f"  {one.topic}-{one.partition_id} moves here: {how_far}"
+
+
+async def _describe(bootstrap_servers: str, broker: int) -> Mapping[int, tuple[LogDir, ...]]:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the brokers"):
+            metadata = await admin.describe_cluster()
+            wanted = [one.broker_id for one in metadata.brokers if not one.fenced] if broker < 0 else [broker]
+            return {broker_id: await admin.describe_log_dirs(broker_id) for broker_id in wanted}
+
+
+async def _move(bootstrap_servers: str, topic: str, partition: int, broker: int, path: str) -> None:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the broker"):
+            await admin.move_replica(topic, partition, broker=broker, path=path)

@@ -1,0 +1,260 @@
+"""`replog topics`: creates, lists, describes and deletes topics."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from replog.client import TopicPartition
+    from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
+
+app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+
+VISIBLE_WITHIN_MS = 500
+"""A topic that another command has just made is found; a wrong name is told soon."""
+
+
+@app.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="Letters, digits, '.', '_' and '-'.")],
+    partitions: Annotated[
+        int,
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            max=common.INT_MAX,
+            show_default=False,
+            help="Default: num.partitions of the brokers.",
+        ),
+    ] = -1,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            "--replication-factor",
+            metavar="N",
+            max=common.INT_MAX,
+            show_default=False,
+            help="Default: default.replication.factor of the brokers.",
+        ),
+    ] = -1,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Such as min.insync.replicas=2.")
+    ] = None,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Create a topic and wait until all its partitions have leaders."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    configs = common.key_values(config or [], "--config")
+    topic, brokers = common.run(_create(bootstrap_servers, name, partitions, replication_factor, configs))
+    replicas = len(topic.partitions[0].replicas)
+    typer.echo(
+        f"created {name}: {common.counted(len(topic.partitions), 'partition')}, {common.counted(replicas, 'replica')} each"
+    )
+    if replicas == 1 and brokers > 1:
+        typer.echo(
+            f"one replica each: who loses a broker loses what is on it; --replication-factor {min(3, brokers)} keeps more",
+            err=True,
+        )
+
+
+@app.command("list")
+def list_topics(
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """List the topics, one a line."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    topics, _ = common.run(_described(bootstrap_servers, None, wants_min_isr=False))
+    for topic in topics:
+        typer.echo(_summary_json(topic) if as_json else topic.name)
+
+
+@app.command("describe")
+def describe(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: all topics.")] = None,
+    under_replicated: Annotated[
+        bool, typer.Option("--under-replicated", help="Only partitions with a replica outside the ISR.")
+    ] = False,
+    under_min_isr: Annotated[
+        bool, typer.Option("--under-min-isr", help="Only partitions with fewer in-sync replicas than writes need.")
+    ] = False,
+    unavailable: Annotated[
+        bool,
+        typer.Option("--unavailable", help="Only partitions without a leader: they can be neither written nor read."),
+    ] = False,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Show partitions with leaders, leader epochs, replicas and in-sync replicas; of several filters, what fits any."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    filters = Filters(under_replicated=under_replicated, under_min_isr=under_min_isr, unavailable=unavailable)
+    topics, default_min_isr = common.run(_described(bootstrap_servers, name, wants_min_isr=under_min_isr))
+    console = common.out_console()
+    shown = 0
+    for topic in topics:
+        partitions = filters.chosen(topic, default_min_isr)
+        if not partitions and filters.any:
+            continue
+        if as_json:
+            typer.echo(common.json_line(topic, partitions=[dataclasses.asdict(one) for one in partitions]))
+        else:
+            console.print(_heading(topic))
+            console.print(_table(partitions))
+        shown += 1
+    if not shown and not as_json:
+        typer.echo(filters.nothing())
+
+
+@app.command("delete")
+def delete(
+    name: Annotated[str, typer.Argument(help="All its records are lost.")],
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Delete a topic with all its records."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    common.run(_delete(bootstrap_servers, name))
+    typer.echo(f"deleted {name}")
+
+
+@app.command("delete-records")
+def delete_records(
+    partitions: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC-PARTITION=OFFSET...", help="The first offset to keep, as in flights-0=1000; end: keep none."
+        ),
+    ],
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Delete the records below an offset, on all replicas that are up."""
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    offsets = dict(_partition_offset(text) for text in partitions)
+    for partition, low_watermark in common.run(_delete_records(bootstrap_servers, offsets)).items():
+        typer.echo(f"{partition} starts at {low_watermark}")
+
+
+def _partition_offset(text: str) -> tuple[tuple[str, int], int]:
+    name, equals, offset = text.partition("=")
+    topic, dash, partition = name.rpartition("-")
+    if not (equals and dash and _is_number(partition, common.INT_MAX)) or not (
+        offset == "end" or _is_number(offset, common.OFFSET_MAX)
+    ):
+        raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION=OFFSET, such as flights-0=1000 or flights-0=end")
+    return (topic, int(partition)), -1 if offset == "end" else int(offset)
+
+
+def _is_number(text: str, number_max: int) -> bool:
+    return text.isascii() and text.isdecimal() and int(text) <= number_max
+
+
+async def _delete_records(bootstrap_servers: str, offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("deleting records"):
+            return await admin.delete_records(offsets)
+
+
+async def _create(
+    bootstrap_servers: str, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
+) -> tuple[TopicInfo, int]:
+    """Creates a topic; returns it, and how many brokers there are."""
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting(f"creating {name}"):
+            topic = await admin.create_topic(name, partitions, replication_factor, configs)
+            return topic, len((await admin.describe_cluster()).brokers)
+
+
+async def _described(bootstrap_servers: str, name: str | None, *, wants_min_isr: bool) -> tuple[list[TopicInfo], int]:
+    """Asks for one topic, or all by name, and for the brokers' min.insync.replicas where it is wanted (else 1)."""
+    from replog.client.admin.health import default_min_insync_replicas
+
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the brokers"):
+            default = await default_min_insync_replicas(admin) if wants_min_isr else 1
+            if name is not None:
+                topics = await admin.describe_topics([name], visible_within_ms=VISIBLE_WITHIN_MS)
+                return list(topics.values()), default
+            metadata = await admin.describe_cluster()
+            return sorted(metadata.topics, key=lambda topic: topic.name), default
+
+
+async def _delete(bootstrap_servers: str, name: str) -> None:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting(f"deleting {name}"):
+            await admin.delete_topic(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which partitions are asked for: those that fit any filter, or all where there is none."""
+
+    under_replicated: bool = False
+    under_min_isr: bool = False
+    unavailable: bool = False
+
+    @property
+    def any(self) -> bool:
+        return self.under_replicated or self.under_min_isr or self.unavailable
+
+    def chosen(self, topic: TopicInfo, default_min_isr: int) -> list[PartitionInfo]:
+        """Chooses partitions of a topic; `default_min_isr` holds where it has no min.insync.replicas of its own."""
+        from replog.client.admin import health
+
+        min_isr = health.min_insync_replicas_of(topic, default_min_isr)
+        return [
+            partition
+            for partition in topic.partitions
+            if not self.any
+            or (self.under_replicated and health.is_under_replicated(partition))
+            or (self.under_min_isr and health.is_under_min_isr(partition, min_isr))
+            or (self.unavailable and health.is_unavailable(partition))
+        ]
+
+    def nothing(self) -> str:
+        """Says what it means that there is nothing to show."""
+        if not self.any:
+            return "no topics yet. `replog topics create NAME` makes one"
+        good = {
+            "every replica is in sync": self.under_replicated,
+            "every partition has the in-sync replicas it needs": self.under_min_isr,
+            "every partition has a leader": self.unavailable,
+        }
+        return ", and ".join(text for text, asked in good.items() if asked)
+
+
+def _summary_json(topic: TopicInfo) -> str:
+    replicas = max((len(partition.replicas) for partition in topic.partitions), default=0)
+    fields = {"name": topic.name, "topic_id": topic.topic_id, "partitions": len(topic.partitions), "replicas": replicas}
+    return common.json_object(fields)
+
+
+def _heading(topic: TopicInfo) -> str:
+    from rich.markup import escape
+
+    configs = "".join(f", {entry.name}={entry.value}" for entry in topic.configs)
+    counts = common.counted(len(topic.partitions), "partition")
+    return escape(f"{topic.name}: {counts}, id {topic.topic_id}{configs}")
+
+
+def _table(partitions: list[PartitionInfo]) -> RenderableType:
+    from replog.cli.terminal.grid import Grid
+
+    rows = []
+    for p in partitions:
+        leader = str(p.leader) if p.leader >= 0 else "none"
+        ids = (",".join(map(str, ids)) for ids in (p.replicas, p.isr, p.elr))
+        rows.append([str(p.partition_id), leader, str(p.leader_epoch), *ids])
+    headers = (">partition", ">leader", ">leader epoch", "replicas", "isr", "eligible leaders outside the isr")
+    return Grid(headers, rows)

@@ -1,0 +1,1 @@
+"""The terminal of a command: its streams, its width, and Ctrl-C."""

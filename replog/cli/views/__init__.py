@@ -1,0 +1,1 @@
+"""What commands show of a cluster in words and tables."""

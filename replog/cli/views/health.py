@@ -1,0 +1,247 @@
+"""The health of a cluster in words: the sentence on top of `replog status`, and the screen below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from replog.cli.common import counted
+from replog.client.admin.awaited import Awaited
+from replog.client.admin.health import BrokerHealth, BrokerStanding, ClusterHealth
+from replog.errors import ReplogError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from replog.rpc.quorum_messages import QuorumMember
+
+AWAITED_NAMED_MAX = 5
+"""Groups of brokers of which is told how many partitions wait for them."""
+
+_STATES = {
+    BrokerStanding.DOWN: ("is down", "are down"),
+    BrokerStanding.SILENT: ("does not answer", "do not answer"),
+    BrokerStanding.FENCED: ("is fenced", "are fenced"),
+    BrokerStanding.SHUTTING_DOWN: ("is shutting down", "are shutting down"),
+    BrokerStanding.UNKNOWN: ("is not registered", "are not registered"),
+}
+
+
+def said(look: ClusterHealth | ReplogError) -> str:
+    """Says what one look at the cluster found: how the cluster is, or why its brokers do not answer."""
+    return f"The brokers do not answer: {look}" if isinstance(look, ReplogError) else sentence(look)
+
+
+def sentence(health: ClusterHealth) -> str:
+    """Says how the cluster is, and why, in plain words: what is worst first; one sentence where it is well."""
+    parts = []
+    if health.quorum is None:
+        parts.append("The metadata quorum has no leader: nothing can be changed")
+    if health.troubled_count:
+        parts.append(f"{_troubles(health)}{_because(health)}")
+    named = health.missing_brokers if health.troubled_count else ()
+    missed = [broker for broker in health.brokers if broker.is_missed and broker.broker_id not in named]
+    if missed:
+        parts.append(_capital(_states(missed)))
+    if health.voters_behind and not (missed or named):
+        verb = "does" if len(health.voters_behind) == 1 else "do"
+        parts.append(f"{_named('Voter', health.voters_behind)} {verb} not follow the metadata quorum")
+    if not health.troubled_count:
+        parts.append(_all_in_sync(health))
+    return "".join(f"{part}. " for part in parts).rstrip()
+
+
+def _all_in_sync(health: ClusterHealth) -> str:
+    brokers = counted(sum(broker.is_up for broker in health.brokers), "broker")
+    if not health.partitions_count:
+        return f"No topics yet on {brokers}"
+    if health.partitions_count == 1:
+        return f"The only partition is in sync on {brokers}"
+    return f"All {health.partitions_count:,} partitions are in sync on {brokers}"
+
+
+def _troubles(health: ClusterHealth) -> str:
+    """Says how many partitions are in trouble: `1 partition has no leader and 2 are under-replicated`."""
+    kinds = (
+        (health.unavailable_count, "has no leader", "have no leader"),
+        (health.under_min_isr_count, "refuses acks=all writes", "refuse acks=all writes"),
+        (health.under_replicated_count, "is under-replicated", "are under-replicated"),
+    )
+    clauses = [f"{count:,} {one if count == 1 else many}" for count, one, many in kinds if count]
+    number, _, rest = clauses[0].partition(" ")
+    noun = "partition" if number == "1" else "partitions"
+    return _joined([f"{number} {noun} {rest}", *clauses[1:]])
+
+
+def _because(health: ClusterHealth) -> str:
+    """Says why replicas are missing: brokers are away, or replicas offline; where neither is, replicas catch up."""
+    known = {broker.broker_id: broker for broker in health.brokers}
+    away = [
+        known.get(broker_id) or _unregistered(broker_id)
+        for broker_id in health.missing_brokers
+        if broker_id not in known or not known[broker_id].is_up
+    ]
+    offline = sorted({broker_id for partition in health.troubled for broker_id in partition.offline})
+    causes = [_states(away)] if away else []
+    if offline:
+        causes.append(f"replicas on {_named('broker', offline)} are offline")
+    if not causes and health.missing_brokers and not health.unavailable_count:
+        causes.append(f"replicas on {_named('broker', health.missing_brokers)} are catching up")
+    return f" because {_joined(causes)}" if causes else ""
+
+
+def _unregistered(broker_id: int) -> BrokerHealth:
+    return BrokerHealth(broker_id, "", None, BrokerStanding.UNKNOWN, False, 0, 0, -1, "")
+
+
+def _states(brokers: Iterable[BrokerHealth]) -> str:
+    """Says the states of brokers: `broker 1 is down and brokers 2 and 3 are fenced`."""
+    by_state: dict[BrokerStanding, list[int]] = {}
+    for broker in brokers:
+        by_state.setdefault(broker.state, []).append(broker.broker_id)
+    return _joined(f"{_named('broker', ids)} {_STATES[state][len(ids) > 1]}" for state, ids in by_state.items())
+
+
+def _named(noun: str, ids: Iterable[int]) -> str:
+    numbers = [str(number) for number in ids]
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {_joined(numbers)}"
+
+
+def _joined(parts: Iterable[str], word: str = "and") -> str:
+    """Joins parts: `a`, `a and b`, `a, b and c`."""
+    *first, last = parts
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# ---- the screen ------------------------------------------------------------------------------------------------------
+
+
+def render(health: ClusterHealth) -> RenderableType:
+    """Renders the sentence, the brokers, then what is to be known of quorum, partitions and moves."""
+    from rich.console import Group
+    from rich.text import Text
+
+    style = "bold green" if health.is_healthy else "bold red"
+    return Group(Text(sentence(health), style=style), "", _brokers(health), "", _facts(health))
+
+
+def _brokers(health: ClusterHealth) -> RenderableType:
+    from replog.cli.terminal.grid import Grid
+
+    leader_id = -1 if health.quorum is None else health.quorum.leader_id
+    headers = (">broker", ">leads", ">follows", ">memory", "address", "rack", "version", "state")
+    return Grid(headers, [_row(broker, is_controller=broker.broker_id == leader_id) for broker in health.brokers])
+
+
+def _row(broker: BrokerHealth, *, is_controller: bool) -> list[str]:
+    extras = [broker.state.value]
+    extras += ["controller"] if is_controller else []
+    extras += ["drained"] if broker.is_drained else []
+    return [
+        str(broker.broker_id),
+        f"{broker.leaders_count:,}",
+        f"{broker.replicas_count - broker.leaders_count:,}",
+        f"{broker.rss_bytes / 1e6:,.0f} MB" if broker.rss_bytes >= 0 else "-",
+        broker.address,
+        broker.rack or "-",
+        broker.version or "-",
+        ", ".join(extras),
+    ]
+
+
+def _facts(health: ClusterHealth) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in facts(health):
+        table.add_row(name, Text(text))
+    return table
+
+
+def facts(health: ClusterHealth) -> list[tuple[str, str]]:
+    """Returns (name, what is known) for each line of cluster, quorum, partitions and moves."""
+    return [
+        ("cluster", f"{health.cluster_id}, metadata offset {health.metadata_offset:,}"),
+        *_quorum_facts(health),
+        *_partition_facts(health),
+        *_change_facts(health),
+    ]
+
+
+def _quorum_facts(health: ClusterHealth) -> list[tuple[str, str]]:
+    quorum = health.quorum
+    if quorum is None:
+        return [("controller", "none: the metadata quorum has no leader that answers")]
+    commit = f", commits take {quorum.commit_ms_p50:,} ms (median)" if quorum.commit_ms_p50 >= 0 else ""
+    voters = (_voter(m, quorum.leader_id, quorum.log_end_offset) for m in quorum.members if m.is_voter)
+    return [
+        ("controller", f"node {quorum.leader_id}, epoch {quorum.leader_epoch}{commit}"),
+        ("voters", "; ".join(voters)),
+    ]
+
+
+def _partition_facts(health: ClusterHealth) -> list[tuple[str, str]]:
+    text = (
+        f"{health.partitions_count:,} in {counted(health.topics_count, 'topic')}; "
+        f"{health.unavailable_count:,} without a leader, {health.under_min_isr_count:,} under min ISR, "
+        f"{health.under_replicated_count:,} under-replicated"
+    )
+    lines = [("partitions", text)]
+    for partition in health.troubled:
+        missing = ", missing " + ",".join(map(str, partition.missing)) if partition.missing else ""
+        waits = f"; waits for {awaited_words(partition.awaited)}" if partition.awaited.brokers else ""
+        lines.append(("", f"{partition.topic}-{partition.partition_id}: {partition.trouble.value}{missing}{waits}"))
+    if health.troubled_count > len(health.troubled):
+        lines.append(("", f"and {health.troubled_count - len(health.troubled):,} more"))
+        lines += _waiting_facts(health)
+    return lines
+
+
+def _waiting_facts(health: ClusterHealth) -> list[tuple[str, str]]:
+    """Tells how many partitions wait for whom, where not all are named: a line each for those that most wait for."""
+    texts = [
+        f"{counted(one.partitions_count, 'partition')} for {awaited_words(one)}"
+        for one in health.awaited[:AWAITED_NAMED_MAX]
+    ]
+    if len(health.awaited) > AWAITED_NAMED_MAX:
+        texts.append("and others")
+    return [("" if index else "waiting", text) for index, text in enumerate(texts)]
+
+
+def awaited_words(awaited: Awaited) -> str:
+    """Says `broker 2`, `broker 2 or 3` (either helps), `brokers 2 and 3` (both must come), `2 of brokers 1, 2 and 3`."""
+    if awaited.needed_count >= len(awaited.brokers):
+        return _named("broker", awaited.brokers)
+    if awaited.needed_count == 1:
+        return f"broker {_joined(map(str, awaited.brokers), 'or')}"
+    return f"{awaited.needed_count} of {_named('broker', awaited.brokers)}"
+
+
+def _change_facts(health: ClusterHealth) -> list[tuple[str, str]]:
+    draining = (f"broker {b.broker_id}: {counted(b.replicas_count, 'replica')} left" for b in health.draining)
+    names = ", ".join(health.moving) + (", ..." if health.moving_count > len(health.moving) else "")
+    moving = f"{counted(health.moving_count, 'partition')}: {names}" if health.moving_count else "none"
+    lines = [("draining", "; ".join(draining) or "none"), ("moving", moving)]
+    hosts = {broker.address.rpartition(":")[0] for broker in health.brokers}
+    if len(health.brokers) > len(hosts) == 1:
+        lines.append(("hosts", f"all brokers are on {hosts.pop()}: replicas do not survive the loss of that machine"))
+    return lines
+
+
+def _voter(member: QuorumMember, leader_id: int, end_offset: int) -> str:
+    if member.node_id == leader_id:
+        return f"{member.node_id} leads"
+    if member.log_end_offset < 0:
+        return f"{member.node_id} was never heard"
+    lag = max(0, end_offset - member.log_end_offset)
+    if not lag:
+        return f"{member.node_id} has all"
+    return f"{member.node_id} lacks {counted(lag, 'record')}, heard {member.last_fetch_age_ms:,} ms ago"

@@ -1,0 +1,468 @@
+"""`Admin`: topics, cluster, nodes, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from replog.choices import require_at_least
+from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
+from replog.client.admin.partition_description import PartitionDescription, describe_partition
+from replog.client.admin.reassignments import Reassignments, compared, describe_reassignments
+from replog.client.arguments import (
+    assignments_of,
+    items_of,
+    limit_ms,
+    numbers_by_partition,
+    partitions_of,
+    require_limit,
+    require_text,
+    require_whole,
+    texts_of,
+    wrong_type,
+)
+from replog.client.cluster.addresses import address_of, parse_address
+from replog.client.cluster.image import has_leaders, is_in_sync, is_ready
+from replog.client.cluster.offsets import delete_records, epoch_ends, list_offsets
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView, expect
+from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
+from replog.controller.messages import (
+    ConfigEntry,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeleteTopics,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicResult,
+)
+from replog.controller.requests import TopicPartition as ControllerTopicPartition
+from replog.ending import Ending
+from replog.errors import (
+    BrokerNotAvailableError,
+    ErrorCode,
+)
+from replog.metadata.records import ResourceType
+from replog.rpc.config_messages import ConfigDescription, DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
+from replog.rpc.error_codes import error_from_code
+from replog.rpc.log_dir_messages import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    LogDir,
+    MoveReplicaRequest,
+    MoveReplicaResponse,
+)
+from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
+from replog.rpc.transport import Transport
+
+DEFAULT_TIMEOUT_MS = 30_000
+
+
+class Admin(Operations):
+    """Manages topics and looks at the cluster.
+
+    Every method but those that make one attempt retries what is worth retrying, for `timeout_ms` at most, and then
+    raises RequestTimedOutError with the last cause in its text.
+
+    Use it as `async with Admin("127.0.0.1:9092") as admin:`; entering does not wait for a broker, so it can be opened
+    before the cluster is up (see `wait_until_ready`).
+
+    Args:
+        bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
+        client_id: The name of this client in the brokers' logs.
+        timeout_ms: The overall limit of each method that retries and is given none of its own, in milliseconds.
+        transport: The transport to the brokers; None: gRPC.
+
+    Raises:
+        ConfigError: `bootstrap_servers` is not a list of host:port.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "replog-admin",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        transport: Transport | None = None,
+    ) -> None:
+        require_at_least("timeout.ms", timeout_ms, 1)
+        self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
+        self._timeout_ms = timeout_ms
+        self._ending = Ending(self._view.close)
+
+    async def __aenter__(self) -> Self:
+        self._view.open()
+        return self
+
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connections.  Calling it again does nothing."""
+        if self._view.is_out_of_reach:
+            await self._view.close()
+            return
+        self._view.home.enter()
+        await self._ending.wait()
+
+    # ---- topics ----------------------------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> tuple[TopicResult, ...]:
+        """Creates several topics, each for itself; look at `error` of each result.
+
+        A result says NONE too when an earlier attempt of this call, whose answer was lost, had created the topic.
+        """
+        wanted = tuple(items_of("topics", topics, "a list of NewTopic"))
+        for topic in wanted:
+            if not isinstance(topic, NewTopic):
+                raise wrong_type("an item of topics", topic, "a NewTopic")
+        requests = [CreateTopics(part, validate_only=validate_only) for part in in_parts(wanted, _records_of)]
+        fate = Fate()
+        answers = await self._ask_all(
+            requests, CreateTopicsResponse, self._limit_ms(timeout_ms), what="create topics", on_retry=fate.note
+        )
+        results = tuple(result for answer in answers for result in answer.topics)
+        if not fate.unknown or validate_only:
+            return results
+        return tuple([await self._judge_created(topic, result) for topic, result in zip(wanted, results, strict=True)])
+
+    async def create_topic(
+        self,
+        name: str,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        assignments: Sequence[Sequence[int]] = (),
+        timeout_ms: int | None = None,
+    ) -> TopicInfo:
+        """Creates one topic and waits until all its partitions have leaders that this client can see.
+
+        Args:
+            name: The name of the topic: letters, digits, ".", "_" and "-", at most 249 of them.
+            num_partitions: The number of partitions; -1: the brokers' `num.partitions`.
+            replication_factor: The number of replicas; -1: the brokers' `default.replication.factor`.
+            configs: The configurations by Kafka's names, e.g. `{"min.insync.replicas": 2}`.
+            assignments: The replicas of partition 0, 1, ...; instead of the two counts.
+            timeout_ms: The limit of the creation, and then that of the wait, in milliseconds.
+
+        Raises:
+            TopicExistsError, InvalidTopicError, InvalidPartitionsError, InvalidReplicationFactorError, ConfigError: The
+                controller refuses the topic.
+            RequestTimedOutError: The leaders were not there in time; the topic may exist all the same.
+        """
+        within_ms = self._limit_ms(timeout_ms)
+        require_text("name", name)
+        require_whole("num_partitions", num_partitions)
+        require_whole("replication_factor", replication_factor)
+        replicas = assignments_of(assignments)
+        topic = NewTopic(name, num_partitions, replication_factor, replicas, _entries(configs or {}))
+        (result,) = await self.create_topics([topic], timeout_ms=within_ms)
+        _raise_result(result)
+        return await self.wait_for_topic(name, has_leaders, timeout_ms=within_ms, what=f"wait for leaders of {name}")
+
+    async def delete_topic(self, name: str, *, timeout_ms: int | None = None) -> None:
+        """Deletes a topic and waits until it is gone from the metadata that this client sees.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        require_text("name", name)
+        within_ms = self._limit_ms(timeout_ms)
+        fate = Fate()
+        response = await self._view.controller_call(
+            DeleteTopics((name,)), timeout_ms=within_ms, what=f"delete topic {name}", on_retry=fate.note
+        )
+        (result,) = expect(response, DeleteTopicsResponse).topics
+        if not (fate.unknown and result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            _raise_result(result)
+
+        def gone() -> bool | None:
+            return True if self._view.cluster_id and name not in self._view.image.topics else None
+
+        self._view.request_refresh()
+        await self._view.wait_for(gone, timeout_ms=within_ms, what=f"see topic {name} go")
+
+    async def list_topics(self, *, timeout_ms: int | None = None) -> list[str]:
+        """Returns the names of all topics, sorted."""
+        metadata = await self.describe_cluster(timeout_ms=timeout_ms)
+        return sorted(topic.name for topic in metadata.topics)
+
+    async def describe_topics(
+        self, names: Iterable[str], *, visible_within_ms: int = VISIBLE_WITHIN_MS
+    ) -> dict[str, TopicInfo]:
+        """Returns partitions, leaders, ISRs and configs, by topic name.
+
+        Args:
+            names: The names of the topics.
+            visible_within_ms: The time that a topic that was just created may take to reach the brokers' metadata,
+                in milliseconds.
+
+        Raises:
+            UnknownTopicOrPartitionError: A topic is still not there after that.
+        """
+        wanted = texts_of("names", names)
+        require_limit("visible_within_ms", visible_within_ms)
+        await self.describe_cluster()
+        return {name: await self._view.topic_or_raise(name, within_ms=visible_within_ms) for name in wanted}
+
+    async def alter_topic_configs(
+        self, topic: str, configs: Mapping[str, object], *, timeout_ms: int | None = None
+    ) -> None:
+        """Sets configs of a topic; see `alter_configs`."""
+        require_text("topic", topic)
+        await self.alter_configs((ResourceType.TOPIC, topic), configs, timeout_ms=timeout_ms)
+
+    # ---- cluster and nodes -----------------------------------------------------------------------------------------
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
+        """Asks anew for brokers, controller and topics, and returns them."""
+        return await self._view.describe(self._limit_ms(timeout_ms))
+
+    async def describe_node(
+        self,
+        broker: int | str,
+        *,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        timeout_ms: int | None = None,
+    ) -> DescribeNodeResponse:
+        """Returns what one process says about itself, also before it is unfenced.
+
+        Args:
+            broker: The id of the broker, or its "host:port".
+            partitions: The only replicas to describe, with what a leader knows of the others; None: all, without that.
+            timeout_ms: The limit of the one attempt, in milliseconds.
+
+        Raises:
+            BrokerNotAvailableError: No broker of this id is registered.
+            ConnectionLostError: The node does not answer.  One attempt only: a dead node is an answer here.
+        """
+        within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
+        chosen = None if partitions is None else partitions_of("partitions", partitions)
+        named = None if chosen is None else tuple(ControllerTopicPartition(*one) for one in chosen)
+        address = await self._address(broker)
+        response = await self._view.call(address, DescribeNodeRequest(named), timeout_ms=within_ms)
+        return expect(response, DescribeNodeResponse)
+
+    async def describe_node_configs(
+        self, node: int | str, *, timeout_ms: int | None = None
+    ) -> tuple[ConfigDescription, ...]:
+        """Returns every configuration that one node goes by, by name.
+
+        It is what the node's file says, and what was set while it ran.
+
+        Args:
+            node: The id of a broker or a voter, or the "host:port" of any node.
+            timeout_ms: The limit of the one attempt, in milliseconds.
+
+        Raises:
+            BrokerNotAvailableError: No node of this id is known.
+            ConnectionLostError: The node does not answer.
+        """
+        within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
+        address = parse_address("node", node) if isinstance(node, str) else await self._node_address(node)
+        response = await self._view.call(address, DescribeNodeConfigsRequest(), timeout_ms=within_ms)
+        return expect(response, DescribeNodeConfigsResponse).configs
+
+    async def describe_log_dirs(self, broker: int | str, *, timeout_ms: int | None = None) -> tuple[LogDir, ...]:
+        """Returns the log directories of one broker, with their replicas, and the replicas that move to them.
+
+        Args:
+            broker: The id of the broker, or its "host:port".
+            timeout_ms: The limit of the one attempt, in milliseconds.
+
+        Raises:
+            BrokerNotAvailableError: No broker of this id is registered.
+            ConnectionLostError: The broker does not answer.
+        """
+        address = await self._address(broker)
+        request = DescribeLogDirsRequest()
+        response = await self._view.call(address, request, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
+        return expect(response, DescribeLogDirsResponse).directories
+
+    async def move_replica(
+        self, topic: str, partition: int, *, broker: int | str, path: str, timeout_ms: int | None = None
+    ) -> None:
+        """Asks a broker to move one of its replicas to another of its log directories.
+
+        It returns when the broker has noted the wish; `describe_log_dirs` says how far the move is.
+
+        Args:
+            topic: The name of the topic.
+            partition: The number of the partition.
+            broker: The id of the broker, or its "host:port".
+            path: The path of the log directory, as the broker's `log.dirs` names it.
+            timeout_ms: The limit of the one attempt, in milliseconds.
+
+        Raises:
+            UnknownTopicOrPartitionError: The broker has no such replica that can be used.
+            LogDirNotFoundError: The broker has no such log directory.
+            InvalidRequestError: The replica is there already, or moves already, or is the metadata log.
+            StorageError: The log directory is offline.
+            DiskFullError: The log directory has no room.
+            ThrottledError: Too many moves wait.
+            BrokerNotAvailableError: No broker of this id is registered.
+            ConnectionLostError: The broker does not answer.
+        """
+        require_text("topic", topic)
+        require_whole("partition", partition)
+        require_text("path", path)
+        address = await self._address(broker)
+        request = MoveReplicaRequest(topic, partition, path)
+        response = await self._view.call(address, request, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
+        expect(response, MoveReplicaResponse)
+
+    async def describe_partition(
+        self, topic: str, partition: int, *, timeout_ms: int | None = None, visible_within_ms: int = VISIBLE_WITHIN_MS
+    ) -> PartitionDescription:
+        """Asks the leader and all replicas for epochs, offsets, in-sync replicas and the lag of each replica.
+
+        Args:
+            topic: The name of the topic.
+            partition: The number of the partition.
+            timeout_ms: The limit of each question, in milliseconds; a broker that does not answer by then is shown so.
+            visible_within_ms: The time that a topic that was just created may take to reach the brokers' metadata,
+                in milliseconds.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such partition.
+        """
+        require_text("topic", topic)
+        require_whole("partition", partition)
+        require_limit("visible_within_ms", visible_within_ms)
+        within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
+        return await describe_partition(
+            self._view, topic, partition, timeout_ms=within_ms, visible_within_ms=visible_within_ms
+        )
+
+    async def describe_reassignments(
+        self, since: Reassignments | None = None, *, timeout_ms: int | None = None
+    ) -> Reassignments:
+        """Returns how far the reassignments under way are.
+
+        That is bytes there and needed, and what keeps a replica from going on.
+
+        Args:
+            since: An earlier look; rates, times left and stalls are reckoned from it.
+            timeout_ms: The limit of each question, in milliseconds; what a broker would have said that does not answer
+                by then is None.
+        """
+        if since is not None and not isinstance(since, Reassignments):
+            raise wrong_type("since", since, "what describe_reassignments returned before, or None")
+        found = await describe_reassignments(self._view, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
+        return found if since is None else compared(since, found)
+
+    async def list_offsets(
+        self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Looks up one offset per partition.
+
+        See `replog.client.cluster.offsets.list_offsets` for what can be asked and raised.
+        """
+        wanted = numbers_by_partition("timestamps", timestamps)
+        return await list_offsets(self._view, wanted, timeout_ms=self._limit_ms(timeout_ms))
+
+    async def delete_records(
+        self, offsets: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Deletes what is below the offsets (-1: the high watermark).
+
+        See `replog.client.cluster.offsets.delete_records` for what can be raised.
+        """
+        wanted = numbers_by_partition("offsets", offsets)
+        return await delete_records(self._view, wanted, timeout_ms=self._limit_ms(timeout_ms))
+
+    async def epoch_ends(
+        self, epochs: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, EpochEndOffset | None]:
+        """Looks up where leader epochs end in the leaders' logs; see `replog.client.cluster.offsets.epoch_ends`."""
+        wanted = numbers_by_partition("epochs", epochs)
+        return await epoch_ends(self._view, wanted, timeout_ms=self._limit_ms(timeout_ms))
+
+    # ---- waiting ---------------------------------------------------------------------------------------------------
+
+    async def wait_until_ready(self, *, brokers: int = 1, timeout_ms: int | None = None) -> ClusterMetadata:
+        """Waits until at least `brokers` brokers are unfenced and there is a controller."""
+        require_whole("brokers", brokers)
+
+        def ready() -> ClusterMetadata | None:
+            return self._view.metadata if is_ready(self._view.image, brokers) else None
+
+        within_ms = self._limit_ms(timeout_ms)
+        return await self._view.wait_for(ready, timeout_ms=within_ms, what=f"wait for {brokers} brokers")
+
+    async def wait_until_in_sync(self, topic: str, *, timeout_ms: int | None = None) -> TopicInfo:
+        """Waits until every partition has a leader and all its replicas in the ISR."""
+        require_text("topic", topic)
+        return await self.wait_for_topic(
+            topic, is_in_sync, timeout_ms=timeout_ms, what=f"wait for all replicas of {topic} to be in sync"
+        )
+
+    async def wait_for_topic(
+        self, name: str, predicate: Callable[[TopicInfo], bool], *, timeout_ms: int | None = None, what: str = ""
+    ) -> TopicInfo:
+        """Waits until the topic's metadata satisfies `predicate`, which looks at it after every change."""
+        require_text("name", name)
+        if not callable(predicate):
+            raise wrong_type("predicate", predicate, "a function of a TopicInfo")
+
+        def found() -> TopicInfo | None:
+            topic = self._view.image.topics.get(name)
+            return topic if topic is not None and predicate(topic) else None
+
+        self._view.open()
+        self._view.request_refresh()
+        within_ms = self._limit_ms(timeout_ms)
+        return await self._view.wait_for(found, timeout_ms=within_ms, what=what or f"wait for topic {name}")
+
+    async def _address(self, broker: int | str) -> str:
+        """Returns where a broker listens that is named by its id, or by that."""
+        if isinstance(broker, str):
+            return parse_address("broker", broker)
+        require_whole("broker", broker, 'a broker id or "host:port"')
+        metadata = await self._view.ready(self._timeout_ms)
+        if (found := self._view.image.brokers.get(broker)) is None:
+            known = ", ".join(str(one.broker_id) for one in metadata.brokers)
+            raise BrokerNotAvailableError(f"no broker {broker} is registered; there are: {known or 'none'}")
+        return address_of(found)
+
+    async def _node_address(self, node_id: int) -> str:
+        """Returns the address of a broker, or of a voter that is none."""
+        require_whole("node", node_id, 'a node id or "host:port"')
+        metadata = await self._view.ready(self._timeout_ms)
+        found = {broker.broker_id: address_of(broker) for broker in metadata.brokers}
+        if node_id not in found:
+            found |= {one.node_id: one.endpoint for one in (await self.describe_quorum()).members if one.endpoint}
+        if node_id not in found:
+            known = ", ".join(map(str, sorted(found)))
+            raise BrokerNotAvailableError(f"no node {node_id} is known; there are: {known or 'none'}")
+        return found[node_id]
+
+    async def _judge_created(self, topic: NewTopic, result: TopicResult) -> TopicResult:
+        """Turns "exists already" into success where a lost attempt of ours must have been the one that created it."""
+        if result.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            return result
+        info = (await self.describe_topics([topic.name]))[topic.name]
+        factor = len(info.partitions[0].replicas) if info.partitions else -1
+        if topic.num_partitions not in {-1, len(info.partitions)} or topic.replication_factor not in {-1, factor}:
+            return result
+        return TopicResult(topic.name, ErrorCode.NONE, "", info.topic_id, len(info.partitions), factor)
+
+
+def _records_of(topic: NewTopic) -> int:
+    return 1 + len(topic.configs) + max(1, topic.num_partitions, len(topic.assignments))
+
+
+def _entries(configs: Mapping[str, object]) -> tuple[ConfigEntry, ...]:
+    require_configs(configs)
+    return tuple(ConfigEntry(name, None if value is None else config_text(value)) for name, value in configs.items())
+
+
+def _raise_result(result: TopicResult) -> None:
+    if result.error is not ErrorCode.NONE:
+        raise error_from_code(result.error, result.message or f"{result.name}: {result.error.name}")

@@ -1,0 +1,472 @@
+"""What an operator does to a running cluster: configurations, partitions, leaders, brokers, voters.
+
+A base class of `Admin`; every method retries what is worth retrying, for its time-out at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from replog.choices import require_choice
+from replog.client.arguments import (
+    assignments_of,
+    broker_ids_of,
+    limit_ms,
+    partition_of,
+    partitions_of,
+    require_mapping,
+    require_text,
+    require_whole,
+    wrong_type,
+)
+from replog.client.cluster.addresses import address_of
+from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView, expect
+from replog.client.types import TopicPartition
+from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.controller.requests import (
+    AlterableConfig,
+    AlterConfigs,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResponse,
+    ConfigOperation,
+    CreatePartitions,
+    CreatePartitionsResponse,
+    DrainBroker,
+    DrainBrokerResponse,
+    ElectLeaders,
+    ElectLeadersResponse,
+    FeatureUpdate,
+    NewPartitions,
+    PartitionResult,
+    Reassignment,
+    UnregisterBroker,
+    UnregisterBrokerResponse,
+    UpdateFeatures,
+    UpdateFeaturesResponse,
+)
+from replog.controller.requests import TopicPartition as ControllerTopicPartition
+from replog.errors import (
+    BrokerIdNotRegisteredError,
+    BrokerNotAvailableError,
+    ErrorCode,
+    ReplogError,
+    RequestTimedOutError,
+)
+from replog.metadata.records import ElectionType, ResourceType
+from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.error_codes import error_from_code
+from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo
+from replog.rpc.quorum_messages import (
+    AddVoterRequest,
+    AddVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RemoveVoterRequest,
+    RemoveVoterResponse,
+)
+from replog.rpc.transport import ConnectionLostError
+
+RECORDS_TOGETHER = 1_000
+"""Records of the metadata log that one request of this client makes, where it may be cut: the controller handles a request in
+one step, and has heartbeats to answer."""
+
+CLUSTER = (ResourceType.BROKER, "")
+"""The resource that holds the cluster-wide defaults."""
+
+
+R = TypeVar("R", bound=ControllerResponse)
+T = TypeVar("T")
+
+
+class Fate:
+    """Remembers whether an attempt was lost in a way that leaves open if it took effect."""
+
+    def __init__(self) -> None:
+        self.unknown = False
+
+    def note(self, error: ReplogError) -> None:
+        lost = isinstance(error, ConnectionLostError) and not error.refused
+        self.unknown = self.unknown or lost or isinstance(error, RequestTimedOutError)
+
+
+class Operations:
+    """Needs what `Admin` has: a view of the cluster, and a time-out for methods that are given none."""
+
+    _view: ClusterView
+    _timeout_ms: int
+
+    async def _ask_all(
+        self,
+        requests: Iterable[ControllerRequest],
+        answer: type[R],
+        timeout_ms: int | None,
+        *,
+        what: str,
+        on_retry: Callable[[ReplogError], None] | None = None,
+    ) -> list[R]:
+        """Makes requests one after the other, within one time-out, and returns the answers; the first error ends it."""
+        now_s = asyncio.get_running_loop().time
+        deadline_s = now_s() + self._limit_ms(timeout_ms) / 1000
+        answers: list[R] = []
+        for request in requests:
+            left_ms = max(1, round((deadline_s - now_s()) * 1000))
+            response = await self._view.controller_call(request, timeout_ms=left_ms, what=what, on_retry=on_retry)
+            answers.append(expect(response, answer))
+        return answers
+
+    def _limit_ms(self, timeout_ms: int | None) -> int:
+        return limit_ms(timeout_ms, self._timeout_ms)
+
+    # ---- configurations ----------------------------------------------------------------------------------------------
+
+    async def alter_configs(
+        self,
+        resource: tuple[ResourceType, str],
+        configs: Mapping[str, object],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Sets configurations of a topic, a broker (its id as text) or `CLUSTER`; what is not named stays.
+
+        Args:
+            resource: The type and name of the resource.
+            configs: The values by Kafka's names; None as a value removes one, so that the next place's value holds
+                again.
+            validate_only: Whether the controller only judges the request, and changes nothing.
+            timeout_ms: The limit of the whole call, in milliseconds.
+
+        Raises:
+            ConfigError: A name or value is not allowed.
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        _require_resource(resource)
+        request = AlterConfigs((AlterConfigsResource(*resource, _alterable(configs)),), validate_only=validate_only)
+        response = await self._view.controller_call(
+            request, timeout_ms=self._limit_ms(timeout_ms), what=f"alter configs of {resource[1] or 'the cluster'}"
+        )
+        for result in expect(response, AlterConfigsResponse).resources:
+            if result.error is not ErrorCode.NONE:
+                raise error_from_code(result.error, result.message)
+
+    async def describe_configs(
+        self, resource: tuple[ResourceType, str], *, timeout_ms: int | None = None
+    ) -> tuple[ConfigDescription, ...]:
+        """Returns every configuration in force for a resource, by name, with where its value comes from.
+
+        A broker is asked itself: what its file says, nobody else knows.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+            InvalidRequestError: There is no such broker.
+            BrokerNotAvailableError: The broker does not answer.
+        """
+        _require_resource(resource)
+        request, within_ms = DescribeConfigsRequest(*resource), self._limit_ms(timeout_ms)
+        broker = await self._broker_named(resource, within_ms)
+        if broker is None:  # a topic, the cluster, or a broker that does not exist, as any other will tell
+            response = await self._view.call_any(request, timeout_ms=within_ms, what="describe configs")
+        else:
+            try:
+                response = await self._view.call(address_of(broker), request, timeout_ms=within_ms)
+            except (ConnectionLostError, RequestTimedOutError) as error:
+                raise BrokerNotAvailableError(
+                    f"broker {broker.broker_id} does not answer, and nobody else knows what its file says: {error}"
+                ) from error
+        return expect(response, DescribeConfigsResponse).configs
+
+    async def _broker_named(self, resource: tuple[ResourceType, str], within_ms: int) -> BrokerInfo | None:
+        resource_type, name = resource
+        if resource_type is not ResourceType.BROKER or not name:
+            return None
+        metadata = await self._view.ready(within_ms)
+        return next((broker for broker in metadata.brokers if str(broker.broker_id) == name), None)
+
+    # ---- partitions --------------------------------------------------------------------------------------------------
+
+    async def create_partitions(
+        self,
+        topic: str,
+        count: int,
+        *,
+        assignments: Sequence[Sequence[int]] = (),
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Gives a topic more partitions.
+
+        Args:
+            topic: The name of the topic.
+            count: The number of partitions that it has afterwards.
+            assignments: The replicas of the new ones, in order; empty: the controller places them.
+            validate_only: Whether the controller only judges the request, and changes nothing.
+            timeout_ms: The limit of the whole call, in milliseconds.
+
+        Raises:
+            UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError: The controller refuses
+                the request.
+        """
+        require_text("topic", topic)
+        require_whole("count", count)
+        wanted = NewPartitions(topic, count, assignments_of(assignments))
+        response = await self._view.controller_call(
+            CreatePartitions((wanted,), validate_only=validate_only),
+            timeout_ms=self._limit_ms(timeout_ms),
+            what=f"add partitions to {topic}",
+        )
+        (result,) = expect(response, CreatePartitionsResponse).topics
+        if result.error is not ErrorCode.NONE:
+            raise error_from_code(result.error, result.message)
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[tuple[str, int]] | None = None,
+        *,
+        election_type: ElectionType = ElectionType.PREFERRED,
+        timeout_ms: int | None = None,
+    ) -> tuple[PartitionResult, ...]:
+        """Lets partitions be led by their first replica, or, unclean, by any that is alive; look at each `error`.
+
+        It is done once the elections are committed; it waits a little longer, until this client has heard of them.
+        More than `RECORDS_TOGETHER` partitions are named in several requests, as in `reassign_partitions`.
+
+        Args:
+            partitions: The partitions; None: all that need it, as many as the controller elects for one request.
+            election_type: PREFERRED, or UNCLEAN where nobody leads: acknowledged records may be lost.
+            timeout_ms: The limit of the elections, in milliseconds.
+        """
+        require_choice("election type", election_type, (ElectionType.PREFERRED, ElectionType.UNCLEAN))
+        requests = [ElectLeaders(election_type, None)]
+        if partitions is not None:
+            named = partitions_of("partitions", partitions)
+            chosen = [ControllerTopicPartition(*one) for one in dict.fromkeys(named)]
+            requests = [ElectLeaders(election_type, part) for part in in_parts(chosen)]
+        answers = await self._ask_all(requests, ElectLeadersResponse, timeout_ms, what="elect leaders")
+        results = tuple(result for answer in answers for result in answer.partitions)
+        elected = {(result.topic, result.partition_id) for result in results if result.error is ErrorCode.NONE}
+        await self._until_led(elected, by_first=election_type is ElectionType.PREFERRED)
+        return results
+
+    async def _until_led(self, partitions: Collection[tuple[str, int]], *, by_first: bool) -> None:
+        """Waits until this client has heard of the leaders, for `VISIBLE_WITHIN_MS` at most.
+
+        Another election may be faster than the news of this one, so that the wait has an end.
+        """
+
+        def is_led(partition: PartitionInfo | None) -> bool:
+            if partition is None:
+                return False
+            return partition.leader in (partition.replicas[:1] if by_first else partition.replicas)
+
+        def all_led() -> bool | None:
+            return all(is_led(self._view.image.partition(*one)) for one in partitions) or None
+
+        with contextlib.suppress(RequestTimedOutError):
+            await self._view.wait_for(all_led, timeout_ms=VISIBLE_WITHIN_MS, what="hear of elected leaders")
+
+    async def reassign_partitions(
+        self,
+        replicas: Mapping[tuple[str, int], Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
+    ) -> tuple[PartitionResult, ...]:
+        """Moves partitions; returns when the wish is committed, not when the data has moved.  Look at each `error`.
+
+        Each partition moves for itself.  More than `RECORDS_TOGETHER` are asked for in several requests, one after the
+        other: an error that is raised may leave those of earlier requests moving.
+
+        Args:
+            replicas: The brokers of each partition, the preferred leader first; None cancels what is under way.
+            allow_replication_factor_change: Whether the number of replicas may change.
+            timeout_ms: The limit of the whole call, in milliseconds.
+        """
+        items = _reassignments(replicas)
+        requests = [AlterPartitionReassignments(part, allow_replication_factor_change) for part in in_parts(items)]
+        answers = await self._ask_all(
+            requests, AlterPartitionReassignmentsResponse, timeout_ms, what="reassign partitions"
+        )
+        return tuple(result for answer in answers for result in answer.partitions)
+
+    async def list_reassignments(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, tuple[int, ...]]:
+        """Returns the partitions that are moving, and the replicas they will have."""
+        metadata = await self._view.describe(self._limit_ms(timeout_ms))
+        return {
+            TopicPartition(topic.name, partition.partition_id): tuple(
+                replica for replica in partition.replicas if replica not in partition.removing_replicas
+            )
+            for topic in metadata.topics
+            for partition in topic.partitions
+            if partition.adding_replicas or partition.removing_replicas
+        }
+
+    # ---- brokers -----------------------------------------------------------------------------------------------------
+
+    async def drain_broker(self, broker_id: int, *, drained: bool = True, timeout_ms: int | None = None) -> int:
+        """Marks a broker as one to be emptied, or lets it be used again.  Kept across restarts until told otherwise.
+
+        It returns when the wish is committed, not when everything has moved off the broker.
+
+        Returns:
+            The number of replicas that the broker still has.
+
+        Raises:
+            BrokerIdNotRegisteredError: There is no such broker to be emptied.
+        """
+        require_whole("broker_id", broker_id)
+        response = await self._view.controller_call(
+            DrainBroker(broker_id, drained), timeout_ms=self._limit_ms(timeout_ms), what=f"drain broker {broker_id}"
+        )
+        return expect(response, DrainBrokerResponse).replicas_count
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        """Forgets a broker that is gone for good.
+
+        Raises:
+            InvalidRequestError: The broker is alive, or still has replicas.
+            BrokerIdNotRegisteredError: There is no such broker.
+        """
+        require_whole("broker_id", broker_id)
+        fate = Fate()
+        try:
+            response = await self._view.controller_call(
+                UnregisterBroker(broker_id),
+                timeout_ms=self._limit_ms(timeout_ms),
+                what=f"unregister broker {broker_id}",
+                on_retry=fate.note,
+            )
+        except BrokerIdNotRegisteredError:
+            if fate.unknown:
+                return  # an earlier attempt, whose answer was lost, has done it
+            raise
+        expect(response, UnregisterBrokerResponse)
+
+    async def update_features(
+        self, levels: Mapping[str, int], *, allow_downgrade: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Finalizes feature levels, all or none; 0 removes a feature.
+
+        Raises:
+            FeatureUpdateFailedError: A broker or controller does not know the level, or it would be a downgrade.
+        """
+        require_mapping("levels", levels, 'a dict such as {"metadata.version": 1}')
+        for name, level in levels.items():
+            require_text("a key of levels", name)
+            require_whole(f"levels[{name!r}]", level)
+        updates = tuple(FeatureUpdate(name, level, allow_downgrade) for name, level in levels.items())
+        response = await self._view.controller_call(
+            UpdateFeatures(updates), timeout_ms=self._limit_ms(timeout_ms), what="update features"
+        )
+        expect(response, UpdateFeaturesResponse)
+
+    # ---- the metadata quorum -----------------------------------------------------------------------------------------
+
+    async def describe_quorum(self, *, timeout_ms: int | None = None) -> DescribeQuorumResponse:
+        """Returns the leader, the voters and the observers, as the leader knows them."""
+        response = await self._view.call_any(
+            DescribeQuorumRequest(), timeout_ms=self._limit_ms(timeout_ms), what="describe the quorum"
+        )
+        return expect(response, DescribeQuorumResponse)
+
+    async def add_voter(
+        self, voter_id: int, directory_id: UUID, endpoint: str, *, timeout_ms: int | None = None
+    ) -> None:
+        """Lets an observer vote, once it has caught up.
+
+        Raises:
+            DuplicateVoterError: There is a voter of this id; remove it first.
+            RequestTimedOutError: The observer has not caught up, or another change is under way; it names the
+                last cause.
+        """
+        require_whole("voter_id", voter_id)
+        if not isinstance(directory_id, UUID):
+            raise wrong_type("directory_id", directory_id, "a UUID")
+        require_text("endpoint", endpoint)
+        response = await self._view.call_any(
+            AddVoterRequest(voter_id, directory_id, endpoint),
+            timeout_ms=self._limit_ms(timeout_ms),
+            what=f"add voter {voter_id}",
+        )
+        expect(response, AddVoterResponse)
+
+    async def remove_voter(
+        self, voter_id: int, directory_id: UUID | None = None, *, timeout_ms: int | None = None
+    ) -> None:
+        """Takes a vote away.
+
+        Raises:
+            VoterNotFoundError: There is no such voter, or it is the last one.
+        """
+        require_whole("voter_id", voter_id)
+        if directory_id is not None and not isinstance(directory_id, UUID):
+            raise wrong_type("directory_id", directory_id, "a UUID or None")
+        response = await self._view.call_any(
+            RemoveVoterRequest(voter_id, directory_id),
+            timeout_ms=self._limit_ms(timeout_ms),
+            what=f"remove voter {voter_id}",
+        )
+        expect(response, RemoveVoterResponse)
+
+
+def _require_resource(resource: object) -> None:
+    if not isinstance(resource, (tuple, list)) or len(resource) != 2:
+        raise wrong_type("resource", resource, 'a pair such as (ResourceType.TOPIC, "flights")')
+    require_choice("resource type", resource[0], tuple(ResourceType))
+    require_text("the name of resource", resource[1])
+
+
+def require_configs(configs: object) -> None:
+    """Raises TypeError for anything but a mapping whose keys are names."""
+    require_mapping("configs", configs, 'a dict such as {"retention.ms": 1000}')
+    for name in configs:  # type: ignore[attr-defined]  # a mapping
+        require_text("a key of configs", name)
+
+
+def _alterable(configs: Mapping[str, object]) -> tuple[AlterableConfig, ...]:
+    require_configs(configs)
+    return tuple(
+        AlterableConfig(name, ConfigOperation.DELETE)
+        if value is None
+        else AlterableConfig(name, ConfigOperation.SET, config_text(value))
+        for name, value in configs.items()
+    )
+
+
+def _reassignments(replicas: Mapping[tuple[str, int], Sequence[int] | None]) -> list[Reassignment]:
+    require_mapping("replicas", replicas, 'a dict such as {("flights", 0): [1, 2, 3]}')
+    named = [(partition_of("a key of replicas", key), wanted) for key, wanted in replicas.items()]
+    return [
+        Reassignment(*partition, None if wanted is None else broker_ids_of(f"the replicas of {partition}", wanted))
+        for partition, wanted in named
+    ]
+
+
+def config_text(value: object) -> str:
+    """Returns a configuration's value as it travels."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def in_parts(items: Sequence[T], records_of: Callable[[T], int] = lambda _: 1) -> list[tuple[T, ...]]:
+    """Returns the items in order, as many together as make `RECORDS_TOGETHER` records; one that makes more is alone.
+
+    Args:
+        items: The items that are asked for; without any there is one part, an empty one.
+        records_of: The number of records that an item makes, about.
+    """
+    parts: list[tuple[T, ...]] = []
+    part: list[T] = []
+    records_count = 0
+    for item in items:
+        records = records_of(item)
+        if part and records_count + records > RECORDS_TOGETHER:
+            parts.append(tuple(part))
+            part, records_count = [], 0
+        part.append(item)
+        records_count += records
+    return [*parts, tuple(part)]

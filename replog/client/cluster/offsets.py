@@ -1,0 +1,142 @@
+"""Asking partition leaders about offsets: earliest, latest, by time, ends of leader epochs; and deleting what is below one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from replog.client.cluster.leader_calls import Failure, Members, ask_leaders
+from replog.client.cluster.view import ClusterView, expect
+from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
+from replog.errors import ReplogError
+from replog.rpc.messages import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    EpochEndPartition,
+    EpochEndsRequest,
+    EpochEndsResponse,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+
+
+async def list_offsets(
+    view: ClusterView,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int,
+    skips_leaderless: bool = False,
+    give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """Asks the leaders for one offset per partition; retries across leader changes.
+
+    Args:
+        view: An open cluster view.
+        timestamps: What to look for: ms since 1970 (the first record at or after), LATEST_TIMESTAMP (the high
+            watermark, exclusive) or EARLIEST_TIMESTAMP (the log start).
+        timeout_ms: Overall limit.
+        skips_leaderless: Whether the result may lack partitions that have no leader; else a leader is waited for.
+        give_up: What looks at the failures of each attempt; an error that it returns ends the call.
+
+    Raises:
+        UnknownTopicOrPartitionError: A partition does not exist.
+        RequestTimedOutError: Some leader did not answer in time; it names the last cause.
+        ReplogError: What a leader answered that is not worth a retry, or what `give_up` returned.
+    """
+
+    def request_for(members: Members) -> ListOffsetsRequest:
+        return ListOffsetsRequest(
+            tuple(
+                ListOffsetsPartition(leader.topic_id, partition.partition, timestamps[partition], leader.leader_epoch)
+                for partition, leader in members
+            )
+        )
+
+    found = await ask_leaders(
+        view,
+        timestamps,
+        request_for,
+        lambda response: expect(response, ListOffsetsResponse).results,
+        timeout_ms=timeout_ms,
+        what="list offsets",
+        skips_leaderless=skips_leaderless,
+        give_up=give_up,
+    )
+    return {partition: OffsetAndTimestamp(result.offset, result.timestamp) for partition, result in found.items()}
+
+
+async def delete_records(
+    view: ClusterView, offsets: Mapping[TopicPartition, int], *, timeout_ms: int
+) -> dict[TopicPartition, int]:
+    """Deletes what is below the offsets, and waits until all live replicas have; returns their low watermarks.
+
+    Args:
+        view: An open cluster view.
+        offsets: The first offset to keep of each partition; -1: the high watermark, so that nothing committed is kept.
+        timeout_ms: Overall limit.
+
+    Raises:
+        UnknownTopicOrPartitionError: A partition does not exist.
+        OffsetOutOfRangeError: An offset is above the high watermark.
+        PolicyViolationError: Records of a compacted topic are not deleted.
+        RequestTimedOutError: The records were not deleted everywhere in time; what was asked happens all the same.
+    """
+
+    def request_for(members: Members) -> DeleteRecordsRequest:
+        return DeleteRecordsRequest(
+            tuple(
+                DeleteRecordsPartition(leader.topic_id, partition.partition, offsets[partition], leader.leader_epoch)
+                for partition, leader in members
+            )
+        )
+
+    found = await ask_leaders(
+        view,
+        offsets,
+        request_for,
+        lambda response: expect(response, DeleteRecordsResponse).results,
+        timeout_ms=timeout_ms,
+        what="delete records",
+    )
+    return {partition: result.low_watermark for partition, result in found.items()}
+
+
+async def epoch_ends(
+    view: ClusterView, epochs: Mapping[TopicPartition, int], *, timeout_ms: int
+) -> dict[TopicPartition, EpochEndOffset | None]:
+    """Asks the leaders where leader epochs end in their logs (OffsetsForLeaderEpoch).
+
+    Args:
+        view: An open cluster view.
+        epochs: The leader epoch to look for in each partition.
+        timeout_ms: Overall limit.
+
+    Returns:
+        The largest epoch not above the one asked for, and its end; None where the log knows none.
+
+    Raises:
+        UnknownTopicOrPartitionError: A partition does not exist.
+        RequestTimedOutError: Some leader did not answer in time; it names the last cause.
+    """
+
+    def request_for(members: Members) -> EpochEndsRequest:
+        return EpochEndsRequest(
+            tuple(
+                EpochEndPartition(leader.topic_id, partition.partition, epochs[partition], leader.leader_epoch)
+                for partition, leader in members
+            )
+        )
+
+    found = await ask_leaders(
+        view,
+        epochs,
+        request_for,
+        lambda response: expect(response, EpochEndsResponse).results,
+        timeout_ms=timeout_ms,
+        what="look up ends of leader epochs",
+    )
+    return {
+        partition: EpochEndOffset(result.epoch, result.end_offset) if result.end_offset >= 0 else None
+        for partition, result in found.items()
+    }

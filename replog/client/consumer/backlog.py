@@ -1,0 +1,186 @@
+"""What a consumer has fetched and not handed out: chunks, and batches of them that are decoded already.  Pure.
+
+Why decoding and handing out are two steps: what was handed out is exactly what lies below a position.  A reader waits, and
+may be cancelled or told of an error, while batches are decoded; never between moving a position and returning what is below
+it.  So nothing here waits, and only what returns records or pieces moves a position past them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
+from replog.client.types import ConsumerRecord, FetchedBatches
+from replog.errors import ReplogError
+from replog.records import BatchHeader, decode_batch
+
+
+@dataclass(slots=True)
+class _Decoded:
+    """One batch.
+
+    Attributes:
+        records: What is not handed out of it, last first, so that handing out is a pop.
+        next_index: The chunk's first batch after this one.
+    """
+
+    chunk: FetchedChunk
+    records: list[ConsumerRecord]
+    next_index: int
+
+
+class Backlog:
+    """Invariants:
+        - chunks and batches are handed out in the order in which they came;
+        - the first decoded batch has records;
+        - a chunk is released once, when the last of it was handed out or dropped.
+
+    Args:
+        release: A function that is told of each chunk that is done with.
+        on_trouble: A function that is called when a batch is damaged: the partition's state has the error then.
+
+    Attributes:
+        records_count: The records that are decoded and not handed out.
+    """
+
+    def __init__(self, release: Callable[[FetchedChunk], None], on_trouble: Callable[[], None]) -> None:
+        self._release = release
+        self._on_trouble = on_trouble
+        self.records_count = 0
+        self._chunks: deque[FetchedChunk] = deque()  # with batches that are not decoded
+        self._decoded: deque[_Decoded] = deque()
+
+    @property
+    def has_chunks(self) -> bool:
+        """Whether there is something to decode."""
+        return bool(self._chunks)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there is something decoded to hand out."""
+        return bool(self._decoded)
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of the chunks that are not released."""
+        return sum(len(chunk.data) for chunk in self._all_chunks())
+
+    def add(self, chunk: FetchedChunk) -> None:
+        """Takes in what was fetched."""
+        self._chunks.append(chunk)
+
+    def decode_next(self) -> int:
+        """Decodes the next batch; there is one.  Returns its size in bytes; a damaged one stops its partition."""
+        chunk = self._chunks[0]
+        header = chunk.headers[chunk.decoded_count]
+        try:
+            records = _decode(chunk, header)
+        except ReplogError as error:
+            self._stop_at(chunk, header, error)
+            return header.size_bytes
+        chunk.decoded_count += 1
+        if chunk.decoded_count == len(chunk.headers):
+            self._chunks.popleft()
+        self.records_count += len(records)
+        self._decoded.append(_Decoded(chunk, records, chunk.decoded_count))
+        self._finish_empty()
+        return header.size_bytes
+
+    def take_one(self) -> ConsumerRecord:
+        """Hands out the next record; there is one."""
+        batch = self._decoded[0]
+        record = batch.records.pop()
+        self.records_count -= 1
+        batch.chunk.state.position = record.offset + 1
+        if not batch.records:
+            self._finish_empty()
+        return record
+
+    def take(self, count_max: int) -> list[ConsumerRecord]:
+        """Hands out the next records, in order."""
+        found: list[ConsumerRecord] = []
+        while self._decoded and len(found) < count_max:
+            batch = self._decoded[0]
+            count = count_max - len(found)
+            records = batch.records[: -count - 1 : -1]
+            del batch.records[-count:]
+            batch.chunk.state.position = records[-1].offset + 1
+            if not batch.records:
+                self._finish_empty()
+            found += records
+        self.records_count -= len(found)
+        return found
+
+    def take_pieces(self) -> list[FetchedBatches]:
+        """Hands out everything, undecoded; of batches that were handed out in part the whole."""
+        chunks = self._all_chunks()
+        self.clear()
+        return [self._piece(chunk) for chunk in chunks]
+
+    def drop(self, state: PartitionFetch) -> None:
+        """Forgets what was fetched of one partition."""
+        dropped = [chunk for chunk in self._all_chunks() if chunk.state is state]
+        if dropped:
+            self._chunks = deque(chunk for chunk in self._chunks if chunk.state is not state)
+            self._decoded = deque(batch for batch in self._decoded if batch.chunk.state is not state)
+            self.records_count = sum(len(batch.records) for batch in self._decoded)
+            self._finish_empty()
+        for chunk in dropped:
+            self._release(chunk)
+
+    def clear(self) -> None:
+        """Forgets everything and releases nothing."""
+        self._chunks.clear()
+        self._decoded.clear()
+        self.records_count = 0
+
+    def _all_chunks(self) -> list[FetchedChunk]:
+        return list(dict.fromkeys((*(batch.chunk for batch in self._decoded), *self._chunks)))
+
+    def _piece(self, chunk: FetchedChunk) -> FetchedBatches:
+        state, start_offset = chunk.state, chunk.state.position
+        start = chunk.headers[chunk.next_index].position
+        data = memoryview(chunk.data)[start : chunk.headers[-1].end_position]
+        state.position = chunk.next_offset
+        self._release(chunk)
+        return FetchedBatches(*state.partition, start_offset, chunk.next_offset, chunk.high_watermark, data)
+
+    def _finish_empty(self) -> None:
+        """Passes the batches at the front that have no record (left): removed by compaction, control, handed out."""
+        while self._decoded and not self._decoded[0].records:
+            batch = self._decoded.popleft()
+            chunk = batch.chunk
+            chunk.next_index = batch.next_index
+            chunk.state.position = max(chunk.state.position, chunk.headers[batch.next_index - 1].next_offset)
+            if chunk.next_index == len(chunk.headers):
+                self._release(chunk)
+
+    def _stop_at(self, chunk: FetchedChunk, header: BatchHeader, error: ReplogError) -> None:
+        """Ends the reading of this partition in front of `header`; what was decoded before it is handed out first."""
+        state = chunk.state
+        dropped = [later for later in self._chunks if later.state is state and later is not chunk]
+        self._chunks = deque(other for other in self._chunks if other.state is not state)
+        del chunk.headers[chunk.decoded_count :]
+        if len(chunk.headers) == chunk.next_index:
+            dropped.append(chunk)
+        state.stop(max(state.position, header.base_offset), error.with_traceback(None))
+        for each in dropped:
+            self._release(each)
+        self._on_trouble()
+
+
+def _decode(chunk: FetchedChunk, header: BatchHeader) -> list[ConsumerRecord]:
+    """Returns the records of one batch at or above the position, last first; of a control batch none."""
+    if header.is_control:
+        return []
+    topic, partition = chunk.state.partition
+    position = chunk.state.position
+    timestamp_type = header.timestamp_type
+    new = tuple.__new__  # what ConsumerRecord(...) does in the end, at a third of the price
+    return [
+        new(ConsumerRecord, (topic, partition, offset, timestamp, timestamp_type, key, value, headers))
+        for offset, timestamp, key, value, headers in reversed(decode_batch(chunk.data, header.position))
+        if offset >= position
+    ]

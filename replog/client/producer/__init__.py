@@ -1,0 +1,1 @@
+"""Records in, acknowledgements out: batches, the queues they wait in, and a stream to each leader."""

@@ -1,0 +1,171 @@
+"""All batches of one producer: their memory, their deadlines, and the settings they share.
+
+Memory is charged per record when it is appended and given back when its batch is resolved.  A sender of records that
+finds no room waits its turn, first come, first served: that is the producer's backpressure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from replog.byte_semaphore import ByteSemaphore
+from replog.client.home_loop import HomeLoop
+from replog.client.producer.batch import ProducerBatch
+from replog.client.producer.partition_queue import PartitionQueue
+from replog.errors import ReplogError, RequestTimedOutError
+
+RECENT_FAILURES_MAX = 64
+"""How many failed batches `flush` remembers to report; the first one matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorSettings:
+    batch_size_bytes: int
+    """A batch is closed at this size, or the topic's `max.message.bytes`; a record that is larger gets one of its own."""
+    linger_ms: float
+    """How long a batch that is not full waits for more records."""
+    buffer_memory_bytes: int
+    """Bound of all records that are not acknowledged yet."""
+    delivery_timeout_ms: int
+    """From `send` to the acknowledgement; then the records fail."""
+    max_in_flight: int
+    """Unresolved batches per partition, 1 to 5."""
+    is_idempotent: bool
+
+
+class Accumulator:
+    """Invariants:
+        - `memory` holds the sum of `charged_bytes` over the unresolved batches, and what senders have reserved.
+
+    Args:
+        settings: The settings that all batches share.
+        home: The loop of the producer, looked at for each new batch; None: whichever runs.
+        on_expired: A function that is told of each partition that lost a batch to its delivery time-out.
+
+    Attributes:
+        memory: Where a sender reserves room: by `acquire`, and by `release` without awaiting anything in between, once the
+            record is appended, and counted by its batch, or never will be.  The wait ends: every batch is acknowledged or
+            fails at its delivery time-out, and gives its memory back.
+    """
+
+    def __init__(
+        self,
+        settings: AccumulatorSettings,
+        *,
+        on_expired: Callable[[PartitionQueue], None] = lambda _queue: None,
+        home: HomeLoop | None = None,
+    ) -> None:
+        self.settings = settings
+        self.memory = ByteSemaphore(settings.buffer_memory_bytes)
+        self.flushing_count = 0
+        self.linger_s = settings.linger_ms / 1000
+        self.is_idempotent = settings.is_idempotent
+        self.max_in_flight = settings.max_in_flight
+        self._on_expired = on_expired
+        self._home = home
+        self._unresolved: dict[ProducerBatch, None] = {}  # in order of creation, hence of deadline
+        self._failed: deque[ProducerBatch] = deque(maxlen=RECENT_FAILURES_MAX)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_flushing(self) -> bool:
+        return self.flushing_count > 0
+
+    # ---- batches ---------------------------------------------------------------------------------------------------
+
+    def new_batch(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
+        """Makes an empty batch that has room for a record of `record_bytes`; it counts once it is `opened`.
+
+        Raises:
+            InvalidRequestError: The producer belongs to another event loop.
+        """
+        if self._home is not None:
+            self._home.enter()
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        return ProducerBatch(
+            queue,
+            loop.create_future(),
+            max_bytes=max(queue.batch_bytes_max, record_bytes),
+            created_s=now_s,
+            deadline_s=now_s + self.settings.delivery_timeout_ms / 1000,
+        )
+
+    def opened(self, batch: ProducerBatch) -> None:
+        """Takes in `batch`, which has its first record: it counts from now on, and fails at its deadline."""
+        self._unresolved[batch] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(batch.deadline_s, self._expire)
+
+    def resolve(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
+        """Ends the batch as acknowledged, and gives its memory back."""
+        self._release(batch)
+        batch.resolve(base_offset, append_time_ms)
+
+    def fail(self, batch: ProducerBatch, error: ReplogError) -> None:
+        """Ends the batch with `error`, and gives its memory back: it will never be acknowledged."""
+        self._release(batch)
+        batch.fail(error)
+        self._failed.append(batch)
+
+    def _release(self, batch: ProducerBatch) -> None:
+        del self._unresolved[batch]
+        self.memory.release(batch.charged_bytes)
+
+    def _expire(self) -> None:
+        """Fails what is past its deadline, and sets the timer for the next."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        for batch in list(self._unresolved):
+            if batch.deadline_s > now_s:
+                self._timer = loop.call_at(batch.deadline_s, self._expire)
+                return
+            if batch in self._unresolved:
+                batch.queue.handle_failed(batch, self._expired_error(batch))
+                self._on_expired(batch.queue)
+
+    def _expired_error(self, batch: ProducerBatch) -> RequestTimedOutError:
+        last = batch.queue.last_error
+        cause = batch.queue.below_min_isr or last  # that the leader has gone silent since then explains less
+        state = "may or may not be in the log" if batch.attempt else "were never sent"
+        reason = f"{type(cause).__name__}: {cause}" if cause else self._no_cause(batch)
+        if last is not None and last is not cause:
+            reason += f" (then {type(last).__name__}: {last})"
+        error = RequestTimedOutError(
+            f"{batch.queue}: {batch.records_count} records were not acknowledged within delivery.timeout.ms "
+            f"({self.settings.delivery_timeout_ms} ms); they {state}. Last cause: {reason}"
+        )
+        error.__cause__ = cause
+        return error
+
+    @staticmethod
+    def _no_cause(batch: ProducerBatch) -> str:
+        if batch.queue.leader is None:
+            return "the partition has no leader"
+        if batch.queue.needs_identity:
+            return "no producer id could be had from the controller"
+        return "no answer from the leader"
+
+    # ---- the end of things -----------------------------------------------------------------------------------------
+
+    def unresolved(self) -> list[ProducerBatch]:
+        """Returns the batches that are neither acknowledged nor failed, oldest first."""
+        return list(self._unresolved)
+
+    def unseen_failure(self) -> ReplogError | None:
+        """Returns the first failure since the last call that nobody has asked about through its delivery, if any."""
+        failures = [batch.error for batch in self._failed if not batch.was_seen]
+        self._failed.clear()
+        return failures[0] if failures else None
+
+    def close(self, error: ReplogError) -> None:
+        """Fails whatever is left, and everybody who waits for room."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for batch in list(self._unresolved):
+            batch.queue.fail_all(error)
+        self.memory.close(error)

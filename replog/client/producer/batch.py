@@ -1,0 +1,410 @@
+"""One batch of the producer, from its first record to its acknowledgement, and the handles users wait on.
+
+There is one future per batch, not per record: a future costs more than encoding a record.  A `Delivery` is a batch and
+a place in it; the offset is worked out when somebody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from replog.client.home_loop import require_loop
+from replog.client.types import DeliveredRange, RecordMetadata
+from replog.errors import ReplogError, raised_anew
+from replog.records import BatchBuilder, decode_batch, encode_batch
+from replog.rpc.forks import raise_if_forked
+
+if TYPE_CHECKING:
+    from replog.client.producer.partition_queue import PartitionQueue
+
+T = TypeVar("T")
+
+UNKNOWN_OFFSET = -1
+_UNKNOWN_EPOCH = 2**31
+"""Above every leader epoch: no leader refuses what was sent to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """What idempotence hangs on: the broker drops a batch it has seen under this id and sequence."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class ProducerBatch:
+    """Records for one partition that are sent, retried and acknowledged together.
+
+    Invariants:
+        - once encoded, the bytes change only by `renumber`, and that only when it is certain that no copy of them is in
+          the log or ever will be;
+        - `future` is resolved exactly once, and then the bytes are let go.
+
+    Attributes:
+        attempt: How often the bytes were sent; a reply to an earlier attempt is dropped.
+        in_flight: Whether they were sent, and neither answered nor given up.
+        must_renumber: Whether they go again under another identity, see `partition_queue`.
+        was_seen: Whether somebody asked for the outcome, so that `flush` need not report an error again.
+        callbacks: The functions to call once the outcome is known, by the `BatchOutcome` that they get.
+    """
+
+    __slots__ = (
+        "_leader_epoch",
+        "_unanswered_epoch",
+        "_waiters",
+        "append_time_ms",
+        "attempt",
+        "base_offset",
+        "base_sequence",
+        "builder",
+        "callbacks",
+        "charged_bytes",
+        "created_s",
+        "deadline_s",
+        "error",
+        "future",
+        "identity",
+        "in_flight",
+        "must_renumber",
+        "payload",
+        "queue",
+        "records_count",
+        "was_seen",
+    )
+
+    def __init__(
+        self,
+        queue: PartitionQueue,
+        future: asyncio.Future[None],
+        *,
+        max_bytes: int,
+        created_s: float,
+        deadline_s: float,
+    ) -> None:
+        self.queue = queue
+        self.future = future
+        self.builder = BatchBuilder(max_bytes=max_bytes)
+        self.created_s = created_s
+        self.deadline_s = deadline_s
+        self.charged_bytes = 0
+        self.records_count = 0
+        self.payload: bytes | None = None
+        self.identity: ProducerIdentity | None = None
+        self.base_sequence = -1
+        self.attempt = 0
+        self.in_flight = False
+        self.must_renumber = False
+        self.base_offset = UNKNOWN_OFFSET
+        self.append_time_ms = -1
+        self.error: ReplogError | None = None
+        self.was_seen = False
+        self._leader_epoch = _UNKNOWN_EPOCH  # of the leader that it was sent to last
+        self._unanswered_epoch = -1  # the highest of those that were given up without an answer
+        self._waiters: list[asyncio.Future[None]] = []
+        self.callbacks: dict[BatchOutcome[Any], list[tuple[Callable[[Any], object], Context | None]]] = {}
+
+    @property
+    def is_done(self) -> bool:
+        return self.future.done()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size on the wire: exact once encoded, the uncompressed size before."""
+        return len(self.payload) if self.payload is not None else self.builder.size_bytes
+
+    def encode(self, identity: ProducerIdentity | None, base_sequence: int) -> None:
+        """Makes the bytes, once; `identity` None is a producer without idempotence."""
+        self.identity = identity
+        self.base_sequence = base_sequence
+        if identity is None:
+            self.payload = self.builder.build()
+        else:
+            self.payload = self.builder.build(identity.producer_id, identity.producer_epoch, base_sequence)
+
+    def renumber(self, identity: ProducerIdentity, base_sequence: int) -> None:
+        """Encodes the same records under another identity; see the invariants."""
+        records = [(r.timestamp, r.key, r.value, r.headers) for r in decode_batch(self.payload or b"")]
+        self.payload = encode_batch(
+            records,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=base_sequence,
+        )
+        self.identity = identity
+        self.base_sequence = base_sequence
+        self.must_renumber = False
+        self._unanswered_epoch = -1
+
+    def begin_attempt(self, leader_epoch: int | None) -> None:
+        """Notes that the bytes are on their way to the leader of that epoch; None: it is not known which."""
+        self.attempt += 1
+        self.in_flight = True
+        self._leader_epoch = _UNKNOWN_EPOCH if leader_epoch is None else leader_epoch
+
+    def give_up_attempt(self) -> None:
+        """Stops waiting for the answer; the bytes may arrive all the same."""
+        self.in_flight = False
+        self._unanswered_epoch = max(self._unanswered_epoch, self._leader_epoch)
+
+    @property
+    def may_still_arrive(self) -> bool:
+        """Whether the leader that has answered last might yet get a copy, and take it, that was sent before."""
+        return self._unanswered_epoch >= self._leader_epoch
+
+    def resolve(self, base_offset: int, append_time_ms: int) -> None:
+        self.base_offset = base_offset
+        self.append_time_ms = append_time_ms
+        self._let_go()
+        self.future.set_result(None)
+        self._wake_waiters()
+
+    def fail(self, error: ReplogError) -> None:
+        self.error = error
+        self._let_go()
+        self.future.set_exception(error)
+        self.future.exception()  # looked at: an error nobody awaits is reported by flush, not by the loop's logger
+        self._wake_waiters()
+
+    def _let_go(self) -> None:
+        self.in_flight = False
+        self.payload = None
+        del self.builder
+
+    async def wait(self) -> None:
+        """Returns when the records are acknowledged; raises what kept them from it."""
+        self.was_seen = True
+        await self.settled()
+        self.raise_failure()
+
+    async def settled(self) -> None:
+        """Returns when the outcome is known, whatever it is.  Raises: As `require_here`."""
+        if not self.future.done():
+            self.require_here()
+            # one for each: who is cancelled must not cancel the batch for the others, and a shield costs twice as much
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def require_here(self) -> None:
+        """Refuses a wait that would not end.
+
+        Raises:
+            InvalidRequestError: The producer belongs to another event loop, where the outcome will be known.
+            BrokerClosedError: This is a copy in a forked process; the parent will know it.
+        """
+        raise_if_forked()
+        require_loop(self.future.get_loop())
+
+    def raise_failure(self) -> None:
+        """Returns if the records are acknowledged.
+
+        Raises:
+            ReplogError: What kept them from it.
+            asyncio.InvalidStateError: The outcome is not known yet.
+        """
+        if self.error is not None:
+            raise raised_anew(self.error)
+        self.future.result()
+
+    def _wake_waiters(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+        called, self.callbacks = self.callbacks, {}
+        for outcome, entries in called.items():
+            for callback, context in entries:
+                outcome.add_done_callback(callback, context=context)
+
+
+if TYPE_CHECKING:
+    _Future = asyncio.Future  # type checkers let only futures into `asyncio.wait`
+else:
+
+    class _Future(Generic[T]):
+        __slots__ = ()
+
+
+class BatchOutcome(_Future[T]):
+    """What can be waited for like a future: `await`, `asyncio.wait`, `gather`, `wait_for`, `shield`, `as_completed`.
+
+    To type checkers it is a future; what only the maker of a future does (`set_result`, ...) it does not have.  It cannot be
+    cancelled: who is cancelled while waiting leaves the records on their way.  A task takes a coroutine, and gets one from
+    `wait`: `task_group.create_task(delivery.wait())`.
+    """
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        """Whether `result` would return or raise at once."""
+        return self._next_batch() is None
+
+    def result(self) -> T:
+        """Returns the outcome.
+
+        Raises:
+            asyncio.InvalidStateError: The outcome is not `done()` yet.
+            ReplogError: A record was not acknowledged.
+        """
+        raise NotImplementedError
+
+    def _next_batch(self) -> ProducerBatch | None:
+        """Returns a batch whose outcome is not known yet; None: all are known."""
+        raise NotImplementedError
+
+    async def wait(self) -> T:
+        """Returns what `result` does, once it is known."""
+        while (batch := self._next_batch()) is not None:
+            await batch.settled()
+        return self.result()
+
+    def __await__(self) -> Generator[object, None, T]:
+        return self.wait().__await__()
+
+    def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 -- as futures have it
+        """Refuses to cancel, and says so: the records are on their way."""
+        return False
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled: never."""
+        return False
+
+    def exception(self) -> ReplogError | None:
+        """Returns what `result` would raise, or None.
+
+        Raises:
+            asyncio.InvalidStateError: The outcome is not `done()` yet.
+        """
+        try:
+            self.result()
+        except ReplogError as error:
+            return error
+        return None
+
+    def add_done_callback(self, callback: Callable[[Self], object], *, context: Context | None = None) -> None:
+        """Calls `callback` with this, from the loop, once it is done.
+
+        Raises:
+            InvalidRequestError, BrokerClosedError: As `ProducerBatch.require_here`.
+        """
+        batch = self._next_batch()
+        if batch is None:
+            asyncio.get_running_loop().call_soon(callback, self, context=context)
+        else:
+            batch.require_here()
+            batch.callbacks.setdefault(self, []).append((callback, context))
+
+    def remove_done_callback(self, callback: Callable[[Self], object]) -> int:
+        """Takes a callback back; returns how many there were."""
+        batch = self._next_batch()
+        if batch is None or self not in batch.callbacks:
+            return 0
+        kept = [entry for entry in batch.callbacks[self] if entry[0] != callback]
+        removed_count = len(batch.callbacks[self]) - len(kept)
+        batch.callbacks[self] = kept
+        if not kept:
+            del batch.callbacks[self]
+        return removed_count
+
+
+class Delivery(BatchOutcome[RecordMetadata]):
+    """The outcome of one record, to be awaited (or not: `flush` waits for all of them).
+
+    `await delivery` gives its `RecordMetadata` or raises what kept the record from being acknowledged.
+    """
+
+    __slots__ = ("_batch", "_relative_offset", "_timestamp_ms")
+
+    def __init__(self, batch: ProducerBatch, relative_offset: int, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._relative_offset = relative_offset
+        self._timestamp_ms = timestamp_ms
+
+    @property
+    def place(self) -> tuple[ProducerBatch, int]:
+        """The record's batch, and where in it the record stands."""
+        return self._batch, self._relative_offset
+
+    def done(self) -> bool:
+        """Whether `result` would return or raise at once."""
+        return self._batch.is_done
+
+    def _next_batch(self) -> ProducerBatch | None:
+        self._batch.was_seen = True
+        return None if self._batch.is_done else self._batch
+
+    def result(self) -> RecordMetadata:
+        """Returns where the record stands; see the base class."""
+        batch = self._batch
+        batch.was_seen = True
+        batch.raise_failure()
+        offset = batch.base_offset + self._relative_offset if batch.base_offset >= 0 else UNKNOWN_OFFSET
+        timestamp = batch.append_time_ms if batch.append_time_ms >= 0 else self._timestamp_ms
+        return RecordMetadata(batch.queue.topic, batch.queue.partition_id, offset, timestamp)
+
+
+class BulkDelivery(BatchOutcome[Sequence[DeliveredRange]]):
+    """The outcome of one `send_many`: awaited once for all its records.
+
+    `await bulk` gives the ranges of offsets they got, or raises the first error; some of the records may be
+    acknowledged then (see `acknowledged_count`).
+    """
+
+    __slots__ = ("_parts", "_settled_count", "records_count")
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[ProducerBatch, int, int]] = []  # batch, first relative offset, count
+        self._settled_count = 0  # parts at the front that are done
+        self.records_count = 0
+
+    def add(self, batch: ProducerBatch, first: int, count: int) -> None:
+        self._parts.append((batch, first, count))
+        self.records_count += count
+
+    async def wait(self) -> Sequence[DeliveredRange]:
+        """Waits for the ranges and returns them, or raises the first error as soon as it is known."""
+        for batch, _, _ in self._parts:
+            batch.was_seen = True
+        for batch, _, _ in self._parts:
+            await batch.wait()
+        return self.result()
+
+    def done(self) -> bool:
+        """Whether the outcome of every record is known."""
+        return self._skip_settled() == len(self._parts)
+
+    def _next_batch(self) -> ProducerBatch | None:
+        if not self._settled_count:
+            for batch, _, _ in self._parts:
+                batch.was_seen = True
+        settled_count = self._skip_settled()
+        return None if settled_count == len(self._parts) else self._parts[settled_count][0]
+
+    def _skip_settled(self) -> int:
+        while self._settled_count < len(self._parts) and self._parts[self._settled_count][0].is_done:
+            self._settled_count += 1
+        return self._settled_count
+
+    def result(self) -> Sequence[DeliveredRange]:
+        """Returns the ranges; see the base class."""
+        for batch, _, _ in self._parts:
+            batch.was_seen = True
+            batch.future.result()
+        return [
+            DeliveredRange(
+                batch.queue.topic,
+                batch.queue.partition_id,
+                batch.base_offset + first if batch.base_offset >= 0 else UNKNOWN_OFFSET,
+                count,
+            )
+            for batch, first, count in self._parts
+        ]
+
+    @property
+    def acknowledged_count(self) -> int:
+        """The number of records that are acknowledged so far."""
+        return sum(count for batch, _, count in self._parts if batch.is_done and batch.error is None)

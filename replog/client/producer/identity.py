@@ -1,0 +1,71 @@
+"""Producer ids for an idempotent producer, asked of the cluster when the first batch needs one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from replog.client.backoff import Backoff
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView, expect
+from replog.client.producer.batch import ProducerIdentity
+from replog.client.producer.partition_queue import PartitionQueue
+from replog.errors import ReplogError
+from replog.rpc.messages import InitProducerIdRequest, InitProducerIdResponse
+from replog.rpc.task_ends import end_tasks
+
+
+class IdentitySource:
+    """Gives each partition the newest producer id that the partition has not used up.
+
+    Epochs and sequences are per partition: a partition raises its epoch by itself (`partition_queue`), and may hold
+    another id than others once it has used up all epochs of one.
+
+    Args:
+        view: An open cluster view.
+        on_arrived: A function that gets the partitions that waited, once they may go on.
+    """
+
+    def __init__(self, view: ClusterView, *, on_arrived: Callable[[list[PartitionQueue]], None]) -> None:
+        self._view = view
+        self._on_arrived = on_arrived
+        self._newest: ProducerIdentity | None = None
+        self._waiting: dict[PartitionQueue, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def give(self, queue: PartitionQueue) -> None:
+        """Sets the queue's identity, now or when one has arrived."""
+        spent = queue.spent_identity
+        if self._newest is not None and (spent is None or self._newest.producer_id != spent.producer_id):
+            queue.set_identity(self._newest)
+            return
+        self._waiting[queue] = None
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._fetch(), name="replog-producer-id")
+
+    async def close(self) -> None:
+        await end_tasks(self._task)
+
+    async def _fetch(self) -> None:
+        """Asks until there is an answer; batches that wait for it end at their delivery time-out."""
+        backoff = Backoff(self._view.rng)
+        while self._waiting:
+            try:
+                answer = await self._view.call_any(
+                    InitProducerIdRequest(), timeout_ms=ATTEMPT_TIMEOUT_MS, what="get a producer id"
+                )
+                response = expect(answer, InitProducerIdResponse)
+            except ReplogError as error:
+                for queue in self._waiting:
+                    queue.last_error = error.with_traceback(None)
+                await asyncio.sleep(backoff.next_s())
+                continue
+            self._arrived(ProducerIdentity(response.producer_id, response.producer_epoch))
+
+    def _arrived(self, identity: ProducerIdentity) -> None:
+        self._newest = identity
+        served = list(self._waiting)
+        self._waiting.clear()
+        for queue in served:
+            if queue.identity is None:
+                queue.set_identity(identity)
+        self._on_arrived(served)

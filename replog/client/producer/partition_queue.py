@@ -1,0 +1,350 @@
+"""One partition's batches in a producer: what may be sent next, and what a reply means.
+
+No clock, no I/O: times come as arguments, so every rule here is tested without a network.
+
+A batch waits in `open` (being filled) or `closed` (full), gets its sequence when it is first sent, and then stands in
+the *window* until it and all before it are resolved.  The window is never longer than what a broker remembers of a
+producer (five batches), so that a batch sent again is always recognised.
+
+Order is kept by three rules:
+
+- while a batch of the window waits to be sent again, nothing new is sent, and it goes only when no later one is in
+  flight;
+- a batch whose fate is unknown keeps its bytes: sent again it is either appended or recognised, never doubled;
+- until the broker has acknowledged a first batch of an identity, only one is in flight: a broker that has never heard
+  of a producer takes any sequence, and would take the second batch for the first.
+
+A batch that failed for good leaves a *gap*: what was sent after it may be refused.  What is new goes on in the next epoch
+of the producer id (KIP-360), so that the broker refuses bytes of the old epoch that are still on the way, in a connection
+that was given up, once it has a batch of the new one.  Until then it would take them, so the batches behind the gap are
+decided first.  Each goes again as it is, one at a time; it is acknowledged if the broker has it, else it is "out of order":
+
+====================================== ===========================================================================
+out of order behind a gap, and         what becomes of the batch
+====================================== ===========================================================================
+every time it was sent it was answered it is not in the log and never will be: encoded anew in the new epoch, and so is
+                                       what comes after it, which could only have been appended behind it
+not answered, in an older leader epoch the same: a leader refuses what was meant for the leader epochs before its own
+not answered, in this leader epoch     copies may still arrive and be appended: it fails, its outcome is unknown
+====================================== ===========================================================================
+
+So nothing that may be in the log is sent under another identity, and a batch that is certainly not there does not fail
+because of another.  After the last epoch (2^15 - 1) a new producer id is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from replog.client.cluster.addresses import LeaderAddress
+from replog.client.producer.batch import ProducerBatch, ProducerIdentity
+from replog.errors import OutOfOrderSequenceError, ReplogError, RequestTimedOutError
+from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from replog.client.producer.accumulator import Accumulator
+
+SEQUENCE_MODULUS = 2**31
+PRODUCER_EPOCH_MAX = 2**15 - 1
+
+
+class PartitionQueue:
+    """Invariants:
+        - `window` is in order of sequence, its first batch is unresolved, its length is at most `max_in_flight`;
+        - at most one batch is in flight while there is a gap, or the identity is not established, or there is none.
+
+    Attributes:
+        leader: The broker to send to; None while there is nobody.
+        identity: What new batches are encoded with; None without idempotence, or until one has been given.
+        spent_identity: The last one whose epochs are used up; None: none is.
+        last_error: The last cause of a retry, for the text of a later time-out.
+        below_min_isr: The error with which the leader has refused a batch since the last acknowledgement for want of in-sync replicas.
+        batch_bytes_max: The size at which a batch is closed; a record that is larger gets a batch of its own.
+    """
+
+    def __init__(self, accumulator: Accumulator, topic: str, topic_id: UUID, partition_id: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition_id = partition_id
+        self.leader: LeaderAddress | None = None
+        self.identity: ProducerIdentity | None = None
+        self.spent_identity: ProducerIdentity | None = None
+        self.window: list[ProducerBatch] = []
+        self.last_error: ReplogError | None = None
+        self.below_min_isr: ReplogError | None = None
+        self.backoff_until_s = 0.0
+        self.failures_count = 0
+        self.batch_bytes_max = accumulator.settings.batch_size_bytes
+        self._accumulator = accumulator
+        self._open: ProducerBatch | None = None
+        self._closed: deque[ProducerBatch] = deque()
+        self._next_sequence = 0
+        self._is_established = False
+        self._has_gap = False
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition_id}"
+
+    # ---- filling ---------------------------------------------------------------------------------------------------
+
+    def append(
+        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Sequence[Header], size_bytes: int
+    ) -> tuple[ProducerBatch, int]:
+        """Adds a record to the open batch, or to a new one when it does not fit; returns where it stands."""
+        batch = self._open
+        relative_offset = None
+        if batch is not None:
+            relative_offset = batch.builder.append(timestamp_ms, key, value, headers)
+        if batch is None or relative_offset is None:
+            batch = self._accumulator.new_batch(self, size_bytes)
+            relative_offset = batch.builder.append(timestamp_ms, key, value, headers)
+            if relative_offset is None:
+                raise OverflowError(f"a record of {size_bytes} bytes does not fit into a batch made for it")
+            if self._open is not None:
+                self._closed.append(self._open)
+            self._open = batch
+            self._accumulator.opened(batch)
+            if size_bytes > self.batch_bytes_max:
+                self._closed.append(batch)  # for itself: a record beside it must not fail with one that is too large
+                self._open = None
+        self._charge(batch)
+        return batch, relative_offset
+
+    def extend(self, records: Sequence[RecordInput]) -> Iterator[tuple[ProducerBatch, int, int]]:
+        """Appends `records`, none of which is larger than a batch may be, while the caller iterates; see `append`.
+
+        Returns:
+            The runs that they make: batch, relative offset of the first, count.
+        """
+        start = 0
+        while start < len(records):
+            batch, first = self._open, 0
+            if batch is not None:
+                first = batch.records_count
+                try:
+                    batch.builder.extend(records[start:] if start else records)
+                finally:
+                    self._charge(batch)
+            if batch is None or batch.records_count == first:
+                time_ms, key, value, headers = records[start]
+                batch, first = self.append(time_ms, key, value, headers, batch_bytes_bound(key, value, headers))
+            yield batch, first, batch.records_count - first
+            start += batch.records_count - first
+
+    def _charge(self, batch: ProducerBatch) -> None:
+        """Counts what was added to the batch, to the byte."""
+        builder = batch.builder
+        charged_bytes = builder.size_bytes - HEADER_BYTES
+        self._accumulator.memory.held_bytes += charged_bytes - batch.charged_bytes
+        batch.charged_bytes = charged_bytes
+        batch.records_count = builder.records_count
+
+    # ---- choosing --------------------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is not sent yet, or waits to be sent again."""
+        return self._open is not None or bool(self._closed) or any(not (b.in_flight or b.is_done) for b in self.window)
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether a batch would be sent if there were a producer id."""
+        if not self._accumulator.is_idempotent or self.identity is not None:
+            return False
+        if not self.window:
+            return self._open is not None or bool(self._closed)
+        return self.window[0].must_renumber
+
+    def sendable(self, now_s: float, *, allow_partial: bool) -> ProducerBatch | None:
+        """Returns the batch to send next, or None; changes nothing.
+
+        Args:
+            now_s: The time by the loop's clock, seconds.
+            allow_partial: Whether a batch that could still take records may go.
+        """
+        if now_s < self.backoff_until_s:
+            return None
+        for i, batch in enumerate(self.window):
+            if not batch.in_flight and not batch.is_done:
+                return self._resendable(i)
+        if len(self.window) >= self._in_flight_max() or (self._accumulator.is_idempotent and self.identity is None):
+            return None
+        if self._closed:
+            return self._closed[0]
+        return self._open if allow_partial and now_s >= self.lingers_until_s() else None
+
+    def _resendable(self, i: int) -> ProducerBatch | None:
+        batch = self.window[i]
+        if any(later.in_flight for later in self.window[i + 1 :]):
+            return None
+        if self._in_flight_max() == 1 and any(earlier.in_flight for earlier in self.window[:i]):
+            return None
+        return None if batch.must_renumber and self.identity is None else batch
+
+    def _in_flight_max(self) -> int:
+        if self._has_gap or (self._accumulator.is_idempotent and not self._is_established):
+            return 1
+        return self._accumulator.max_in_flight
+
+    def lingers_until_s(self) -> float:
+        """Returns when the open batch may go although it is not full; 0 when there is none, or somebody flushes."""
+        if self._open is None or self._accumulator.is_flushing:
+            return 0.0
+        return self._open.created_s + self._accumulator.linger_s
+
+    # ---- sending and replies ---------------------------------------------------------------------------------------
+
+    def mark_sent(self, batch: ProducerBatch) -> None:
+        """Notes that `batch`, which `sendable` gave, is on its way.
+
+        Encodes it when this is the first time, or when it goes again under another identity.
+        """
+        if batch.attempt == 0:
+            if batch is self._open:
+                self._open = None
+            else:
+                self._closed.popleft()
+            batch.encode(self.identity, self._take_sequences(batch))
+            self.window.append(batch)
+        elif batch.must_renumber and self.identity is not None:
+            batch.renumber(self.identity, self._take_sequences(batch))
+        batch.begin_attempt(None if self.leader is None else self.leader.leader_epoch)
+
+    def handle_acknowledged(self, batch: ProducerBatch, base_offset: int, append_time_ms: int) -> None:
+        self.failures_count = 0
+        self.below_min_isr = None
+        self._is_established = self._is_established or batch.identity == self.identity
+        self._accumulator.resolve(batch, base_offset, append_time_ms)
+        self._trim()
+
+    def handle_retriable(self, batch: ProducerBatch, error: ReplogError, *, backoff_until_s: float) -> None:
+        """Marks the batch to be sent again as it is, from `backoff_until_s` on: so the leader has answered."""
+        batch.in_flight = False
+        self.last_error = error
+        self.backoff_until_s = max(self.backoff_until_s, backoff_until_s)
+
+    def handle_lost(self, batch: ProducerBatch, error: ReplogError) -> None:
+        """Marks the batch to be sent again: no answer will come, and what was sent may still arrive."""
+        batch.give_up_attempt()
+        self.last_error = error
+
+    def handle_out_of_order(self, batch: ProducerBatch, error: ReplogError, *, backoff_until_s: float) -> None:
+        """Decides about a batch that the broker did not append, for it does not follow the last one the broker has.
+
+        With an earlier batch unresolved that is expected: both go again.  Behind a gap of our making the table above
+        says what becomes of it.  Otherwise what the broker has is not what it acknowledged.
+        """
+        batch.in_flight = False
+        if batch is not self.window[0]:
+            self.handle_retriable(batch, error, backoff_until_s=backoff_until_s)
+        elif batch.identity == self.identity:
+            self._fail_window(self._lost_order(batch, error))
+        elif batch.may_still_arrive:
+            self._accumulator.fail(batch, self._unknown_outcome(batch, error))
+            self._trim()
+        else:
+            self._renumber_from(batch)
+
+    def handle_failed(self, batch: ProducerBatch, error: ReplogError) -> None:
+        """Fails the batch, which will not be sent again; later ones will (see the module's text on gaps)."""
+        was_sent = batch.attempt > 0
+        if not was_sent:
+            self._drop_unsent(batch)
+        self._accumulator.fail(batch, error)
+        if was_sent and batch.identity == self.identity:
+            self._open_gap()
+        self._trim()
+
+    def fail_all(self, error: ReplogError) -> None:
+        """Fails all that is unresolved: nothing of this partition is sent any more (topic deleted, producer closed)."""
+        for batch in list(self._unresolved()):
+            self._accumulator.fail(batch, error)
+        self._open = None
+        self._closed.clear()
+        self.window.clear()
+
+    def take_back(self, error: ReplogError) -> None:
+        """Marks what is in flight to be sent again: the leader changed or was lost, and its fate is unknown."""
+        self.last_error = error
+        for batch in self.window:
+            if batch.in_flight:
+                batch.give_up_attempt()
+
+    def _take_sequences(self, batch: ProducerBatch) -> int:
+        if self.identity is None:
+            return -1
+        sequence = self._next_sequence
+        self._next_sequence = (sequence + batch.records_count) % SEQUENCE_MODULUS
+        return sequence
+
+    def set_identity(self, identity: ProducerIdentity) -> None:
+        """Sets the producer id and epoch of this partition's next batches; their sequences start at 0."""
+        self.identity = identity
+        self._next_sequence = 0
+        self._is_established = False
+
+    def _open_gap(self) -> None:
+        """Gives what is new the next epoch; after the last one, lets it wait for another producer id."""
+        if self.identity is None:
+            return
+        self._has_gap = True
+        if self.identity.producer_epoch < PRODUCER_EPOCH_MAX:
+            self.set_identity(ProducerIdentity(self.identity.producer_id, self.identity.producer_epoch + 1))
+        else:
+            self.spent_identity, self.identity = self.identity, None
+
+    def _renumber_from(self, batch: ProducerBatch) -> None:
+        """Marks `batch`, and what else is unresolved under its identity, to be encoded anew.
+
+        `batch` is not in the log and never will be; then nothing is or will be that has its identity and comes later.
+        """
+        for later in self.window:
+            if later.identity == batch.identity and not later.is_done:
+                later.must_renumber = True
+
+    def _trim(self) -> None:
+        while self.window and self.window[0].is_done:
+            del self.window[0]
+        if self._has_gap and all(batch.identity == self.identity for batch in self.window):
+            self._has_gap = False
+
+    def _fail_window(self, error: ReplogError) -> None:
+        for batch in self.window:
+            if not batch.is_done:
+                self._accumulator.fail(batch, error)
+        self._open_gap()
+        self._trim()
+
+    def _lost_order(self, batch: ProducerBatch, error: ReplogError) -> OutOfOrderSequenceError:
+        return OutOfOrderSequenceError(
+            f"{self}: the broker refuses sequence {batch.base_sequence} of producer {batch.identity.producer_id if batch.identity else -1}, although "
+            f"everything before it was acknowledged ({error}). Acknowledged records may be missing in the log (an "
+            "unclean leader election), or the broker has forgotten this producer. The batches in flight have failed; "
+            "what is sent from now on uses a new producer epoch."
+        )
+
+    def _unknown_outcome(self, batch: ProducerBatch, error: ReplogError) -> RequestTimedOutError:
+        unknown = RequestTimedOutError(
+            f"{self}: {batch.records_count} records may or may not be in the log: a connection was lost before it was said "
+            "whether they were appended, and a batch before them has failed, so that they might be there twice if they were "
+            "sent again now. Read the end of the partition before you send them again."
+        )
+        unknown.__cause__ = error
+        return unknown
+
+    def _drop_unsent(self, batch: ProducerBatch) -> None:
+        if batch is self._open:
+            self._open = None
+        else:
+            self._closed.remove(batch)
+
+    def _unresolved(self) -> Iterator[ProducerBatch]:
+        yield from (batch for batch in self.window if not batch.is_done)
+        yield from self._closed
+        if self._open is not None:
+            yield self._open

@@ -1,0 +1,495 @@
+"""`Producer`: records in, acknowledgements out.
+
+A record's way: `send` picks a partition and appends it to that partition's open batch (`PartitionQueue`, memory
+counted by `Accumulator`); the leader's `BrokerSender` gathers batches of many partitions into one message; the reply
+resolves the batch, and with it every `Delivery` of its records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from replog.client.arguments import (
+    headers_bytes_bound,
+    require_limit,
+    require_records,
+    require_text,
+    require_whole,
+    wrong_type,
+)
+from replog.client.cluster.view import ClusterView
+from replog.client.producer.accumulator import Accumulator, AccumulatorSettings
+from replog.client.producer.batch import BulkDelivery, Delivery
+from replog.client.producer.bulk import CHUNK_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Chunk, RecordLike, Runs, take_chunk
+from replog.client.producer.config import Acks, ProducerConfig
+from replog.client.producer.partition_queue import PartitionQueue
+from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, check_partitioner, partition_of_key
+from replog.client.producer.router import Router, TopicQueues
+from replog.client.producer.sender import SenderSettings
+from replog.ending import Ending
+from replog.errors import BrokerClosedError, InvalidRecordError, RecordTooLargeError, UnknownTopicOrPartitionError
+from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
+from replog.records.model import NO_TIMESTAMP
+from replog.rpc.forks import raise_if_forked, tell_at_fork
+from replog.rpc.transport import TimedTransport, Transport
+
+YIELD_BYTES = 64 * 1024
+"""After this much a busy `send` loop lets the loop run, so that senders and replies get their turn."""
+
+_DATA = (bytes, type(None))
+
+NO_HEADERS: tuple[Header, ...] = ()
+"""The one empty tuple, which needs no check."""
+
+RECORD_BYTES_BOUND = batch_bytes_bound(None, None)
+RECORD_OVERHEAD_BYTES = 10
+"""What a record usually takes beyond key and value: for choosing partitions, where a guess will do."""
+
+ABORT_FLUSH_MS = 1_000
+"""How long leaving `async with` by an exception still waits for acknowledgements."""
+
+
+DEFAULTS = ProducerConfig()
+
+
+def wall_ms() -> int:
+    """Returns the time of day of this machine, milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class Producer:
+    """Writes records; idempotent and `acks="all"` by default.
+
+    ::
+
+        async with Producer("127.0.0.1:9092") as producer:
+            delivery = await producer.send("flights", b"value", key=b"UA")
+            print(await delivery)  # RecordMetadata(topic, partition, offset, timestamp)
+
+    `send` returns as soon as the record has a place in a batch; awaiting what it returns waits for the
+    acknowledgement.  Records of one partition keep their order.  Retries across leader changes are the producer's
+    business until `delivery_timeout_ms` has passed; then the records of that batch fail, and only those: later ones go
+    on, in a new producer epoch where that is needed (see `partition_queue`).
+
+    Args:
+        bootstrap_servers: "host:port,host:port" or a sequence of them.
+        client_id: The name of this client in the brokers' logs.
+        partitioner: The object that chooses partitions for records that name none; None: one that does as Kafka does.
+        transport: The way to the brokers; None: gRPC.
+        Others: The settings, see `ProducerConfig`.
+
+    Raises:
+        ConfigError: A setting is wrong.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        acks: Acks = "all",
+        enable_idempotence: bool | None = None,
+        batch_size_bytes: int = DEFAULTS.batch_size_bytes,
+        linger_ms: float = DEFAULTS.linger_ms,
+        max_request_bytes: int = DEFAULTS.max_request_bytes,
+        buffer_memory_bytes: int = DEFAULTS.buffer_memory_bytes,
+        delivery_timeout_ms: int = DEFAULTS.delivery_timeout_ms,
+        request_timeout_ms: int = DEFAULTS.request_timeout_ms,
+        max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
+        fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
+        connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
+        client_id: str = "replog-producer",
+        partitioner: Partitioner | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.config = ProducerConfig(
+            acks=acks,
+            enable_idempotence=enable_idempotence,
+            batch_size_bytes=batch_size_bytes,
+            linger_ms=linger_ms,
+            max_request_bytes=max_request_bytes,
+            buffer_memory_bytes=buffer_memory_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            max_in_flight_per_partition=max_in_flight_per_partition,
+            fail_below_min_isr=fail_below_min_isr,
+            connect_timeout_ms=connect_timeout_ms,
+        )
+        self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
+        self._wall_ms = transport.wall_ms if isinstance(transport, TimedTransport) else wall_ms
+        check_partitioner(partitioner)
+        self._partitioner = (
+            DefaultPartitioner(sticky_bytes=batch_size_bytes, rng=self._view.rng)
+            if partitioner is None
+            else partitioner
+        )
+        self._accumulator = Accumulator(
+            _accumulator_settings(self.config), on_expired=self._handle_expired, home=self._view.home
+        )
+        self._memory = self._accumulator.memory
+        self._router = Router(self._view, self._accumulator, _sender_settings(self.config))
+        self._topics = self._router.topics
+        self._max_request_bytes = self.config.max_request_bytes
+        self._chunk_bytes_max = _chunk_bytes_max(self.config)
+        self._bytes_since_yield = 0
+        self._yielding_count = 0
+        self._is_closed = False
+        self._ending = Ending(self._release)
+        tell_at_fork(self)
+
+    # ---- life ------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close(timeout_ms=0)
+            raise
+        return self
+
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self._shut_down(ABORT_FLUSH_MS)
+
+    async def start(self) -> None:
+        """Connects.
+
+        Raises:
+            RequestTimedOutError: No bootstrap server answered within `connect_timeout_ms`; it names the last cause.
+            MalformedFrameError, UnsupportedVersionError: What answers there is not a replog broker of this version.
+        """
+        await self._view.ready(self.config.connect_timeout_ms)
+
+    async def close(self, *, timeout_ms: int | None = None) -> None:
+        """Flushes, then closes.  Calling it again does nothing.
+
+        Args:
+            timeout_ms: How long to wait for acknowledgements, milliseconds; None: until every record is acknowledged or
+                has failed by its delivery time-out.  What is left then fails with BrokerClosedError.
+
+        Raises:
+            ReplogError: As `flush`; the producer is closed all the same.
+        """
+        if timeout_ms is not None:
+            require_limit("timeout_ms", timeout_ms)
+        await self._shut_down(timeout_ms)
+        error = self._accumulator.unseen_failure()
+        if error is not None and timeout_ms != 0:
+            raise error
+
+    async def _shut_down(self, timeout_ms: int | None) -> None:
+        if self._is_closed:
+            return
+        if self._view.home.is_gone:
+            await self._give_up()
+            return
+        self._view.home.enter()
+        self._is_closed = True
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self._flush()
+        except TimeoutError:
+            pass
+        finally:
+            await self._ending.wait()
+
+    async def _give_up(self) -> None:
+        """Ends a producer whose loop was closed before it was: nothing of it can be sent or waited for."""
+        self._is_closed = True
+        await self._view.close()
+        lost_count = sum(batch.records_count for batch in self._accumulator.unresolved())
+        if lost_count:
+            raise BrokerClosedError(
+                f"the event loop of this producer was closed before {lost_count} records were acknowledged; they may or may "
+                "not be in the log. Close a producer in the loop in which it sends"
+            )
+
+    def handle_fork(self) -> None:
+        """Closes this copy in a forked child, which sends nothing: the parent has what waits here, and sends it."""
+        self._is_closed = True
+
+    async def _release(self) -> None:
+        self._is_closed = True
+        self._accumulator.close(BrokerClosedError("the producer was closed before the records were acknowledged"))
+        await self._router.close()
+        await self._view.close()
+
+    async def flush(self) -> None:
+        """Waits until everything sent so far is acknowledged or has failed; lingering batches go at once.
+
+        Raises:
+            ReplogError: The first failure since the last flush among records whose delivery nobody has awaited.
+        """
+        raise_if_forked()
+        self._view.home.enter()
+        await self._flush()
+        error = self._accumulator.unseen_failure()
+        if error is not None:
+            raise error
+
+    async def _flush(self) -> None:
+        accumulator = self._accumulator
+        accumulator.flushing_count += 1
+        try:
+            self._router.wake_all()
+            futures = [batch.future for batch in accumulator.unresolved()]
+            if futures:
+                await asyncio.wait(futures)
+        finally:
+            accumulator.flushing_count -= 1
+
+    # ---- sending ---------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = NO_HEADERS,
+    ) -> Delivery:
+        """Puts a record into a batch; waits only for room, or for the topic's first metadata.
+
+        Args:
+            topic: The name of a topic that exists.
+            value: The payload; None is a tombstone.
+            key: The key; it decides the partition when none is given, and identity under compaction.  None: no key.
+            partition: The partition to write to; None lets the partitioner choose.
+            timestamp_ms: The time of the record, milliseconds since 1970; None is now, by the clock of the transport if
+                it has one (a simulated network).
+            headers: Pairs of a name and bytes or None.
+
+        Returns:
+            The outcome; awaiting it gives the `RecordMetadata`.
+
+        Raises:
+            RecordTooLargeError: The record is larger than `max_request_bytes`; nothing was sent.
+            UnknownTopicOrPartitionError: There is no such topic or partition.
+            InvalidRecordError: The timestamp is neither a time since 1970 nor -1 for none, or a header name is not
+                valid Unicode.
+            BrokerClosedError: The producer was closed.
+        """
+        size_bytes = self._checked_size(topic, key, value, headers)
+        if timestamp_ms is not None:
+            _check_timestamp(timestamp_ms)
+        if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
+            await self._yield()
+        reserved_bytes = 0
+        try:
+            queues = self._topics.get(topic)
+        except TypeError:  # not even a key
+            raise wrong_type("topic", topic, "a str") from None
+        if queues is None or self._is_closed or not self._memory.has_room(size_bytes):
+            queues = await self._wait_until_possible(topic, partition, size_bytes)
+            reserved_bytes = size_bytes
+        try:  # nothing is awaited from here on: who is cancelled has sent nothing
+            queue = self._queue(queues, key, partition, size_bytes - RECORD_BYTES_BOUND + RECORD_OVERHEAD_BYTES)
+            timestamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
+            batch, relative_offset = queue.append(timestamp, key, value, headers, size_bytes)
+            if relative_offset == 0:  # a new batch: before, there may have been nothing to send
+                self._router.route(queue)
+        finally:
+            if reserved_bytes:
+                self._memory.release(reserved_bytes)
+        self._bytes_since_yield += size_bytes
+        return Delivery(batch, relative_offset, timestamp)
+
+    async def send_many(
+        self,
+        topic: str,
+        records: Iterable[RecordLike],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> BulkDelivery:
+        """Puts each of `records` into a batch, as `send` does, in order, with one outcome for all instead of one each.
+
+        Args:
+            topic: The name of a topic that exists.
+            records: Values, or (value, key) pairs, as `open_log(...).append_many` takes them.
+            partition: The partition of all of them; None lets the partitioner choose for each.
+            timestamp_ms: The time of all of them, milliseconds since 1970; None is now.
+
+        Raises:
+            As `send`, at the record that is at fault: those before it are sent, and `flush` tells their fate.
+        """
+        require_text("topic", topic)
+        require_records(records, "send_many")
+        if timestamp_ms is not None:
+            _check_timestamp(timestamp_ms)
+        if partition is not None:
+            require_whole("partition", partition)
+        self._raise_if_closed()
+        runs = Runs()
+        rest = iter(records)
+        while True:
+            timestamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
+            chunk = take_chunk(rest, timestamp, self._chunk_bytes_max)
+            if chunk.rows:
+                await self._send_chunk(topic, chunk, partition, runs)
+            chunk.raise_error()
+            if chunk.odd is not None:
+                value, key = chunk.odd
+                runs.add_one(await self.send(topic, value, key, partition, timestamp))
+            elif chunk.is_last:
+                return runs.finish()
+
+    async def _send_chunk(self, topic: str, chunk: Chunk, partition: int | None, runs: Runs) -> None:
+        if partition is None and type(self._partitioner) is not DefaultPartitioner:  # it is asked once a record
+            for timestamp, key, value, _ in chunk.rows:
+                runs.add_one(await self.send(topic, value, key, None, timestamp))
+            return
+        if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
+            await self._yield()
+        reserved_bytes = 0
+        queues = self._topics.get(topic)
+        if queues is None or self._is_closed or not self._memory.has_room(chunk.size_bytes):
+            queues = await self._wait_until_possible(topic, partition, chunk.size_bytes)
+            reserved_bytes = chunk.size_bytes
+        try:
+            for queue, rows in self._spread(queues, chunk, partition):
+                for batch, first, count in queue.extend(rows):
+                    if first == 0:
+                        self._router.route(queue)
+                    runs.add(batch, first, count)
+        finally:
+            if reserved_bytes:
+                self._memory.release(reserved_bytes)
+        self._bytes_since_yield += chunk.size_bytes
+
+    def _spread(
+        self, queues: TopicQueues, chunk: Chunk, partition: int | None
+    ) -> Iterable[tuple[PartitionQueue, Sequence[RecordInput]]]:
+        """Groups the chunk's records by partition, in order within each."""
+        if partition is not None or not chunk.has_keys:
+            size_bytes = chunk.size_bytes - len(chunk.rows) * (RECORD_OVERHEAD_BYTES_MAX - RECORD_OVERHEAD_BYTES)
+            return ((self._queue(queues, None, partition, size_bytes), chunk.rows),)
+        groups: dict[int, list[RecordInput]] = {}
+        partitions_count = len(queues.queues)
+        for row in chunk.rows:
+            key = row[1]
+            if key is None:
+                number = self._partitioner.partition(
+                    queues.name, None, len(row[2] or b""), partitions_count, queues.available
+                )
+            else:
+                number = partition_of_key(key, partitions_count)
+            groups.setdefault(number, []).append(row)
+        return ((queues.queues[number], rows) for number, rows in groups.items())
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """Returns the numbers of the topic's partitions.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
+        require_text("topic", topic)
+        return [p.partition_id for p in (await self._view.topic_or_raise(topic)).partitions]
+
+    def _checked_size(self, topic: str, key: Any, value: Any, headers: Sequence[Header]) -> int:
+        """Returns an upper bound of a record in its own batch; refuses what can never be sent, of whatever type."""
+        if not (isinstance(value, _DATA) and isinstance(key, _DATA)):
+            name, data = ("key", key) if isinstance(value, _DATA) else ("value", value)
+            raise wrong_type(name, data, "bytes or None: encode it first")
+        size_bytes = RECORD_BYTES_BOUND + (len(key) if key else 0) + (len(value) if value else 0)
+        if headers is not NO_HEADERS:
+            size_bytes += headers_bytes_bound(headers)
+        if size_bytes > self._max_request_bytes:
+            raise RecordTooLargeError(
+                f"{topic}: a record of up to {size_bytes} bytes with its overhead, max.request.bytes is "
+                f"{self.config.max_request_bytes}. Send smaller records, or raise max_request_bytes here and "
+                "max.message.bytes of the topic."
+            )
+        return size_bytes
+
+    def _queue(self, queues: TopicQueues, key: bytes | None, partition: int | None, size_bytes: int) -> PartitionQueue:
+        all_queues = queues.queues
+        if partition is None:
+            available = queues.available
+            partition = self._partitioner.partition(queues.name, key, size_bytes, len(all_queues), available)
+        _check_partition(queues, partition)
+        return all_queues[partition]
+
+    async def _yield(self) -> None:
+        """Lets the loop run; who comes meanwhile does the same, so that nobody is overtaken."""
+        self._bytes_since_yield = 0
+        self._yielding_count += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._yielding_count -= 1
+
+    async def _wait_until_possible(self, topic: str, partition: int | None, size_bytes: int) -> TopicQueues:
+        """Waits for the topic's metadata and for room, which is reserved for the caller then; see `Accumulator.memory`."""
+        require_text("topic", topic)
+        self._bytes_since_yield = 0
+        while True:
+            self._raise_if_closed()
+            queues = await self._router.resolve(topic)
+            if partition is not None:
+                _check_partition(queues, partition)
+            await self._memory.acquire(size_bytes)
+            if not self._is_closed and self._topics.get(topic) is queues:
+                return queues
+            self._memory.release(size_bytes)
+
+    def _raise_if_closed(self) -> None:
+        raise_if_forked()
+        if self._is_closed:
+            raise BrokerClosedError("this producer was closed; make a new one")
+        self._view.home.enter()
+
+    def _handle_expired(self, queue: PartitionQueue) -> None:
+        self._router.route(queue)
+
+
+def _check_partition(queues: TopicQueues, partition: int) -> None:
+    if type(partition) is not int:
+        require_whole("partition", partition)
+    if not 0 <= partition < len(queues.queues):
+        raise UnknownTopicOrPartitionError(
+            f"{queues.name} has {len(queues.queues)} partitions, numbered from 0; there is no partition {partition}"
+        )
+
+
+def _check_timestamp(timestamp_ms: int) -> None:
+    """Refuses, before anything is waited for, a timestamp that the codec would refuse after it."""
+    if type(timestamp_ms) is not int:
+        require_whole("timestamp_ms", timestamp_ms, "an int, milliseconds since 1970, or None for now")
+    if not NO_TIMESTAMP <= timestamp_ms < 1 << 63:
+        raise InvalidRecordError(f"timestamp {timestamp_ms} ms is neither a time since 1970 nor -1 for none")
+
+
+def _accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
+    return AccumulatorSettings(
+        batch_size_bytes=min(config.batch_size_bytes, config.max_request_bytes),
+        linger_ms=config.linger_ms,
+        buffer_memory_bytes=config.buffer_memory_bytes,
+        delivery_timeout_ms=config.delivery_timeout_ms,
+        max_in_flight=config.max_in_flight,
+        is_idempotent=config.is_idempotent,
+    )
+
+
+def _chunk_bytes_max(config: ProducerConfig) -> int:
+    """Returns the size of chunks: small beside the memory, and such that a record in one can always be sent."""
+    return min(
+        CHUNK_BYTES_MAX,
+        config.buffer_memory_bytes // 4,
+        config.batch_size_bytes,
+        config.max_request_bytes - HEADER_BYTES,
+    )
+
+
+def _sender_settings(config: ProducerConfig) -> SenderSettings:
+    return SenderSettings(
+        config.acks_code, config.request_timeout_ms, config.max_request_bytes, config.fail_below_min_isr
+    )

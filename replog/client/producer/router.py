@@ -1,0 +1,173 @@
+"""Which sender each partition of a producer belongs to, kept in step with the metadata."""
+
+from __future__ import annotations
+
+import asyncio
+
+from replog.client.cluster.addresses import LeaderAddress
+from replog.client.cluster.view import ClusterView
+from replog.client.producer.accumulator import Accumulator
+from replog.client.producer.identity import IdentitySource
+from replog.client.producer.partition_queue import PartitionQueue
+from replog.client.producer.sender import BrokerSender, SenderSettings
+from replog.errors import BrokerClosedError, LeaderNotAvailableError, UnknownTopicOrPartitionError
+from replog.metadata.config_keys import MAX_MESSAGE_BYTES
+from replog.rpc.metadata_messages import TopicInfo
+from replog.rpc.transport import ConnectionLostError
+
+
+class TopicQueues:
+    """The queues of one topic, by partition."""
+
+    def __init__(self, info: TopicInfo, accumulator: Accumulator) -> None:
+        self.name = info.name
+        self.topic_id = info.topic_id
+        self.queues: list[PartitionQueue] = []
+        self.available: tuple[int, ...] = ()
+        self.update(info, accumulator)
+
+    def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
+        """Takes in newer metadata: partitions may have been added, leaders may have gone, batches may have to be smaller."""
+        for partition_id in range(len(self.queues), len(info.partitions)):
+            self.queues.append(PartitionQueue(accumulator, info.name, info.topic_id, partition_id))
+        batch_bytes_max = min(accumulator.settings.batch_size_bytes, _message_bytes_max(info))
+        for queue in self.queues:
+            queue.batch_bytes_max = batch_bytes_max
+        self.available = tuple(p.partition_id for p in info.partitions if p.leader >= 0)
+
+
+def _message_bytes_max(info: TopicInfo) -> int:
+    """Returns the bound of a batch that the topic sets for itself, else the default of `max.message.bytes`.
+
+    The brokers' default is larger than any batch that is not asked for.
+    """
+    given = {entry.name: entry.value for entry in info.configs}
+    return int(given.get(MAX_MESSAGE_BYTES.name) or MAX_MESSAGE_BYTES.default)
+
+
+class Router:
+    """Topics in use, the queues of their partitions, and one sender per leader.
+
+    Invariants:
+        - a queue's work is with the sender of its current leader, or waits for a leader;
+        - a sender exists only for brokers in the metadata.
+    """
+
+    def __init__(self, view: ClusterView, accumulator: Accumulator, settings: SenderSettings) -> None:
+        self.topics: dict[str, TopicQueues] = {}
+        self._view = view
+        self._accumulator = accumulator
+        self._settings = settings
+        self._identities = IdentitySource(view, on_arrived=self._handle_identities)
+        self._senders: dict[int, BrokerSender] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        view.add_listener(self._handle_metadata)
+
+    async def resolve(self, topic: str) -> TopicQueues:
+        """Returns the topic's queues; waits for its first metadata.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+            BrokerClosedError: The producer was closed meanwhile.
+        """
+        if (queues := self.topics.get(topic)) is not None:
+            return queues
+        info = await self._view.topic_or_raise(topic)
+        if self._is_closed:
+            raise BrokerClosedError("this producer was closed; make a new one")
+        if (queues := self.topics.get(topic)) is None:
+            queues = self.topics[topic] = TopicQueues(info, self._accumulator)
+            for queue in queues.queues:
+                queue.leader = self._view.leader(queue.topic, queue.partition_id)
+        return queues
+
+    def wake_all(self) -> None:
+        """Lets every sender look again at what it may send."""
+        for sender in self._senders.values():
+            sender.wake()
+
+    async def close(self) -> None:
+        """Stops the senders; what they had in flight is back in its queues."""
+        self._is_closed = True
+        await self._identities.close()
+        for sender in self._senders.values():
+            self._stop(sender)
+        self._senders.clear()
+        while self._stopping:
+            await asyncio.gather(*self._stopping)
+
+    def route(self, queue: PartitionQueue) -> None:
+        """Tells the leader's sender that `queue` has something to send; without a leader it waits for metadata."""
+        leader = queue.leader
+        if leader is None or self._is_closed:
+            self._view.request_refresh()
+            return
+        sender = self._senders.get(leader.broker_id)
+        if sender is None or sender.address != leader.address:
+            if sender is not None:
+                self._stop(sender)
+            sender = self._senders[leader.broker_id] = self._new_sender(leader)
+        sender.add(queue)
+
+    def _new_sender(self, leader: LeaderAddress) -> BrokerSender:
+        give = self._identities.give
+        sender = BrokerSender(self._view, leader.broker_id, leader.address, self._settings, on_identity_needed=give)
+        sender.start()
+        return sender
+
+    def _stop(self, sender: BrokerSender) -> None:
+        task = asyncio.create_task(sender.stop())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    def _handle_identities(self, queues: list[PartitionQueue]) -> None:
+        for queue in queues:
+            self.route(queue)
+
+    def _handle_metadata(self) -> None:
+        """Takes in newer metadata: moves partitions to their new leaders, ends what was deleted."""
+        if self._is_closed:
+            return
+        for name, queues in list(self.topics.items()):
+            info = self._view.image.topics.get(name)
+            if info is None or info.topic_id != queues.topic_id:
+                self._drop(queues)
+                continue
+            queues.update(info, self._accumulator)
+            for queue in queues.queues:
+                self._follow(queue)
+        for broker_id, sender in list(self._senders.items()):
+            if broker_id not in self._view.image.brokers:
+                del self._senders[broker_id]
+                self._stop(sender)
+
+    def _follow(self, queue: PartitionQueue) -> None:
+        old, new = queue.leader, self._view.leader(queue.topic, queue.partition_id)
+        if old == new:
+            return
+        queue.leader = new
+        queue.backoff_until_s = 0.0
+        queue.failures_count = 0
+        if old is not None and (new is None or (old.broker_id, old.address) != (new.broker_id, new.address)):
+            self._leave(queue, old, new)
+        if queue.has_work and new is not None:
+            self.route(queue)
+
+    def _leave(self, queue: PartitionQueue, old: LeaderAddress, new: LeaderAddress | None) -> None:
+        """Takes back what is in flight at the old leader: it goes again to the new one, which knows what it has."""
+        sender = self._senders.get(old.broker_id)
+        if sender is not None:
+            sender.remove(queue)
+        if new is None:
+            queue.take_back(LeaderNotAvailableError(f"{queue} has no leader right now"))
+        else:
+            queue.take_back(ConnectionLostError(f"the leader of {queue} moved from {old.address} to {new.address}"))
+
+    def _drop(self, queues: TopicQueues) -> None:
+        del self.topics[queues.name]
+        error = UnknownTopicOrPartitionError(f"topic {queues.name} was deleted while records were on their way")
+        for queue in queues.queues:
+            if (leader := queue.leader) is not None and (sender := self._senders.get(leader.broker_id)) is not None:
+                sender.remove(queue)
+            queue.fail_all(error)

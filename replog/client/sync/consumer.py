@@ -1,0 +1,252 @@
+"""`SyncConsumer`: `Consumer` without async.
+
+Records cross from the loop's thread to the caller's, and the caller may be interrupted (Ctrl-C) at any step in between.  So
+what a read hands over is an *offer* until the caller has it: an offer that was not taken is given back at the next call,
+and the positions with it.  Taking is one plain assignment, between which and the caller's own code nothing is interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from replog.client.arguments import partition_of, require_whole
+from replog.client.consumer.consumer import (
+    CONNECT_TIMEOUT_MS,
+    DEFAULT_TIMEOUT_MS,
+    POLL_RECORDS_MAX,
+    POLL_TIMEOUT_MS,
+    Consumer,
+    OffsetReset,
+    Partitions,
+)
+from replog.client.consumer.fetcher import FetchSettings
+from replog.client.consumer.start import Start
+from replog.client.sync.loop_thread import SyncClient
+from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
+from replog.rpc.forks import raise_if_forked
+from replog.rpc.transport import Transport
+
+T = TypeVar("T")
+Found = Sequence[ConsumerRecord] | Sequence[FetchedBatches]
+_DEFAULTS = FetchSettings()
+
+
+class SyncConsumer(SyncClient[Consumer]):
+    """`Consumer` without async; arguments and errors are the same.  One thread at a time may use it.
+
+    ::
+
+        with SyncConsumer("127.0.0.1:9092") as consumer:
+            consumer.assign_topic("flights")
+            for record in consumer:
+                print(record.partition, record.offset, record.value)
+
+    Invariants:
+        - what was handed out is what lies below `position`, also after a KeyboardInterrupt in any call.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        auto_offset_reset: OffsetReset = "raise",
+        fetch_max_wait_ms: int = _DEFAULTS.max_wait_ms,
+        fetch_min_bytes: int = _DEFAULTS.min_bytes,
+        fetch_max_bytes: int = _DEFAULTS.max_bytes,
+        max_partition_fetch_bytes: int = _DEFAULTS.max_partition_bytes,
+        buffer_memory_bytes: int = _DEFAULTS.buffer_memory_bytes,
+        request_timeout_ms: int = _DEFAULTS.request_timeout_ms,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        client_rack: str = "",
+        client_id: str = "replog-consumer",
+        transport: Transport | None = None,
+    ) -> None:
+        super().__init__(
+            Consumer(
+                bootstrap_servers,
+                auto_offset_reset=auto_offset_reset,
+                fetch_max_wait_ms=fetch_max_wait_ms,
+                fetch_min_bytes=fetch_min_bytes,
+                fetch_max_bytes=fetch_max_bytes,
+                max_partition_fetch_bytes=max_partition_fetch_bytes,
+                buffer_memory_bytes=buffer_memory_bytes,
+                request_timeout_ms=request_timeout_ms,
+                connect_timeout_ms=connect_timeout_ms,
+                client_rack=client_rack,
+                client_id=client_id,
+                transport=transport,
+            )
+        )
+        self._turn = asyncio.Lock()  # in the loop: an interrupted call ends before the next one begins
+        self._offer: Found = ()  # set in the loop's thread, taken in the caller's
+        self._left: list[ConsumerRecord] = []  # polled for an iteration and not handed out, last first
+        self._is_settled = True
+
+    def start(self) -> None:
+        """Connects, as `Consumer.start` does."""
+        self._run(self._client.start)
+
+    def close(self) -> None:
+        """Stops fetching and closes the connections, as `Consumer.close` does.  Calling it again does nothing."""
+        self._end(self._client.close)
+
+    # ---- what to read ----------------------------------------------------------------------------------------------
+
+    def assign(
+        self,
+        partitions: Partitions,
+        *,
+        start: Start | Mapping[tuple[str, int], int] = "earliest",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> None:
+        """Reads these partitions from now on, as `Consumer.assign` does."""
+        self._change(lambda: self._client.assign(partitions, start=start, timeout_ms=timeout_ms))
+
+    def assign_topic(
+        self, topic: str, *, start: Start = "earliest", timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> list[TopicPartition]:
+        """Assigns all partitions of one topic and returns them, as `Consumer.assign_topic` does."""
+        return self._change(lambda: self._client.assign_topic(topic, start=start, timeout_ms=timeout_ms))
+
+    def assignment(self) -> list[TopicPartition]:
+        """Returns the assigned partitions, as `Consumer.assignment` does."""
+        return self._client.assignment()
+
+    def position(self, partition: tuple[str, int]) -> int:
+        """Returns the offset of the next record that will be handed out, as `Consumer.position` does.
+
+        In a loop over the consumer, that is the offset after the record that the loop has.
+        """
+        if not (self._is_settled or self._is_closed):
+            self._change(_nothing)
+        wanted = partition_of("partition", partition)
+        position = self._client.position(wanted)
+        return min(position, _first_offsets((*self._offer, *reversed(self._left))).get(wanted, position))
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Reads on at `offset`, as `Consumer.seek` does."""
+
+        async def seek() -> None:
+            self._client.seek(partition, offset)
+
+        self._change(seek)
+
+    def rewind(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Takes back what was handed out from these offsets on, as `Consumer.rewind` does."""
+
+        async def rewind() -> None:
+            self._client.rewind(positions)
+
+        self._change(rewind)
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        """Goes to the first offset that exists now, as `Consumer.seek_to_beginning` does."""
+        self._change(lambda: self._client.seek_to_beginning(*partitions))
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        """Goes to the high watermark of now, as `Consumer.seek_to_end` does."""
+        self._change(lambda: self._client.seek_to_end(*partitions))
+
+    def beginning_offsets(
+        self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> dict[TopicPartition, int]:
+        """Asks the leaders for the first offset of each partition, as `Consumer.beginning_offsets` does."""
+        return self._run(lambda: self._client.beginning_offsets(partitions, timeout_ms=timeout_ms))
+
+    def end_offsets(self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[TopicPartition, int]:
+        """Asks the leaders for the high watermark of each partition, as `Consumer.end_offsets` does."""
+        return self._run(lambda: self._client.end_offsets(partitions, timeout_ms=timeout_ms))
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def poll(self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
+        """Returns up to `max_records` records, as `Consumer.poll` does.
+
+        What a loop over the consumer that was left had not got comes first, and by itself.
+        """
+        require_whole("max_records", max_records)
+        self._settle()
+        if self._left and max_records > 0:
+            found = self._left[: -max_records - 1 : -1]
+            del self._left[-max_records:]
+            return found
+        self._is_settled = False
+        found = self._run(lambda: self._offered(lambda: self._client.poll(max_records, timeout_ms)))
+        self._offer = ()
+        self._is_settled = True
+        return found
+
+    def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
+        """Returns everything that is fetched ahead, undecoded, as `Consumer.fetch_batches` does."""
+        self._settle()
+        self._is_settled = False
+        found = self._run(lambda: self._offered(lambda: self._client.fetch_batches(timeout_ms)))
+        self._offer = ()
+        self._is_settled = True
+        return found
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """Returns the next record of any assigned partition, as `Consumer.__anext__` does; waits for one.
+
+        An interrupted loop is gone on with by another one, or by `next`.
+        """
+        self._settle()
+        while not self._left:
+            self._is_settled = False
+            self._left = self._run(lambda: self._offered(self._poll_reversed))
+            self._offer = ()
+            self._is_settled = True
+        record = self._left[-1]
+        del self._left[-1]
+        return record
+
+    async def _poll_reversed(self) -> list[ConsumerRecord]:
+        return (await self._client.poll())[::-1]
+
+    # ---- offers ----------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Waits for the end of an interrupted call and gives back what was not handed out."""
+        raise_if_forked()
+        if not self._is_settled:
+            self._change(_nothing)
+
+    def _change(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs `work` in the client's loop, after giving back all that was not handed out; returns its result."""
+        self._is_settled = False
+        result = self._run(lambda: self._in_turn(work))
+        self._is_settled = True
+        return result
+
+    async def _in_turn(self, work: Callable[[], Awaitable[T]]) -> T:
+        async with self._turn:
+            self._client.rewind(_first_offsets((*self._offer, *reversed(self._left))))
+            self._offer, self._left = (), []
+            return await work()
+
+    async def _offered(self, read: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
+        async def offer() -> list[Any]:
+            found = await read()
+            self._offer = found  # in the step in which the read moved the positions
+            return found
+
+        return await self._in_turn(offer)
+
+
+def _first_offsets(found: Iterable[ConsumerRecord | FetchedBatches]) -> dict[TopicPartition, int]:
+    """Returns the lowest offset of each partition: where to read on, had nothing of `found` been handed out."""
+    offsets: dict[TopicPartition, int] = {}
+    for one in found:
+        partition = TopicPartition(one.topic, one.partition)
+        offset = one.offset if isinstance(one, ConsumerRecord) else one.start_offset
+        offsets[partition] = min(offset, offsets.get(partition, offset))
+    return offsets
+
+
+async def _nothing() -> None:
+    pass

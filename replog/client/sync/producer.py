@@ -1,0 +1,153 @@
+"""`SyncProducer`: `Producer` without async."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from replog.client.arguments import require_records
+from replog.client.producer.batch import BatchOutcome, BulkDelivery, Delivery
+from replog.client.producer.bulk import RecordLike
+from replog.client.producer.config import Acks
+from replog.client.producer.partitioner import Partitioner
+from replog.client.producer.producer import DEFAULTS, NO_HEADERS, Producer
+from replog.client.sync.loop_thread import SyncClient
+from replog.client.types import DeliveredRange, RecordMetadata
+from replog.errors import BrokerClosedError
+from replog.records import Header
+from replog.rpc.transport import Transport
+
+T = TypeVar("T")
+
+
+class SyncDelivery:
+    """The outcome of one record; `result()` waits for it."""
+
+    def __init__(self, client: SyncProducer, delivery: Delivery) -> None:
+        self._client = client
+        self._delivery = delivery
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Waits for the outcome and returns it.  Raises TimeoutError after `timeout_s`; the record stays on the way."""
+        return self._client.outcome(self._delivery, timeout_s)
+
+    def done(self) -> bool:
+        """Whether `result` would return or raise at once, as `Delivery.done` says."""
+        return self._delivery.done()
+
+
+class SyncBulkDelivery:
+    """The outcome of one `send_many`; `result()` waits for it."""
+
+    def __init__(self, client: SyncProducer, delivery: BulkDelivery) -> None:
+        self._client = client
+        self._delivery = delivery
+
+    def result(self, timeout_s: float | None = None) -> Sequence[DeliveredRange]:
+        """Waits for the outcome and returns it.  Raises TimeoutError after `timeout_s`; the records stay on the way."""
+        return self._client.outcome(self._delivery, timeout_s)
+
+    def done(self) -> bool:
+        """Whether the outcome of every record is known, as `BulkDelivery.done` says."""
+        return self._delivery.done()
+
+    @property
+    def acknowledged_count(self) -> int:
+        """The number of records that are acknowledged so far."""
+        return self._delivery.acknowledged_count
+
+
+class SyncProducer(SyncClient[Producer]):
+    """`Producer` without async.  Each `send` crosses a thread (about 0.1 ms): prefer `send_many` for speed."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        acks: Acks = "all",
+        enable_idempotence: bool | None = None,
+        batch_size_bytes: int = DEFAULTS.batch_size_bytes,
+        linger_ms: float = DEFAULTS.linger_ms,
+        max_request_bytes: int = DEFAULTS.max_request_bytes,
+        buffer_memory_bytes: int = DEFAULTS.buffer_memory_bytes,
+        delivery_timeout_ms: int = DEFAULTS.delivery_timeout_ms,
+        request_timeout_ms: int = DEFAULTS.request_timeout_ms,
+        max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
+        fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
+        connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
+        client_id: str = "replog-producer",
+        partitioner: Partitioner | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        super().__init__(
+            Producer(
+                bootstrap_servers,
+                acks=acks,
+                enable_idempotence=enable_idempotence,
+                batch_size_bytes=batch_size_bytes,
+                linger_ms=linger_ms,
+                max_request_bytes=max_request_bytes,
+                buffer_memory_bytes=buffer_memory_bytes,
+                delivery_timeout_ms=delivery_timeout_ms,
+                request_timeout_ms=request_timeout_ms,
+                max_in_flight_per_partition=max_in_flight_per_partition,
+                fail_below_min_isr=fail_below_min_isr,
+                connect_timeout_ms=connect_timeout_ms,
+                client_id=client_id,
+                partitioner=partitioner,
+                transport=transport,
+            )
+        )
+
+    def start(self) -> None:
+        """Connects, as `Producer.start` does."""
+        self._run(self._client.start)
+
+    def close(self, *, timeout_ms: int | None = None) -> None:
+        """Flushes, then closes, as `Producer.close` does.  Calling it again does nothing."""
+        self._end(lambda: self._client.close(timeout_ms=timeout_ms))
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = NO_HEADERS,
+    ) -> SyncDelivery:
+        """Puts a record into a batch, as `Producer.send` does."""
+        delivery = self._run(lambda: self._client.send(topic, value, key, partition, timestamp_ms, headers))
+        return SyncDelivery(self, delivery)
+
+    def send_many(
+        self,
+        topic: str,
+        records: Iterable[RecordLike],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SyncBulkDelivery:
+        """Takes all of `records` from the iterable, then puts them into batches, as `Producer.send_many` does."""
+        require_records(records, "send_many")
+        taken = list(records)  # the caller's code runs in the caller's thread
+        delivery = self._run(
+            lambda: self._client.send_many(topic, taken, partition=partition, timestamp_ms=timestamp_ms)
+        )
+        return SyncBulkDelivery(self, delivery)
+
+    def flush(self) -> None:
+        """Waits until everything sent so far is acknowledged or has failed, as `Producer.flush` does."""
+        self._run(self._client.flush)
+
+    def partitions_for(self, topic: str) -> list[int]:
+        """Returns the numbers of the topic's partitions, as `Producer.partitions_for` does."""
+        return self._run(lambda: self._client.partitions_for(topic))
+
+    def outcome(self, delivery: BatchOutcome[T], timeout_s: float | None) -> T:
+        """Waits for a delivery of this producer; a closed producer's deliveries are all decided."""
+        if not self._is_closed:
+            return self._run(delivery.wait, timeout_s)
+        if not delivery.done():
+            raise BrokerClosedError("the producer was closed before the records were acknowledged")
+        return delivery.result()

@@ -1,0 +1,278 @@
+"""What the fates of brokers and the configuration change about partitions: who leads, who is in sync, who is eligible.
+
+A broker goes (`changes_without`), comes back (`changes_with`), cannot use a replica (`changes_for_offline`), tells how far
+its replicas reach (`changes_after_reports`), or the configuration changes (`changes_under`).  The rule of one partition is
+`partitions.change`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from replog.controller.partitions.change import (
+    ElectionRules,
+    ReplicaReport,
+    last_known_change,
+    nobody,
+    partition_change,
+    recovered_change,
+)
+from replog.controller.requests import OfflineReplica, ReplicaEnd
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
+from replog.metadata.config_keys import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord
+from replog.metadata.registrations import PartitionRegistration
+
+_ELECTION_KEYS = {MIN_INSYNC_REPLICAS.name, UNCLEAN_LEADER_ELECTION_ENABLE.name}
+
+
+class ReplicationControl:
+    """Makes the changes; the state itself is `ReplicationState`'s.
+
+    `_reports`, `_offline`, `_arriving` and `_heard` are not part of the replicated state: they are what brokers told this controller
+    during its term.
+
+    Invariants:
+        - reports are kept only for partitions that await them.
+    """
+
+    def __init__(self, state: ReplicationState, brokers: BrokerRegistry, configs: ConfigurationControl) -> None:
+        self._state = state
+        self._brokers = brokers
+        self._configs = configs
+        self._reports: dict[PartitionKey, dict[int, ReplicaReport]] = {}
+        self._offline: dict[int, frozenset[PartitionKey]] = {}
+        self._arriving: dict[int, frozenset[PartitionKey]] = {}  # of brokers that have not told all yet
+        self._heard: set[int] = set()  # brokers that have told what they cannot use
+        state.notify(self._drop_reports)
+
+    def rules(
+        self,
+        key: PartitionKey,
+        is_acceptable: Callable[[int], bool] | None = None,
+        pending: Sequence[ConfigRecord] = (),
+        *,
+        unclean_allowed: bool | None = None,
+    ) -> ElectionRules:
+        """Returns the rules for a partition.
+
+        Args:
+            key: The key of the partition.
+            is_acceptable: The function that says whether a broker may lead, where that is about to change.
+            pending: The configuration records of the same batch.
+            unclean_allowed: Whether somebody allowed an unclean leader for this one election; None for what is
+                configured.
+        """
+        settings = self._configs.election_settings(self._state.topics[key[0]], pending)
+        is_active = is_acceptable or self._brokers.is_active
+
+        def has_usable_replica(broker_id: int) -> bool:
+            return is_active(broker_id) and key not in self._offline.get(broker_id, ())
+
+        return ElectionRules(
+            has_usable_replica if self._offline else is_active,
+            settings.min_isr,
+            settings.unclean_allowed if unclean_allowed is None else unclean_allowed,
+            self._brokers.is_drained if self._brokers.drained else nobody,
+            self.has_told,
+        )
+
+    def has_told(self, broker_id: int) -> bool:
+        """Whether the broker has told this controller which replicas it cannot use.
+
+        Before, none of its replicas joins an ISR, nor is one made the only copy by its election: what a leader knows of one
+        may be older than the loss of the disk, and the controller that was told of that gone.
+        """
+        return broker_id in self._heard
+
+    def is_offline(self, broker_id: int, key: PartitionKey) -> bool:
+        """Whether the broker has told that it cannot use its replica."""
+        return key in self._offline.get(broker_id, ())
+
+    def can_do_without(self, broker_id: int, present: Collection[int]) -> bool:
+        """Whether each ISR that the broker leaves keeps a member of `present`, or has no other member."""
+        partitions = self._state.partitions
+        for key in self._state.hosted(broker_id):
+            isr = partitions[key].isr
+            if broker_id in isr and len(isr) > 1 and not any(m in present for m in isr if m != broker_id):
+                return False
+        return True
+
+    def changes_without(
+        self,
+        broker_id: int,
+        *,
+        leaves_in_order: bool = False,
+        restarted_uncleanly: bool = False,
+        keeps_log_dirs: bool = True,
+    ) -> Iterator[PartitionChangeRecord]:
+        """Yields the changes when a broker is fenced, shuts down or registers anew: it leaves ISRs and leaderships.
+
+        Args:
+            broker_id: The broker that leaves.
+            leaves_in_order: Whether it stops, or starts again after a stop, with all that it has acknowledged.
+            restarted_uncleanly: Whether it cannot prove what it holds, so that it leaves the ELRs too, except where its
+                acknowledgements were on its disk (`flush.policy=always`).
+            keeps_log_dirs: Whether it still has every disk that made those acknowledgements; if not, nobody waits for
+                it either.
+        """
+        is_acceptable = (self._brokers.active() - {broker_id}).__contains__
+        for key in in_order(self._state.hosted(broker_id)):
+            partition = self._state.partitions[key]
+            is_waited_for = not keeps_log_dirs and broker_id in partition.last_known_elr
+            if not _is_member(broker_id, partition) and not is_waited_for:
+                continue
+            settings = self._configs.election_settings(self._state.topics[key[0]])
+            keeps_membership = keeps_log_dirs and settings.always_flushes
+            change = partition_change(
+                *key,
+                partition,
+                self.rules(key, is_acceptable),
+                target_isr=_without(partition.isr, broker_id),
+                restarted_uncleanly=(broker_id,) if restarted_uncleanly and not keeps_membership else (),
+                lost_disks=() if keeps_log_dirs else (broker_id,),
+                leaves_in_order=leaves_in_order,
+            )
+            if change is not None:
+                yield change
+
+    def changes_for_offline(
+        self, broker_id: int, offline: Sequence[OfflineReplica], *, more_follow: bool = False
+    ) -> Iterator[PartitionChangeRecord]:
+        """Yields the changes when a broker tells all replicas that it cannot use: they leave the ISR, and lead nothing.
+
+        What such a replica held counts as lost until it proves otherwise, and it leaves the ELR too: damaged bytes are lost, a
+        failed disk may have dropped what was not flushed.  Where acknowledgements wait for the disk (`flush.policy=always`) a
+        failed disk has what it acknowledged.  Where a replica is usable again and nobody leads, it may be elected.
+
+        Args:
+            broker_id: The broker that tells.
+            offline: The replicas, or some of them.
+            more_follow: Whether the next call names more of them; until the last one everything told before holds, too.
+        """
+        keys = self._arriving.pop(broker_id, frozenset()) | {(one.topic_id, one.partition_id) for one in offline}
+        known = self._offline.get(broker_id, frozenset())
+        if more_follow:
+            self._arriving[broker_id] = keys
+            self._offline[broker_id] = known | keys
+        else:
+            self._heard.add(broker_id)
+            self._offline[broker_id] = keys
+            if not keys:
+                del self._offline[broker_id]
+        usable_again = known - self._offline.get(broker_id, frozenset())
+        yield from self._elections(
+            [key for key in usable_again if key in self._state.leaderless], self._brokers.is_active
+        )
+        for replica in offline:
+            key = (replica.topic_id, replica.partition_id)
+            partition = self._state.partitions.get(key)
+            if partition is None or not _is_member(broker_id, partition):
+                continue
+            settings = self._configs.election_settings(self._state.topics[key[0]])
+            keeps_membership = replica.is_intact and settings.always_flushes
+            change = partition_change(
+                *key,
+                partition,
+                self.rules(key),
+                target_isr=_without(partition.isr, broker_id),
+                restarted_uncleanly=() if keeps_membership else (broker_id,),
+            )
+            if change is not None:
+                yield change
+
+    def changes_with(self, broker_id: int) -> Iterator[PartitionChangeRecord]:
+        """Yields the changes when a broker becomes active: partitions without a leader that may have one now get it."""
+        state = self._state
+        keys = [key for key in state.leaderless if broker_id in state.partitions[key].replicas]
+        return self._elections(keys, (self._brokers.active() | {broker_id}).__contains__)
+
+    def changes_under(self, records: Sequence[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
+        """Yields the changes when `records` change the configuration.
+
+        Allowing unclean elections elects where nobody leads.  A lower min.insync.replicas changes nothing here: a leader that
+        wants to commit without the members of the ELR says so.  A higher one ends the waiting for those who restarted uncleanly
+        before others could commit without them: they may lack that, and by the new minimum nobody could tell.
+        """
+        records = [record for record in records if record.name in _ELECTION_KEYS]
+        by_name: dict[str, list[ConfigRecord]] = {}
+        for record in records:
+            by_name.setdefault(record.resource_name, []).append(record)
+        for key in self._keys_under(set(by_name)):
+            partition = self._state.partitions[key]
+            pending = (*by_name.get(self._state.topics[key[0]], ()), *by_name.get("", ()))
+            rules = self.rules(key, pending=pending)
+            change = partition_change(*key, partition, rules)
+            if change is None and partition.last_known_elr:
+                change = last_known_change(*key, partition, self.rules(key).min_isr, rules.min_isr)
+            if change is not None:
+                yield change
+
+    def _keys_under(self, names: set[str]) -> Iterable[PartitionKey]:
+        state = self._state
+        if "" in names:
+            return in_order(state.partitions)
+        return (key for name in sorted(names) for key in state.partitions_of(state.topic_ids[name]))
+
+    # ---- reports ----------------------------------------------------------------------------------------------------
+
+    def changes_after_reports(
+        self, broker_id: int, broker_epoch: int, ends: Sequence[ReplicaEnd]
+    ) -> Iterator[PartitionChangeRecord]:
+        """Keeps what a broker tells about partitions that wait for it; elects where it was the last one waited for."""
+        keys: set[PartitionKey] = set()
+        for end in ends:
+            key = (end.topic_id, end.partition_id)
+            partition = self._state.partitions.get(key)
+            if partition is None or not partition.awaits_reports or broker_id not in partition.last_known_elr:
+                continue  # it has been elected, or deleted, since the broker looked
+            report = ReplicaReport(broker_epoch, end.last_epoch, end.log_end_offset)
+            self._reports.setdefault(key, {})[broker_id] = report
+            keys.add(key)
+        return self._elections(keys, self._brokers.is_active)
+
+    def forget_reports(self) -> None:
+        """Forgets what brokers have told: leadership is lost, and the next active controller asks again."""
+        self._reports.clear()
+        self._offline.clear()
+        self._arriving.clear()
+        self._heard.clear()
+
+    def _drop_reports(self, key: PartitionKey, partition: PartitionRegistration | None) -> None:
+        if self._reports and (partition is None or not partition.awaits_reports):
+            self._reports.pop(key, None)
+
+    def _elections(
+        self, keys: Iterable[PartitionKey], is_acceptable: Callable[[int], bool]
+    ) -> Iterator[PartitionChangeRecord]:
+        for key in in_order(keys):
+            partition = self._state.partitions[key]
+            change = partition_change(*key, partition, self.rules(key, is_acceptable)) or self._recovered_or_none(
+                key, partition, is_acceptable
+            )
+            if change is not None:
+                yield change
+
+    def _recovered_or_none(
+        self, key: PartitionKey, partition: PartitionRegistration, is_acceptable: Callable[[int], bool]
+    ) -> PartitionChangeRecord | None:
+        reports = self._reports.get(key, {})
+        if not partition.awaits_reports:
+            return None
+        for member in partition.last_known_elr:
+            report, registration = reports.get(member), self._brokers.get(member)
+            if registration is None or report is None or report.broker_epoch != registration.broker_epoch:
+                return None
+            if not is_acceptable(member):
+                return None
+        return recovered_change(*key, partition, reports)
+
+
+def _is_member(broker_id: int, partition: PartitionRegistration) -> bool:
+    return broker_id in partition.isr or broker_id in partition.elr
+
+
+def _without(members: tuple[int, ...], broker_id: int) -> tuple[int, ...]:
+    return tuple(member for member in members if member != broker_id)

@@ -1,0 +1,181 @@
+"""The managers that turn requests into records, and which of them handles what.
+
+A new kind of request is a manager's method and one row of the table here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from replog.controller.config import ControllerConfig
+from replog.controller.managers.alter_configs import AlterConfigsControl
+from replog.controller.managers.alter_partition import IsrControl
+from replog.controller.managers.cluster import ClusterControl
+from replog.controller.managers.drain import DrainControl
+from replog.controller.managers.elections import ElectionControl
+from replog.controller.managers.heartbeats import BrokerHeartbeats
+from replog.controller.managers.reassignments import ReassignmentControl
+from replog.controller.managers.registration import RegistrationControl
+from replog.controller.managers.replication import ReplicationControl
+from replog.controller.managers.topics import TopicControl
+from replog.controller.requests import (
+    REPLICAS_PER_REQUEST_MAX,
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartition,
+    AlterPartitionReassignments,
+    ControllerRequest,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    DrainBroker,
+    ElectLeaders,
+    Heartbeat,
+    RegisterBroker,
+    RegisterController,
+    ReportReplicas,
+    UnregisterBroker,
+    UpdateFeatures,
+)
+from replog.controller.result import Result
+from replog.controller.state.state import ControllerState
+from replog.errors import InvalidRequestError, PolicyViolationError
+from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
+from replog.metadata.record_sizes import encoded_bytes_max
+from replog.metadata.records import MetadataRecord
+
+RequestHandler: TypeAlias = Callable[[Any, int], Result]
+"""Takes a request of the class it is registered for, and the time."""
+
+R = TypeVar("R", bound=ControllerRequest)
+
+
+def _on(cls: type[R], handle: Callable[[R], Result]) -> tuple[type, RequestHandler]:
+    return cls, lambda request, _now_ms: handle(request)
+
+
+def _timed(cls: type[R], handle: Callable[[R, int], Result]) -> tuple[type, RequestHandler]:
+    return cls, handle
+
+
+def _nothing(_request: ControllerRequest) -> int:
+    return 0
+
+
+_WISHES: Mapping[type, Callable[[Any], int]] = {
+    CreateTopics: lambda request: len(request.topics),
+    DeleteTopics: lambda request: len(request.names),
+    CreatePartitions: lambda request: len(request.topics),
+    AlterConfigs: lambda request: sum(max(1, len(resource.configs)) for resource in request.resources),
+    ElectLeaders: lambda request: len(request.partitions or ()),
+    AlterPartitionReassignments: lambda request: len(request.items),
+    UpdateFeatures: lambda request: len(request.updates),
+}
+"""How much a client's request names."""
+
+_REPORTED: Mapping[type, Callable[[Any], int]] = {
+    AlterPartition: lambda request: len(request.partitions),
+    Heartbeat: lambda request: len(request.offline_replicas),
+    ReportReplicas: lambda request: len(request.replicas),
+}
+"""Of how many of its replicas a broker's request tells."""
+
+
+class Managers:
+    """All managers over one state.
+
+    Attributes:
+        heartbeats: The sessions of this term.
+        replication: The manager of what the fates of brokers change.
+        cluster, elections, drains: The managers of what happens by time, too.
+    """
+
+    def __init__(self, cluster_id: str, config: ControllerConfig, state: ControllerState, rng: random.Random) -> None:
+        self._config = config
+        self._features = state.features
+        self._offsets = state.offsets
+        self.heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
+        self.replication = ReplicationControl(state.replication, state.brokers, state.configs)
+        self.cluster = ClusterControl(
+            state.offsets, state.brokers, state.replication, self.replication, self.heartbeats
+        )
+        self.elections = ElectionControl(config, state.replication, self.replication, state.brokers)
+        self._reassignments = ReassignmentControl(state.replication, self.replication, state.brokers, state.features)
+        self.drains = DrainControl(
+            config, state.replication, self.replication, self._reassignments, state.brokers, state.features
+        )
+        self._topics = TopicControl(config, state.brokers, state.configs, state.replication, rng)
+        self._registrations = RegistrationControl(
+            cluster_id,
+            state.offsets,
+            state.brokers,
+            state.controllers,
+            state.features,
+            state.replication,
+            self.replication,
+            self.heartbeats,
+        )
+        self._isr = IsrControl(state.replication, state.brokers, self.replication)
+        self._configs = AlterConfigsControl(state.configs, state.replication, self.replication, state.brokers)
+        self.handlers: Mapping[type, RequestHandler] = self._table(state)
+
+    def _table(self, state: ControllerState) -> dict[type, RequestHandler]:
+        topics, registrations = self._topics, self._registrations
+        return dict(
+            (
+                _timed(RegisterBroker, registrations.register),
+                _timed(Heartbeat, self.cluster.heartbeat),
+                _on(AlterPartition, self._isr.alter_partitions),
+                _on(CreateTopics, topics.create),
+                _on(DeleteTopics, topics.delete),
+                _on(CreatePartitions, topics.create_partitions),
+                _on(AlterConfigs, self._configs.alter),
+                _on(AllocateProducerIds, state.producer_ids.allocate),
+                _on(ReportReplicas, self.cluster.report),
+                _on(ElectLeaders, self.elections.elect),
+                _on(AlterPartitionReassignments, self._reassignments.alter),
+                _on(UnregisterBroker, registrations.unregister),
+                _on(DrainBroker, self.drains.drain),
+                _on(UpdateFeatures, state.features.update),
+                _on(RegisterController, registrations.register_controller),
+            )
+        )
+
+    def handle(self, request: ControllerRequest, now_ms: int) -> Result:
+        """Returns what `request` leads to, made of the newest state.
+
+        Raises:
+            ReplogError: The request is refused; nothing changes.
+        """
+        _check_count(request, _WISHES, self._config.max_records_per_request)
+        _check_count(request, _REPORTED, REPLICAS_PER_REQUEST_MAX)
+        result = self.handlers[type(request)](request, now_ms)
+        if result.records:
+            self._check_size(result.records)
+        return result
+
+    def _check_size(self, records: tuple[MetadataRecord, ...]) -> None:
+        """Refuses here what the quorum would refuse once it had been replayed."""
+        config = self._config
+        largest = max(records, key=encoded_bytes_max)
+        if (size_bytes := encoded_bytes_max(largest)) > config.max_bytes_per_record:
+            raise InvalidRequestError(
+                f"a {type(largest).__name__} of up to {size_bytes} bytes, {config.max_bytes_per_record} may be; "
+                "shorten names and lists"
+            )
+        if len(records) > config.max_records_per_change:
+            raise InvalidRequestError(
+                f"the request changes {len(records)} records, at most {config.max_records_per_change} may be"
+            )
+        if not self._offsets.is_one_batch(records):
+            self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "changes larger than a batch")
+
+
+def _check_count(request: ControllerRequest, counts: Mapping[type, Callable[[Any], int]], count_max: int) -> None:
+    count = counts.get(type(request), _nothing)(request)
+    if count > count_max:
+        raise PolicyViolationError(
+            f"one {type(request).__name__} names at most {count_max:,}, not {count:,}; ask in several requests"
+        )

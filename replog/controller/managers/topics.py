@@ -1,0 +1,307 @@
+"""Topics are created, grow and are deleted (docs/KAFKA.md 6.6)."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from replog.controller.config import ControllerConfig
+from replog.controller.partitions.placement import ReplicaPlacer, UsableBroker
+from replog.controller.requests import (
+    CreatePartitions,
+    CreatePartitionsResponse,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeleteTopics,
+    DeleteTopicsResponse,
+    NewPartitions,
+    NewTopic,
+    TopicResult,
+)
+from replog.controller.result import Result
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.replication import ReplicationState
+from replog.errors import (
+    ErrorCode,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTopicError,
+    PolicyViolationError,
+    ReplogError,
+    TopicExistsError,
+    UnknownTopicOrPartitionError,
+)
+from replog.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+
+_NAME_LENGTH_MAX = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+Assignments = tuple[tuple[int, ...], ...]
+"""Replicas of partition after partition, the preferred leader first."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one request has made so far; later topics count against the bounds together with earlier ones."""
+
+    records: list[MetadataRecord] = field(default_factory=list[MetadataRecord])
+    topics_count: int = 0
+    partitions_count: int = 0
+    replicas_count: int = 0
+    metric_names: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class TopicControl:
+    """Makes the records of new topics, new partitions and deletions; a topic that fails does not stop the others."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        brokers: BrokerRegistry,
+        configs: ConfigurationControl,
+        replication: ReplicationState,
+        rng: random.Random,
+    ) -> None:
+        self._config = config
+        self._brokers = brokers
+        self._configs = configs
+        self._replication = replication
+        self._rng = rng
+        self._usable: tuple[UsableBroker, ...] = ()
+        self._placer = ReplicaPlacer((), rng)  # on `_usable`
+
+    # ---- create -----------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateTopics) -> Result:
+        """Creates topics: one result for each, in order; all topics that succeed are one atomic change."""
+        repeated = _repeated([topic.name for topic in request.topics])
+        batch = _Batch()
+        results: list[TopicResult] = []
+        for topic in request.topics:
+            try:
+                if topic.name in repeated:
+                    raise InvalidRequestError(f'topic "{topic.name}" is given more than once')
+                results.append(self._create_one(topic, batch))
+            except ReplogError as error:
+                results.append(TopicResult(topic.name, error.code, str(error)))
+        if request.validate_only:
+            return Result((), CreateTopicsResponse(tuple(replace(result, topic_id=None) for result in results)))
+        return Result(tuple(batch.records), CreateTopicsResponse(tuple(results)))
+
+    def _create_one(self, topic: NewTopic, batch: _Batch) -> TopicResult:
+        name = topic.name
+        self._check_name(name, batch)
+        config_records = self._configs.initial(name, topic.configs)
+        assignments = self._manual(topic) if topic.assignments else self._placed(topic, len(config_records), batch)
+        partitions_count = len(assignments)
+        replicas_count = sum(map(len, assignments))
+        records_count = 1 + len(config_records) + partitions_count
+        self._check_bounds(partitions_count, replicas_count, records_count, batch, new_topics=1)
+        topic_id = UUID(int=self._rng.getrandbits(128), version=4)
+        batch.records.append(TopicRecord(name, topic_id))
+        batch.records += config_records
+        for index, replicas in enumerate(assignments):
+            batch.records.append(self._partition(topic_id, index, replicas))
+        batch.topics_count += 1
+        batch.partitions_count += partitions_count
+        batch.replicas_count += replicas_count
+        if "." in name or "_" in name:
+            batch.metric_names[name.replace(".", "_")] = name
+        return TopicResult(name, ErrorCode.NONE, "", topic_id, partitions_count, len(assignments[0]))
+
+    def _check_name(self, name: str, batch: _Batch) -> None:
+        if len(name) > _NAME_LENGTH_MAX or not _NAME.match(name) or name in {".", ".."}:
+            raise InvalidTopicError(
+                f'topic name "{name[:_NAME_LENGTH_MAX]}" is not 1 to {_NAME_LENGTH_MAX} of letters, digits, ".", "_", "-"'
+            )
+        if name in self._replication.topic_ids:
+            raise TopicExistsError(f'topic "{name}" exists')
+        if "." not in name and "_" not in name:
+            return
+        other = self._replication.colliding_name(name) or batch.metric_names.get(name.replace(".", "_"))
+        if other is not None:
+            raise InvalidTopicError(f'topic "{name}" collides with "{other}": "." and "_" are one in metric names')
+
+    def _check_bounds(
+        self, partitions_count: int, replicas_count: int, records_count: int, batch: _Batch, *, new_topics: int
+    ) -> None:
+        config = self._config
+        topics = len(self._replication.topics) + batch.topics_count + new_topics
+        partitions = len(self._replication.partitions) + batch.partitions_count + partitions_count
+        if topics > config.max_topics:
+            raise PolicyViolationError(f"the cluster may have {config.max_topics} topics; delete one first")
+        if partitions > config.max_partitions:
+            raise PolicyViolationError(
+                f"the cluster may have {config.max_partitions} partitions, with these {partitions}"
+            )
+        others_count = len(batch.records) + records_count - partitions_count
+        replication_factor = max(1, replicas_count // partitions_count)
+        advice = self._how_to_grow(replication_factor, others_count, batch, is_new=bool(new_topics))
+        if len(batch.records) + records_count > config.max_records_per_request:
+            raise PolicyViolationError(
+                f"one request makes at most {config.max_records_per_request:,} records (partitions, topics, configurations); "
+                f"these {partitions_count:,} partitions are too many. {advice}"
+            )
+        if batch.replicas_count + replicas_count > config.max_replicas_per_request:
+            raise PolicyViolationError(
+                f"one request makes at most {config.max_replicas_per_request:,} replicas; these {replicas_count:,} are too "
+                f"many. {advice}"
+            )
+
+    def _how_to_grow(self, replication_factor: int, others_count: int, batch: _Batch, *, is_new: bool) -> str:
+        """Says with how many partitions a topic can begin, and by how many it can grow at a time.
+
+        Args:
+            replication_factor: The number of replicas of each partition.
+            others_count: The number of records in the request that are not partitions of this topic.
+            batch: The topics before it in the same request.
+            is_new: Whether the topic is to be created; otherwise it is to grow.
+        """
+        config = self._config
+        growth = min(config.max_records_per_request, config.max_replicas_per_request // replication_factor)
+        if not is_new:
+            return f"Add at most {growth} at a time"
+        replicas_left = config.max_replicas_per_request - batch.replicas_count
+        first = min(config.max_records_per_request - others_count, replicas_left // replication_factor)
+        if first < 1:
+            return "Create the topic in a request of its own"
+        return (
+            f"Create the topic with at most {first} (`--partitions {first}`), then add at most {growth} at a time "
+            f"(`replog topics alter TOPIC --partitions {first + growth}`)"
+        )
+
+    # ---- where replicas go ------------------------------------------------------------------------------------------
+
+    def _placed(self, topic: NewTopic, configs_count: int, batch: _Batch) -> Assignments:
+        num_partitions = self._config.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+        replication_factor = topic.replication_factor
+        if replication_factor == -1:
+            replication_factor = self._config.default_replication_factor
+        if num_partitions < 1:
+            raise InvalidPartitionsError(f"a topic has at least 1 partition, not {num_partitions}")
+        if replication_factor < 1:
+            raise InvalidReplicationFactorError(f"replication factor is at least 1, not {replication_factor}")
+        if num_partitions > 1:  # before as many assignments are made
+            replicas_count = num_partitions * replication_factor
+            self._check_bounds(num_partitions, replicas_count, 1 + configs_count + num_partitions, batch, new_topics=1)
+        return self._place(num_partitions, replication_factor)
+
+    def _place(self, partitions_count: int, replication_factor: int) -> Assignments:
+        usable = self._brokers.usable()
+        if usable is not self._usable:
+            self._usable, self._placer = usable, ReplicaPlacer(usable, self._rng)
+        return self._placer.place(partitions_count, replication_factor)
+
+    def _manual(self, topic: NewTopic) -> Assignments:
+        if topic.num_partitions != -1 or topic.replication_factor != -1:
+            raise InvalidRequestError("give the number of partitions and replicas, or the assignments, not both")
+        self._check_assignments(topic.assignments, 0, len(topic.assignments[0]))
+        return topic.assignments
+
+    def _check_assignments(self, assignments: Assignments, first_partition: int, replicas_count: int) -> None:
+        for index, replicas in enumerate(assignments, first_partition):
+            if not replicas or len(set(replicas)) < len(replicas):
+                raise InvalidReplicaAssignmentError(
+                    f"partition {index}: replicas {list(replicas)} are empty or repeated"
+                )
+            if len(replicas) != replicas_count:
+                raise InvalidReplicaAssignmentError(
+                    f"partition {index} has {len(replicas)} replicas, the others of its topic have {replicas_count}"
+                )
+            if unknown := [replica for replica in replicas if self._brokers.get(replica) is None]:
+                raise InvalidReplicaAssignmentError(f"partition {index}: brokers {unknown} are not registered")
+            if not any(self._brokers.is_active(replica) for replica in replicas):
+                raise InvalidReplicaAssignmentError(f"partition {index}: brokers {list(replicas)} are all fenced")
+
+    def _partition(self, topic_id: UUID, partition_id: int, replicas: tuple[int, ...]) -> PartitionRecord:
+        isr = tuple([replica for replica in replicas if self._brokers.is_active(replica)])
+        return PartitionRecord(partition_id, topic_id, replicas, isr, isr[0], 0, 0)
+
+    # ---- grow -------------------------------------------------------------------------------------------------------
+
+    def create_partitions(self, request: CreatePartitions) -> Result:
+        """Adds partitions to topics: one result per topic, in order; all that succeed are one atomic change."""
+        repeated = _repeated([topic.topic for topic in request.topics])
+        batch = _Batch()
+        results: list[TopicResult] = []
+        for item in request.topics:
+            try:
+                if item.topic in repeated:
+                    raise InvalidRequestError(f'topic "{item.topic}" is given more than once')
+                results.append(self._grow_one(item, batch))
+            except ReplogError as error:
+                results.append(TopicResult(item.topic, error.code, str(error)))
+        records = () if request.validate_only else tuple(batch.records)
+        return Result(records, CreatePartitionsResponse(tuple(results)))
+
+    def _grow_one(self, item: NewPartitions, batch: _Batch) -> TopicResult:
+        topic_id = self._topic_id_or_raise(item.topic)
+        old_count = self._replication.partitions_count(topic_id)
+        added_count = item.count - old_count
+        if added_count < 1:
+            raise InvalidPartitionsError(
+                f'topic "{item.topic}" has {old_count} partitions; it can only grow, {item.count} is not more'
+            )
+        first = self._replication.partitions[topic_id, 0]
+        replication_factor = len(set(first.replicas) - set(first.removing_replicas))
+        self._check_bounds(added_count, added_count * replication_factor, added_count, batch, new_topics=0)
+        assignments = item.assignments or self._place(added_count, replication_factor)
+        if len(assignments) != added_count:
+            raise InvalidReplicaAssignmentError(
+                f'topic "{item.topic}" gets {added_count} partitions, assignments are given for {len(assignments)}'
+            )
+        self._check_assignments(assignments, old_count, replication_factor)
+        batch.records += [
+            self._partition(topic_id, index, replicas) for index, replicas in enumerate(assignments, old_count)
+        ]
+        batch.partitions_count += added_count
+        batch.replicas_count += added_count * replication_factor
+        return TopicResult(item.topic, ErrorCode.NONE, "", topic_id, item.count, replication_factor)
+
+    # ---- delete -----------------------------------------------------------------------------------------------------
+
+    def delete(self, request: DeleteTopics) -> Result:
+        """Deletes topics: one result per name, in order; all deletions are one atomic change.
+
+        A topic is deleted by one record, of any size; together with others only as long as their partitions are few.
+        """
+        records: list[MetadataRecord] = []
+        partitions_count = 0
+        results: list[TopicResult] = []
+        repeated = _repeated(request.names)
+        for name in request.names:
+            try:
+                if name in repeated:
+                    raise InvalidRequestError(f'topic "{name}" is given more than once')
+                topic_id = self._topic_id_or_raise(name)
+                partitions_count += self._replication.partitions_count(topic_id)
+                if records and partitions_count > self._config.max_records_per_request:
+                    raise PolicyViolationError(
+                        f"one request deletes at most {self._config.max_records_per_request:,} partitions; delete the topic in "
+                        "another one"
+                    )
+            except ReplogError as error:
+                results.append(TopicResult(name, error.code, str(error)))
+            else:
+                records.append(RemoveTopicRecord(topic_id))
+                results.append(TopicResult(name, ErrorCode.NONE, topic_id=topic_id))
+        return Result(tuple(records), DeleteTopicsResponse(tuple(results)))
+
+    def _topic_id_or_raise(self, name: str) -> UUID:
+        topic_id = self._replication.topic_ids.get(name)
+        if topic_id is None:
+            raise UnknownTopicOrPartitionError(f'topic "{name}" does not exist')
+        return topic_id
+
+
+def _repeated(names: Sequence[str]) -> Collection[str]:
+    if len(names) < 2:
+        return ()
+    return {name for name, times in Counter(names).items() if times > 1}

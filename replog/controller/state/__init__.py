@@ -1,0 +1,1 @@
+"""What the metadata log determines: each registry replays its own records on the timeline."""

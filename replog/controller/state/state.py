@@ -1,0 +1,115 @@
+"""Everything the metadata log determines, and the one way to change it: `replay`.
+
+Active controller and standbys hold the same state at the same offset, whoever made the records; `state_hash` is how
+that is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from replog.controller.config import ControllerConfig
+from replog.controller.events.offset_control import OffsetControl
+from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.configuration import ConfigurationControl
+from replog.controller.state.controller_registry import ControllerRegistry
+from replog.controller.state.features import FeatureControl
+from replog.controller.state.producer_ids import ProducerIdControl
+from replog.controller.state.record_handlers import RecordHandler, on_record
+from replog.controller.state.replication import ReplicationState
+from replog.errors import InvariantViolationError
+from replog.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    NoOpRecord,
+    RemoveTopicRecord,
+)
+from replog_timeline import SnapshotRegistry
+
+
+class ControllerState:
+    """The managers that hold state, over one timeline."""
+
+    def __init__(self, registry: SnapshotRegistry, config: ControllerConfig) -> None:
+        self.offsets = OffsetControl(registry, config.max_records_per_batch, config.max_bytes_per_batch)
+        self.brokers = BrokerRegistry(registry)
+        self.controllers = ControllerRegistry(registry)
+        self.configs = ConfigurationControl(registry)
+        self.features = FeatureControl(registry, self.brokers, self.controllers)
+        self.producer_ids = ProducerIdControl(registry, self.brokers, config.producer_id_block_size)
+        self.replication = ReplicationState(registry)
+        managers: tuple[Mapping[type, RecordHandler], ...] = (
+            self.brokers.record_handlers(),
+            self.controllers.record_handlers(),
+            self.configs.record_handlers(),
+            self.features.record_handlers(),
+            self.producer_ids.record_handlers(),
+            self.replication.record_handlers(),
+            dict((on_record(RemoveTopicRecord, self._replay_remove_topic), on_record(NoOpRecord, lambda _: None))),
+        )
+        self._handlers = dict(chain.from_iterable(manager.items() for manager in managers))
+
+    def replay(self, record: MetadataRecord, offset: int) -> None:
+        """Takes in the record that stands at `offset` of the metadata log.
+
+        Raises:
+            InvariantViolationError: The record contradicts the state; the log is not what it must be.
+        """
+        handler = self._handlers.get(type(record))
+        try:
+            if handler is not None:
+                handler(record)
+            else:
+                self._replay_mark(record, offset)
+        except InvariantViolationError:
+            raise
+        except Exception as bug:
+            raise InvariantViolationError(
+                f"the record at offset {offset} of the metadata log cannot be replayed: {record!r}: {bug!r}"
+            ) from bug
+
+    def _replay_mark(self, record: MetadataRecord, offset: int) -> None:
+        match record:
+            case BeginTransactionRecord():
+                self.offsets.replay_begin(offset)
+            case EndTransactionRecord():
+                self.offsets.replay_end(offset)
+            case AbortTransactionRecord():
+                self.offsets.replay_abort(offset)
+            case _:
+                raise InvariantViolationError(f"nobody replays {type(record).__name__}")
+
+    def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+        self.configs.replay_remove_topic(self.replication.replay_remove_topic(record))
+
+    def state_hash(self, end_offset: int | None) -> str:
+        """Returns the SHA-256 of the state after everything below `end_offset`, where a batch must end.
+
+        With None it is that of the newest state.
+
+        Costs a walk over the whole state: for checks, not for every step.
+
+        Raises:
+            replog_timeline.TimelineError: There is no timeline snapshot at `end_offset`.
+        """
+        replication = self.replication
+        configs = {key: sorted(values.items()) for key, values in self.configs.values.items(epoch=end_offset)}
+        tables: tuple[Iterable[tuple[object, object]], ...] = (
+            replication.topics.items(epoch=end_offset),
+            replication.topic_ids.items(epoch=end_offset),
+            replication.partitions.items(epoch=end_offset),
+            self.brokers.registrations.items(epoch=end_offset),
+            enumerate(sorted(self.brokers.drained if end_offset is None else self.brokers.drained.at(end_offset))),
+            self.controllers.registrations.items(epoch=end_offset),
+            self.features.levels.items(epoch=end_offset),
+            configs.items(),
+            ((0, self.producer_ids.next_producer_id.get(epoch=end_offset)),),
+        )
+        digest = hashlib.sha256()
+        for table in tables:
+            digest.update(repr(sorted(f"{key!r}={value!r}" for key, value in table)).encode())
+        return digest.hexdigest()
