@@ -59,12 +59,13 @@ lint:
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py
+	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/pyright --pythonpath .venv/bin/python
 	.venv/bin/python tools/generate.py --check
 	.venv/bin/python tools/quorum_roles.py --check
+	.venv/bin/python tools/spark_options.py --check
 	.venv/bin/python -m replog.config.docs | diff docs/CONFIGURATION.md -
 
 format:
@@ -85,6 +86,7 @@ docs:
 	.venv/bin/python -m replog.config.docs > docs/CONFIGURATION.md.new
 	mv docs/CONFIGURATION.md.new docs/CONFIGURATION.md
 	.venv/bin/python tools/quorum_roles.py
+	.venv/bin/python tools/spark_options.py
 
 clean:
 	rm -rf .venv build dist *.egg-info spark-warehouse artifacts metastore_db derby.log

@@ -33,7 +33,7 @@ class ReplogDataSource(DataSource):
 
         spark.read.format("replog").option("bootstrap.servers", "127.0.0.1:9092").option("subscribe", "flights").load()
 
-    Options are in `replog.spark.options.READ_OPTIONS`, columns in `replog.spark.schema.COLUMN_TYPES`.
+    Options are in `replog.spark.options.table.OPTIONS`, columns in `replog.spark.schema.COLUMN_TYPES`.
 
     What is read is fixed when the DataFrame is made: for each partition, offsets from the start to the high watermark of
     that moment.  Spark pickles this object after that and uses the copy for every scan, so that repeated actions and

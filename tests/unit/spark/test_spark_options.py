@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from replog.errors import ConfigError
-from replog.spark.options import EARLIEST, LATEST, ReadOptions, is_read, parse_read_options
+from replog.spark.options import EARLIEST, LATEST, ReadOptions, Use, is_read, parse_read_options
+from replog.spark.options.foreign import FOREIGN_OPTIONS, find_foreign
+from replog.spark.options.table import OPTIONS, Given
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -69,25 +71,25 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"subscribe": "t", "failondatalos": "false"}, 'Did you mean "failOnDataLoss"?'),
     ({"subscribe": "t", "headers": "true"}, 'option "headers" is unknown'),
     ({"subscribe": "t", "zzz": "1"}, "Options are: assign, bootstrap.servers"),
-    (
-        {"subscribePattern": "t.*"},
-        '"subscribePattern" is not supported by a replog batch read. The nearest is "subscribe"',
-    ),
-    ({"subscribe": "t", "startingtimestamp": "1"}, 'The nearest is "startingOffsets"'),
-    ({"subscribe": "t", "maxRecordsPerPartition": "1"}, 'The nearest is "minPartitions"'),
-    ({"subscribe": "t", "maxOffsetsPerTrigger": "1"}, '"maxOffsetsPerTrigger" is not supported'),
-    ({"subscribe": "t", "path": "x"}, 'The nearest is "subscribe"'),
-    ({"subscribe": "t", "kafka.security.protocol": "SSL"}, '"kafka.security.protocol" is unknown'),
+    # names of another use, and of other connectors
+    ({"subscribe": "t", "path": "x"}, 'option "path" is refused: load("...") and save("...") set it'),
+    ({"subscribe": "t", "kafka.acks": "all"}, '"kafka.acks" is one of a write, and this is a batch read: leave it out'),
+    ({"subscribe": "t", "KAFKA.Auto.Offset.Reset": "x"}, 'option "kafka.auto.offset.reset" is refused: each read says'),
+    ({"subscribe": "t", "kafka.value.deserializer": "x"}, "cast them after the read"),
+    ({"subscribe": "t", "kafka.security.protocol": "SSL"}, "neither encryption nor authentication"),
+    ({"subscribe": "t", "kafka.Sasl.JAAS.config": "x"}, 'option "kafka.sasl.jaas.config" is refused'),
+    ({"subscribe": "t", "kafka.fetch.min.byte": "1"}, 'Did you mean "kafka.fetch.min.bytes"?'),
+    ({"subscribe": "t", "x" * 5_000: "1"}, f'option "{"x" * 200}" is unknown to format replog. Options are: assign'),
     # values
     ({"subscribe": "t", "includeHeaders": "yes"}, 'give "true" or "false"'),
-    ({"subscribe": "t", "minPartitions": "0"}, "at least 1"),
-    ({"subscribe": "t", "minPartitions": "many"}, "at least 1"),
-    ({"subscribe": "t", "minPartitions": "9" * 5_000}, "at most 1000000"),
+    *(
+        ({"subscribe": "t", "minPartitions": text}, "give a number of tasks from 1 to 1000000")
+        for text in ("0", "many", "9" * 5_000)
+    ),
     *(
         ({"subscribe": "t", "kafkaConsumer.pollTimeoutMs": text}, "give milliseconds from 1 to 86400000")
         for text in ("0", "-1", "10s", "1.5", "", "86400001", "9" * 5_000)
     ),
-    ({"subscribe": "t", "fetchOffset.numRetries": "3"}, 'The nearest is "kafkaConsumer.pollTimeoutMs"'),
     ({"subscribe": "t", "startingOffsets": "latest"}, 'startingOffsets of a batch read cannot be "latest"'),
     ({"subscribe": "t", "endingOffsets": "earliest"}, 'endingOffsets of a batch read cannot be "earliest"'),
 ]
@@ -95,7 +97,8 @@ REFUSED += [
     ({"subscribe": "t", "startingOffsets": text}, "startingOffsets is ")
     for text in (
         "first", "[]", '{"t": 5}', '{"t": {"0": -1}}', '{"t": {"0": "5"}}', '{"t": {"0": true}}', '{"t": {"-1": 5}}',
-        '{"t": {"0": 1, "0": 2}}', '{"t": {"0": 1.5}}', '{"t"', '{"t": {"x": 1}}',
+        '{"t": {"0": 1, "0": 2}}', '{"t": {"0": 1.5}}', '{"t"', '{"t": {"x": 1}}', "[" * 100_000,
+        '{"t": {"0": 9223372036854775808}}', '{"t": {"4294967296": 1}}',
     )
 ]  # fmt: skip
 REFUSED += [({"subscribe": "t", "endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets is ")]
@@ -126,3 +129,37 @@ def test_refused(options: dict[str, str], text: str) -> None:
 )
 def test_whether_options_are_of_a_read(options: dict[str, Any], expected: bool) -> None:
     assert is_read({**SERVERS, **options}) is expected
+
+
+# ---- the tables ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_job_for_kafka_carries_is_ignored_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: a job moves over by changing the format's name, and is told what no longer matters."""
+    carried = {"kafka.group.id": "g", "groupIdPrefix": "p", "KAFKA.ISOLATION.LEVEL": "read_uncommitted"}
+    assert parse(subscribe="t", **carried, **{"kafka.security.protocol": "plaintext"}) == parse(subscribe="t")
+    (record,) = caplog.records
+    assert "kafka.isolation.level (only committed records are ever read)" in record.getMessage()
+    assert all(name in record.getMessage() for name in ("kafka.group.id", "groupIdPrefix"))
+    assert "security" not in record.getMessage()
+
+
+def test_a_password_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(subscribe="t", **{"kafka.ssl.key.password": "secret"})
+    assert "secret" not in repr(vars(caught.value)) + str(caught.value)
+
+
+def test_each_use_has_one_row_for_a_name_and_its_default_is_valid() -> None:
+    for use in (Use.BATCH_READ, Use.STREAM_READ, Use.WRITE):
+        names = [option.name.lower() for option in OPTIONS if use in option.uses]
+        assert len(names) == len(set(names))
+        given = Given({}, use)
+        values = {option.name: given[option.name] for option in OPTIONS if use in option.uses}
+        assert all(values[option.name] is None for option in OPTIONS if use in option.uses and option.default is None)
+
+
+def test_no_name_is_ours_and_foreign() -> None:
+    known = [option.name.lower() for option in FOREIGN_OPTIONS]
+    assert len(known) == len(set(known))
+    assert [option.name for option in OPTIONS if find_foreign(option.name)] == []

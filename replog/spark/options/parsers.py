@@ -1,0 +1,154 @@
+"""What reads the value of one option: text in, checked value out.
+
+Each parser is called with the option's name and its text, and raises a ConfigError that names both and says what to give.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from replog.errors import ConfigError
+
+EARLIEST = -2
+"""In a json of offsets: the partition's first record."""
+
+LATEST = -1
+"""In a json of offsets: the high watermark."""
+
+JSON_CHARACTERS_MAX = 64 << 20
+"""Length of a json; 100,000 partitions with offsets are 2 MB."""
+
+PartitionOffsets = Mapping[str, Mapping[int, int]]
+"""topic -> partition -> offset."""
+
+Parser = Callable[[str, str], Any]
+"""Called with an option's name and text; returns the checked value."""
+
+
+def parse_servers(name: str, text: str) -> str:
+    """Returns bootstrap servers, which are looked at where they are used."""
+    if not text.strip():
+        raise ConfigError(name, text, f'give the option "{name}", for example "127.0.0.1:9092"')
+    return text.strip()
+
+
+def parse_boolean(name: str, text: str) -> bool:
+    """Returns whether the option is "true"."""
+    word = text.strip().lower()
+    if word not in {"true", "false"}:
+        raise ConfigError(name, text, f'{name} is "{text}": give "true" or "false"')
+    return word == "true"
+
+
+def number_parser(what: str, smallest: int, largest: int) -> Parser:
+    """Makes a parser of whole numbers.
+
+    Args:
+        what: The words for such a number, as in "give a number of tasks from 1 to 10".
+        smallest: The smallest number that is accepted.
+        largest: The largest number that is accepted.
+    """
+
+    def parse_number(name: str, text: str) -> int:
+        digits = text.strip()
+        if not is_number(digits, smallest, largest):
+            shown = digits if len(digits) <= 40 else f"{digits[:40]}..."
+            raise ConfigError(name, text, f'{name} is "{shown}": give {what} from {smallest} to {largest}')
+        return int(digits)
+
+    return parse_number
+
+
+def is_number(text: str, smallest: int, largest: int) -> bool:
+    """Whether `text` is decimal digits, of a number in that range."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and smallest <= int(text) <= largest
+
+
+def parse_topics(name: str, text: str) -> tuple[str, ...]:
+    """Returns topics separated by commas, in the order given, without doubles."""
+    topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
+    if not topics:
+        raise ConfigError(name, text, f'option "{name}" names no topic')
+    return topics
+
+
+def parse_assignment(name: str, text: str) -> Mapping[str, tuple[int, ...]]:
+    """Returns topic -> partitions, from json."""
+    shape = '{"topic": [0, 1]} with at least one partition for each topic'
+    parsed = parse_json_object(name, text, shape)
+    for partitions in parsed.values():
+        if not isinstance(partitions, list) or not partitions or not all(_is_count(item) for item in partitions):
+            refuse_json(name, text, shape)
+    if not parsed:
+        refuse_json(name, text, shape)
+    return {topic: tuple(sorted(set(partitions))) for topic, partitions in parsed.items()}
+
+
+def offsets_parser(word: str, marker: int) -> Parser:
+    """Makes a parser of one end of a batch read.
+
+    Args:
+        word: The word for that end, "earliest" or "latest"; the result is None for it.
+        marker: The number in a json that means the word.
+    """
+
+    def parse_offsets(name: str, text: str) -> PartitionOffsets | None:
+        text = text.strip()
+        if text.lower() == word:
+            return None
+        shape = f'"{word}", or json such as {{"topic": {{"0": 23, "1": {marker}}}}} where {marker} is {word}'
+        if text.lower() in {"earliest", "latest"}:
+            raise ConfigError(name, text, f'{name} of a batch read cannot be "{text}": give {shape}')
+        return parse_partition_numbers(name, text, shape, markers=(marker,))
+
+    return parse_offsets
+
+
+def parse_partition_numbers(name: str, text: str, shape: str, *, markers: tuple[int, ...] = ()) -> PartitionOffsets:
+    """Returns topic -> partition -> number, from json.
+
+    Args:
+        name: The option's name.
+        text: The json.
+        shape: What to give instead of something else.
+        markers: The negative numbers that are accepted.
+    """
+    numbers: dict[str, dict[int, int]] = {}
+    for topic, partitions in parse_json_object(name, text, shape).items():
+        if not isinstance(partitions, dict):
+            refuse_json(name, text, shape)
+        for partition, number in partitions.items():
+            is_partition = is_number(partition, 0, 2**31 - 1)
+            if not is_partition or not (_is_count(number) or (type(number) is int and number in markers)):
+                refuse_json(name, text, shape)
+            numbers.setdefault(topic, {})[int(partition)] = number
+    return numbers
+
+
+def parse_json_object(name: str, text: str, shape: str) -> dict[str, Any]:
+    """Returns a json object none of whose keys appears twice."""
+    try:
+        parsed = json.loads(text, object_pairs_hook=_without_doubles) if len(text) <= JSON_CHARACTERS_MAX else None
+    except (ValueError, RecursionError):
+        refuse_json(name, text, shape)
+    if not isinstance(parsed, dict):
+        refuse_json(name, text, shape)
+    return parsed
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a key appears twice")
+    return found
+
+
+def refuse_json(name: str, text: str, shape: str) -> NoReturn:
+    """Raises a ConfigError that says which shape to give."""
+    shown = text if len(text) <= 200 else f"{text[:200]}..."
+    raise ConfigError(name, text, f"{name} is {shown!r}: give {shape}") from None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

@@ -1,0 +1,185 @@
+"""All options of the data source: a row for each.  The table in `docs/SPARK.md` is made of it (`make docs`).
+
+A name may have several rows where its uses differ in default or meaning; each use has at most one of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replog.errors import ConfigError
+from replog.spark.options import parsers
+from replog.spark.options.foreign import FOREIGN_OPTIONS, Treatment, find_foreign
+from replog.spark.options.parsers import EARLIEST, LATEST, Parser
+from replog.spark.options.uses import Use
+
+MIN_PARTITIONS_MAX = 1_000_000
+"""Tasks of one scan: Spark plans each of them in the driver."""
+
+POLL_TIMEOUT_MS_MAX = 86_400_000
+"""A day: longer is a mistake in the unit."""
+
+NEAR_ENOUGH = 0.6
+"""How like another a name must be to be taken for a misspelling."""
+
+_NAME_CHARACTERS_MAX = 200
+"""Longer ones are no misspelling, and comparing them takes long."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: Its name in Kafka's spelling; users may write it in any case.
+        uses: What it may be given for.
+        default: The text that is parsed where it is not given; None: the value is None then.
+        parse: What checks the value and returns it.
+        meaning: One or two sentences for the manual.
+    """
+
+    name: str
+    uses: Use
+    default: str | None
+    parse: Parser
+    meaning: str
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "bootstrap.servers",
+        Use.ANY,
+        None,
+        parsers.parse_servers,
+        "**Required.** Brokers to begin with, `host:port,host:port`.",
+    ),
+    Option("kafka.bootstrap.servers", Use.ANY, None, parsers.parse_servers, "The same under Kafka's name."),
+    Option(
+        "subscribe",
+        Use.READ,
+        None,
+        parsers.parse_topics,
+        "Topics, comma-separated. Exactly one of this and `assign` is given.",
+    ),
+    Option("assign", Use.READ, None, parsers.parse_assignment, 'Partitions, as json: `{"rides": [0, 1]}`.'),
+    Option(
+        "startingOffsets",
+        Use.BATCH_READ,
+        "earliest",
+        parsers.offsets_parser("earliest", EARLIEST),
+        'Where each partition starts: `earliest`, or json for every partition that is read: `{"rides": {"0": 23, "1": -2}}`, '
+        "where -2 is its first record.",
+    ),
+    Option(
+        "endingOffsets",
+        Use.BATCH_READ,
+        "latest",
+        parsers.offsets_parser("latest", LATEST),
+        "Where each partition ends, exclusive: `latest`, its high watermark, or json in which -1 is that.",
+    ),
+    Option(
+        "failOnDataLoss",
+        Use.READ,
+        "true",
+        parsers.parse_boolean,
+        "Whether records that are gone fail the query; with `false` what is left is read, with a warning.",
+    ),
+    Option("includeHeaders", Use.READ, "false", parsers.parse_boolean, "Whether there is a column `headers`."),
+    Option(
+        "minPartitions",
+        Use.BATCH_READ,
+        None,
+        parsers.number_parser("a number of tasks", 1, MIN_PARTITIONS_MAX),
+        "The wished number of tasks: where there are fewer ranges, the large ones are split.",
+    ),
+    Option(
+        "kafkaConsumer.pollTimeoutMs",
+        Use.READ,
+        None,
+        parsers.number_parser("milliseconds", 1, POLL_TIMEOUT_MS_MAX),
+        "How long a task may get no records, and planning no offsets; unset: 10 s where no broker could serve it, a minute "
+        "where one may answer yet.",
+    ),
+)
+
+
+class Given:
+    """The options of one use: `given[name]` is the parsed value, or that of the default.
+
+    Args:
+        options: What the user wrote, by name in any case.
+        use: What it is for; exactly one.
+
+    Raises:
+        ConfigError: A name is unknown, belongs to another use, or is one that would be ignored at a cost.
+    """
+
+    def __init__(self, options: Mapping[str, str], use: Use) -> None:
+        self.use = use
+        self._rows = {option.name.lower(): option for option in OPTIONS if use in option.uses}
+        self._texts = {name.lower(): text for name, text in options.items()}
+        ignored = [reason for name, text in options.items() if (reason := _why_ignored(name, text, use, self._rows))]
+        if ignored:
+            _log.warning("format replog ignores options: %s", "; ".join(ignored))
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._texts
+
+    def __getitem__(self, name: str) -> Any:
+        """Parses the option's text, or that of its default."""
+        option = self._rows[name.lower()]
+        text = self._texts.get(name.lower(), option.default)
+        return None if text is None else option.parse(option.name, text)
+
+    def text(self, name: str) -> str | None:
+        """Returns what the user wrote; None: nothing."""
+        return self._texts.get(name.lower())
+
+
+def _why_ignored(name: str, text: str, use: Use, rows: Mapping[str, Option]) -> str:
+    """Returns why the option changes nothing; "" when it is used."""
+    if name.lower() in rows:
+        return ""
+    for option in OPTIONS:
+        if option.name.lower() == name.lower():
+            raise _of_another_use(option.name, text, _uses_of(option.name), use)
+    foreign = find_foreign(name)
+    if foreign is None:
+        raise _unknown(name, text, use)
+    if use not in foreign.uses:
+        raise _of_another_use(foreign.spelled(name), text, foreign.uses, use)
+    spelled = foreign.spelled(name)
+    if text.strip().upper() in foreign.harmless_values:
+        return ""
+    if foreign.treatment is Treatment.IGNORED:
+        return f"{spelled} ({foreign.reason})"
+    raise ConfigError(spelled, None, f'option "{spelled}" is refused: {foreign.reason}')  # the value may be a password
+
+
+def _uses_of(name: str) -> Use:
+    found = Use(0)
+    for option in OPTIONS:
+        if option.name == name:
+            found |= option.uses
+    return found
+
+
+def _of_another_use(name: str, text: str, uses: Use, use: Use) -> ConfigError:
+    return ConfigError(name, text, f'option "{name}" is one of a {uses.title}, and this is a {use.title}: leave it out')
+
+
+def _unknown(name: str, text: str, use: Use) -> ConfigError:
+    known = {option.name.lower(): option.name for option in OPTIONS if use in option.uses}
+    if name.lower().startswith("kafka."):
+        known |= {foreign.name.lower(): foreign.name for foreign in FOREIGN_OPTIONS if use in foreign.uses}
+    is_comparable = len(name) <= _NAME_CHARACTERS_MAX
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=NEAR_ENOUGH) if is_comparable else []
+    listed = ", ".join(sorted(option.name for option in OPTIONS if use in option.uses))
+    advice = f'Did you mean "{known[close[0]]}"?' if close else f"Options are: {listed}."
+    return ConfigError(name, text, f'option "{name[:_NAME_CHARACTERS_MAX]}" is unknown to format replog. {advice}')
