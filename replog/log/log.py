@@ -168,7 +168,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
                         continue
                     raise
                 log = cls(view, directory, config, PurePosixPath(directory).name, loaded, None, now_ms)
-                log._unavailable = ReadOnlyLogError(f"{directory} was opened for reading only")
+                log._state.guard.refuse(ReadOnlyLogError(f"{directory} was opened for reading only"))
                 return log
         except OSError as error:
             if is_out_of_files(error):
@@ -190,18 +190,18 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             return super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
         if not self._check_replicated(batches, leader_epoch, begin):
             return None
-        log_start_offset = self._log_start_offset
+        log_start_offset = self._state.log_start_offset
         self.truncate_fully_and_start_at(begin)
         info = super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
-        self.set_log_start_offset(min(log_start_offset, self._log_end_offset))
-        return None if info is None else info._replace(log_start_offset=self._log_start_offset)
+        self.set_log_start_offset(min(log_start_offset, self._state.log_end_offset))
+        return None if info is None else info._replace(log_start_offset=self._state.log_start_offset)
 
     def _begin_of_straddling(self, batches: Buffer) -> int | None:
         """Returns where the first batch begins, if this log is empty and stands inside of it."""
-        if self._log_start_offset < self._log_end_offset:
+        if self._state.log_start_offset < self._state.log_end_offset:
             return None
         for first in scan(batches):
-            return first.base_offset if first.base_offset < self._log_end_offset <= first.last_offset else None
+            return first.base_offset if first.base_offset < self._state.log_end_offset <= first.last_offset else None
         return None
 
     def claim_complete(self) -> None:
@@ -214,13 +214,13 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Raises:
             StorageError: The disk failed.
         """
-        if self._complete.offset is not None:
+        if self._state.complete.offset is not None:
             return
         try:
-            self._complete.claim(self._log_end_offset)
+            self._state.complete.claim(self._state.log_end_offset)
         except OSError as error:
             if not is_disk_full(error):
-                raise StorageError(f"{self._directory} cannot be opened: {error}. Check the disk") from error
+                raise StorageError(f"{self._state.directory} cannot be opened: {error}. Check the disk") from error
 
     def set_log_start_offset(self, offset: int) -> None:
         """Moves the log start up: what is below may be deleted.  Lower offsets are ignored.
@@ -231,14 +231,14 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Raises:
             OffsetOutOfRangeError: The offset is above the log end.
         """
-        self._check_available()
-        if offset > self._log_end_offset:
+        self._state.guard.check()
+        if offset > self._state.log_end_offset:
             raise OffsetOutOfRangeError(
-                f"{self._topic_partition} ends at {self._log_end_offset}, it cannot start at {offset}",
-                self._log_start_offset,
-                self._log_end_offset,
+                f"{self._state.topic_partition} ends at {self._state.log_end_offset}, it cannot start at {offset}",
+                self._state.log_start_offset,
+                self._state.log_end_offset,
             )
-        self._log_start_offset = max(self._log_start_offset, offset)
+        self._state.log_start_offset = max(self._state.log_start_offset, offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Deletes the oldest segments that retention or the log start makes superfluous.
@@ -250,34 +250,41 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Returns:
             How many segments were deleted.
         """
-        self._check_available()
+        self._state.guard.check()
         try:
             count = segments_to_delete(
-                self._segments, self._config, now_ms, high_watermark, self._log_start_offset, self._log_end_offset
+                self._state.segments,
+                self._state.config,
+                now_ms,
+                high_watermark,
+                self._state.log_start_offset,
+                self._state.log_end_offset,
             )
         except OSError as error:
             raise self._unreadable(error) from error
-        if count == len(self._segments) and not self.replace_active_segment(now_ms):
+        if count == len(self._state.segments) and not self.replace_active_segment(now_ms):
             count -= 1
         if count:
             self._reader.forget_places()
         try:
             if count:
-                self._complete.raise_to(self._segments[count].base_offset)
-                self.set_log_start_offset(self._segments[count].base_offset)
+                self._state.complete.raise_to(self._state.segments[count].base_offset)
+                self.set_log_start_offset(self._state.segments[count].base_offset)
             for _ in range(count):
-                base_offset = self._segments[0].base_offset
-                self._deleted.add(self._segments.replace(0, 1, ()), now_ms + self._config.file_delete_delay_ms)
-                remove_snapshot(self._fs, self._directory, base_offset)
-                self._fs.sync_dir(self._directory)
+                base_offset = self._state.segments[0].base_offset
+                self._state.deleted.add(
+                    self._state.segments.replace(0, 1, ()), now_ms + self._state.config.file_delete_delay_ms
+                )
+                remove_snapshot(self._state.fs, self._state.directory, base_offset)
+                self._state.fs.sync_dir(self._state.directory)
             with contextlib.suppress(DiskFullError):  # deleting makes room; more epochs than segments do no harm
-                self._epochs.truncate_from_start(self._segments[0].base_offset)
+                self._state.epochs.truncate_from_start(self._state.segments[0].base_offset)
         except OSError as error:
             if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
-                self._directory_changes += 1
+                self._state.name_changes += 1
                 outcome = "What is deleted by now stays so, the rest goes the next time"
-                raise disk_full("deleting old segments stopped early", self._directory, error, outcome) from error
-            self._fail("deleting old segments failed", error)
+                raise disk_full("deleting old segments stopped early", self._state.directory, error, outcome) from error
+            self._state.guard.fail("deleting old segments failed", error)
         self.mend_indexes()
         return count
 
@@ -293,26 +300,30 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Raises:
             StorageError: The disk failed.
         """
-        self._check_available()
-        if not self._segments.active.size_bytes:
+        self._state.guard.check()
+        if not self._state.segments.active.size_bytes:
             return False
         try:
-            self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
-            if self._producers.producers:
+            self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)
+            if self._state.producers.producers:
                 self._write_durable_snapshot()
-            active = LogSegment.create(self._fs, self._directory, self._log_end_offset, self._config, now_ms)
+            active = LogSegment.create(
+                self._state.fs, self._state.directory, self._state.log_end_offset, self._state.config, now_ms
+            )
         except OSError as error:
             if is_disk_full(error):
                 return False
-            self._fail("a new segment cannot be created", error)
-        self._segments.active.drop_indexes()
-        self._segments.append(active)
-        self._directory_changes += 1
-        self._touched = True
+            self._state.guard.fail("a new segment cannot be created", error)
+        self._state.segments.active.drop_indexes()
+        self._state.segments.append(active)
+        self._state.name_changes += 1
+        self._state.is_touched = True
         return True
 
     def _write_durable_snapshot(self) -> None:
-        snapshot = write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers)
+        snapshot = write_snapshot(
+            self._state.fs, self._state.directory, self._state.log_end_offset, self._state.producers
+        )
         try:
             snapshot.sync()
         finally:
@@ -327,9 +338,9 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Raises:
             StorageError: The disk failed.
         """
-        self._check_available()
-        for number in range(self._segments.number_for(self._recovery_point)):
-            segment = self._segments[number]
+        self._state.guard.check()
+        for number in range(self._state.segments.number_for(self._state.recovery_point)):
+            segment = self._state.segments[number]
             if segment.needs_rewrite:
                 return self._mend(segment)
         return 0
@@ -337,24 +348,24 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
     def _mend(self, segment: LogSegment) -> int:
         try:
             _sync_and_close(segment.rewrite_indexes())
-            self._fs.sync_dir(self._directory)
+            self._state.fs.sync_dir(self._state.directory)
         except CorruptRecordError:
             return 0  # reads of those records say so; there is nothing to make an index from
         except OSError as error:
             if is_disk_full(error):
                 return 0
-            self._fail("an index cannot be replaced", error)
+            self._state.guard.fail("an index cannot be replaced", error)
         segment.drop_maps()
         return 1
 
     @property
     def next_file_deletion_ms(self) -> int | None:
         """Wall time at which the files of a deleted segment are due for removal; None: there are none."""
-        return self._deleted.next_deletion_ms
+        return self._state.deleted.next_deletion_ms
 
     def prepare_file_deletion(self, now_ms: int) -> FileDeletionJob | None:
         """Returns a job that removes the files that are due, to be run in any thread; None: nothing is due."""
-        return self._deleted.take_due(now_ms)
+        return self._state.deleted.take_due(now_ms)
 
     def remove_deleted_files(self, now_ms: int) -> int:
         """Removes the files of segments that were deleted `file_delete_delay_ms` ago; returns how many segments.
@@ -369,7 +380,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             job.run()
         except OSError as error:
             raise StorageError(
-                f"{self._directory}: a deleted file cannot be removed: {error}. Check the disk"
+                f"{self._state.directory}: a deleted file cannot be removed: {error}. Check the disk"
             ) from error
         return job.segment_count
 
@@ -388,7 +399,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             StorageError: The disk failed.
         """
         self._close_files()
-        return retire_directory(self._fs, self._directory, unique_id)
+        return retire_directory(self._state.fs, self._state.directory, unique_id)
 
     def close_for_good(self) -> None:
         """Closes the log without writing anything more: its directory is about to be renamed, or removed."""

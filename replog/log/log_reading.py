@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from replog.errors import BrokerClosedError, OffsetOutOfRangeError, ReplogError, StorageError
 from replog.log.disk_space import disk_full, is_out_of_files
+from replog.log.log_part import LogPart
 from replog.log.log_reader import ReadRequest
-from replog.log.log_state import LogState
 from replog.log.read_job import ReadJob
 from replog.log.tail_cache import LogTail, TailCache
 
 
-class LogReading(LogState):
+class LogReading(LogPart):
     """The part of a log that is read."""
 
     __slots__ = ()
@@ -39,7 +39,7 @@ class LogReading(LogState):
         """
         request = self._request(offset, max_bytes, end_offset, min_one_batch, is_checked=is_checked)
         try:
-            found = self._reader.read(request, flushed_offset=self._recovery_point, now_ms=self._wall_ms)
+            found = self._reader.read(request, flushed_offset=self._state.recovery_point, now_ms=self._state.wall_ms)
         except OSError as error:
             raise self._unreadable(error) from error
         return found or b""
@@ -65,7 +65,7 @@ class LogReading(LogState):
         request = self._request(offset, max_bytes, end_offset, min_one_batch, is_checked=is_checked)
         try:
             return self._reader.read(
-                request, flushed_offset=self._recovery_point, now_ms=self._wall_ms, cached_only=True
+                request, flushed_offset=self._state.recovery_point, now_ms=self._state.wall_ms, cached_only=True
             )
         except OSError as error:
             raise self._unreadable(error) from error
@@ -87,11 +87,11 @@ class LogReading(LogState):
         """
         request = self._request(offset, max_bytes, end_offset, min_one_batch, is_checked=is_checked)
         try:
-            captured = self._reader.capture(request, flushed_offset=self._recovery_point)
+            captured = self._reader.capture(request, flushed_offset=self._state.recovery_point)
         except OSError as error:
             raise self._unreadable(error) from error
-        self._closer.hold(captured.files)
-        return ReadJob(captured, self._generation)
+        self._state.closer.hold(captured.files)
+        return ReadJob(captured, self._state.generation)
 
     def complete_read(self, job: ReadJob) -> bytes | None:
         """Takes the result of a job: what `read` would have answered when it was prepared.
@@ -104,20 +104,20 @@ class LogReading(LogState):
             CorruptRecordError, StorageError: See `read`.
             BrokerClosedError: The log was closed or deleted meanwhile.
         """
-        self._closer.let_go(job.files)
+        self._state.closer.let_go(job.files)
         try:
-            if isinstance(self._unavailable, BrokerClosedError):
-                self._check_available()
-            if not job.finished or job.generation != self._generation:
+            if isinstance(self._state.guard.refusal, BrokerClosedError):
+                self._state.guard.check()
+            if not job.finished or job.generation != self._state.generation:
                 return None
-            if job.offset < self._log_start_offset:
+            if job.offset < self._state.log_start_offset:
                 raise self._out_of_range(job.offset)
             job.raise_error()
         except OSError as error:
             raise self._unreadable(error) from error
         finally:
             job.error = None  # its traceback has what was read, and leads back to the job
-        return self._reader.note_captured(job.captured, job.outcome, self._wall_ms)
+        return self._reader.note_captured(job.captured, job.outcome, self._state.wall_ms)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
         """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None.
@@ -128,9 +128,9 @@ class LogReading(LogState):
         try:
             return self._reader.offset_for_timestamp(
                 timestamp_ms,
-                start_offset=self._log_start_offset,
-                end_offset=min(end_offset, self._log_end_offset),
-                flushed_offset=self._recovery_point,
+                start_offset=self._state.log_start_offset,
+                end_offset=min(end_offset, self._state.log_end_offset),
+                flushed_offset=self._state.recovery_point,
             )
         except OSError as error:
             raise self._unreadable(error) from error
@@ -146,9 +146,9 @@ class LogReading(LogState):
         """
         try:
             return self._reader.offset_of_max_timestamp(
-                start_offset=self._log_start_offset,
-                end_offset=min(end_offset, self._log_end_offset),
-                flushed_offset=self._recovery_point,
+                start_offset=self._state.log_start_offset,
+                end_offset=min(end_offset, self._state.log_end_offset),
+                flushed_offset=self._state.recovery_point,
             )
         except OSError as error:
             raise self._unreadable(error) from error
@@ -156,25 +156,25 @@ class LogReading(LogState):
     def _request(
         self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, *, is_checked: bool = True
     ) -> ReadRequest:
-        if not self._log_start_offset <= offset <= self._log_end_offset:
+        if not self._state.log_start_offset <= offset <= self._state.log_end_offset:
             raise self._out_of_range(offset)
-        ceiling = min(end_offset, self._log_end_offset)
-        return ReadRequest(offset, max_bytes, ceiling, self._log_end_offset, min_one_batch, is_checked)
+        ceiling = min(end_offset, self._state.log_end_offset)
+        return ReadRequest(offset, max_bytes, ceiling, self._state.log_end_offset, min_one_batch, is_checked)
 
     def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
         return OffsetOutOfRangeError(
-            f"{self._topic_partition} has offsets {self._log_start_offset} to {self._log_end_offset}, "
+            f"{self._state.topic_partition} has offsets {self._state.log_start_offset} to {self._state.log_end_offset}, "
             f"{offset} was asked for",
-            self._log_start_offset,
-            self._log_end_offset,
+            self._state.log_start_offset,
+            self._state.log_end_offset,
         )
 
     def _unreadable(self, error: OSError) -> ReplogError:
         if is_out_of_files(error):
-            return disk_full(f"{self._topic_partition} cannot be read", self._directory, error)
+            return disk_full(f"{self._state.topic_partition} cannot be read", self._state.directory, error)
         if isinstance(error, FileNotFoundError):
             return StorageError(
-                f"{self._topic_partition} cannot be read: {error}. A file of an open log is gone: was its folder removed or "
+                f"{self._state.topic_partition} cannot be read: {error}. A file of an open log is gone: was its folder removed or "
                 "renamed? Put it back, then open the log again"
             )
-        return StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk")
+        return StorageError(f"{self._state.topic_partition} cannot be read: {error}. Check the disk")

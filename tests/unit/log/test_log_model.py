@@ -68,11 +68,11 @@ def promise_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     truncate_to = Log.truncate_to
 
     def truncate(log: Log, offset: int) -> bool:
-        checkpoint, log._checkpoint = log._checkpoint, None
+        checkpoint, log._state.checkpoint = log._state.checkpoint, None
         try:
             return truncate_to(log, offset)
         finally:
-            log._checkpoint = checkpoint
+            log._state.checkpoint = checkpoint
 
     monkeypatch.setattr(Log, "truncate_to", truncate)
 
@@ -108,7 +108,7 @@ def count_a_flush_from_before_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     complete_flush = Log.complete_flush
 
     def complete(log: Log, job: FlushJob) -> None:
-        job.generation = log._generation
+        job.generation = log._state.generation
         complete_flush(log, job)
 
     monkeypatch.setattr(Log, "complete_flush", complete)
