@@ -22,9 +22,9 @@ from replog.log.flush import FlushJob
 from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
 from replog.log.producers.state import ProducerStateManager
-from replog.log.read_job import ReadJob
+from replog.log.reading.read_job import ReadJob
+from replog.log.reading.tail_cache import TailCache
 from replog.log.recovery.progress import RecoveryProgress
-from replog.log.tail_cache import TailCache
 from replog.log.write_back import WriteBackJob
 
 if TYPE_CHECKING:

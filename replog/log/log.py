@@ -30,10 +30,12 @@ from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_di
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.log_append import LogAppending
 from replog.log.log_compaction import LogCompaction
-from replog.log.log_reading import LogReading
 from replog.log.log_truncation import LogTruncation
 from replog.log.log_write_back import LogWriteBack
 from replog.log.producers.files import remove_snapshot, write_snapshot
+from replog.log.reading.read_job import ReadJob
+from replog.log.reading.reader import unreadable
+from replog.log.reading.tail_cache import LogTail, TailCache
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
 from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import Promises, read_promises
@@ -48,7 +50,7 @@ READ_ONLY_LOOKS_MAX: Final = 100
 """How often a log is looked at anew because a writer has deleted files of it meanwhile, before a reader gives up."""
 
 
-class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
+class Log(LogAppending, LogTruncation, LogWriteBack, LogCompaction):
     """One partition replica's log.  Made by `Log.open`.
 
     Invariants:
@@ -204,6 +206,56 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             return first.base_offset if first.base_offset < self._state.log_end_offset <= first.last_offset else None
         return None
 
+    def read(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> bytes:
+        """Returns whole batches from the one that holds `offset`, waiting for the disk if need be; see `LogReader.read`."""
+        found = self._reader.read(
+            offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, is_checked=is_checked
+        )
+        return found or b""
+
+    def read_cached(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> bytes | None:
+        """Returns the same as `read`, without waiting for the disk.
+
+        Returns:
+            None: not all of it is in the page cache; read it in a thread (`prepare_read`).
+        """
+        return self._reader.read(
+            offset,
+            max_bytes=max_bytes,
+            end_offset=end_offset,
+            min_one_batch=min_one_batch,
+            is_checked=is_checked,
+            cached_only=True,
+        )
+
+    def keep_tail(self, cache: TailCache | None) -> None:
+        """Keeps what is appended as the leader from now on for those who read right behind; None: no more."""
+        self._reader.tail = None if cache is None else LogTail(cache)
+
+    def prepare_read(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> ReadJob:
+        """Prepares what `read` does for another thread; see `LogReader.prepare_read`."""
+        return self._reader.prepare_read(
+            offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, is_checked=is_checked
+        )
+
+    def complete_read(self, job: ReadJob) -> bytes | None:
+        """Takes the result of a job; see `LogReader.complete_read`."""
+        return self._reader.complete_read(job)
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None."""
+        return self._reader.offset_for_timestamp(timestamp_ms, end_offset=end_offset)
+
+    def offset_of_max_timestamp(self, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns (offset, timestamp) of the first record with the largest timestamp; None: no record has one."""
+        return self._reader.offset_of_max_timestamp(end_offset=end_offset)
+
     def claim_complete(self) -> None:
         """Notes that nothing compacts this log from its end on, unless a file says more already.
 
@@ -261,7 +313,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
                 self._state.log_end_offset,
             )
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise unreadable(self._state, error) from error
         if count == len(self._state.segments) and not self.replace_active_segment(now_ms):
             count -= 1
         if count:

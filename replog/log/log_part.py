@@ -5,17 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from replog.errors import CorruptIndexError, StorageError
+from replog.errors import StorageError
 from replog.log.compaction.job import CompactionJob
 from replog.log.config import LogConfig
-from replog.log.disk_space import disk_full_errors
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.loaded_log import LoadedLog, RecoveryReport
-from replog.log.log_reader import LogReader
-from replog.log.producers.files import aborted_in_segment
 from replog.log.producers.state import ProducerStateManager
+from replog.log.reading.aborted import aborted_transactions
+from replog.log.reading.reader import LogReader
 from replog.log.segments.segment_list import LogFiles
-from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex
+from replog.log.segments.transaction_index import AbortedTransaction
 from replog.log.state import LogState
 from replog.log.write_back import DirtyWindow
 from replog_checkpoints import FileSystem
@@ -39,7 +38,7 @@ class LogPart:
     ) -> None:
         self._state = LogState(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission)
         self._compaction: CompactionJob | None = None
-        self._reader = LogReader(loaded.segments, loaded.complete)
+        self._reader = LogReader(self._state)
         self._window = DirtyWindow(loaded.segments)
         self._write_back_gate = threading.Lock()  # held while a write-back may take, and until it has noted, an error
 
@@ -160,35 +159,8 @@ class LogPart:
         return self._state.end_offset_for_epoch(epoch)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Returns the aborted transactions with records in [start, end), by offset of their marker (docs/KAFKA.md 1.8).
-
-        A reader of committed records skips the batches of their producers from their first offset to their marker.
-
-        Raises:
-            CorruptRecordError: A transaction index is wrong, and the log it is made from too.
-            TooManyOpenFilesError: A transaction index cannot be opened now.
-            StorageError: A transaction index cannot be read.
-        """
-        found: list[AbortedTransaction] = []
-        for number in range(self._state.segments.number_for(start_offset), len(self._state.segments)):
-            try:
-                with disk_full_errors("a transaction index cannot be read", self._state.directory):
-                    index = self._aborted_in(number)
-            except OSError as error:
-                raise StorageError(
-                    f"{self._state.topic_partition}: a transaction index cannot be read: {error}"
-                ) from error
-            if index is not None and index.collect(start_offset, end_offset, found):
-                break
-        return found
-
-    def _aborted_in(self, number: int) -> TransactionIndex | None:
-        try:
-            return self._state.segments[number].transactions
-        except CorruptIndexError:
-            return aborted_in_segment(
-                self._state.fs, self._state.directory, list(self._state.segments), number, self._state.wall_ms
-            )
+        """Returns the aborted transactions with records in [start, end); see `reading.aborted`."""
+        return aborted_transactions(self._state, start_offset, end_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Returns the offset below which every transaction has ended, and its end is replicated (docs/KAFKA.md 4.1).

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from replog.log.log_reader import Place
+from replog.log.reading.captured_read import Place
 from replog.log.segments.segment_list import SegmentList
 from replog_checkpoints import File
 

@@ -17,11 +17,11 @@ from log_model import LogModel
 from replog.log import Log
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.flush import FlushJob
+from replog.log.reading.tail_cache import LogTail
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
 from replog.log.recovery.loader import LogLoader
 from replog.log.segments.scan import scan_headers
 from replog.log.segments.segment import LogSegment
-from replog.log.tail_cache import LogTail
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
 CAMPAIGN = int(os.environ.get("REPLOG_MODEL_EXAMPLES", "0"))
