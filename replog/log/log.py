@@ -27,11 +27,11 @@ from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeErr
 from replog.log.append_group import AppendInfo
 from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
+from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.log_append import LogAppending
 from replog.log.log_compaction import LogCompaction
 from replog.log.log_truncation import LogTruncation
-from replog.log.log_write_back import LogWriteBack
 from replog.log.producers.files import remove_snapshot, write_snapshot
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import unreadable
@@ -50,7 +50,7 @@ READ_ONLY_LOOKS_MAX: Final = 100
 """How often a log is looked at anew because a writer has deleted files of it meanwhile, before a reader gives up."""
 
 
-class Log(LogAppending, LogTruncation, LogWriteBack, LogCompaction):
+class Log(LogAppending, LogTruncation, LogCompaction):
     """One partition replica's log.  Made by `Log.open`.
 
     Invariants:
@@ -255,6 +255,24 @@ class Log(LogAppending, LogTruncation, LogWriteBack, LogCompaction):
     def offset_of_max_timestamp(self, *, end_offset: int) -> tuple[int, int] | None:
         """Returns (offset, timestamp) of the first record with the largest timestamp; None: no record has one."""
         return self._reader.offset_of_max_timestamp(end_offset=end_offset)
+
+    @property
+    def dirty_bytes(self) -> int:
+        """Bytes appended since the log was opened that no write-back and no flush has covered."""
+        return self._window.dirty_bytes
+
+    @property
+    def is_behind_write_back(self) -> bool:
+        """Whether the dirty window is several times too large: wait with appends until a job has been completed."""
+        return self._window.is_behind
+
+    def prepare_write_back(self) -> WriteBackJob | None:
+        """Returns a job when a window has been appended since the last one; see `DirtyWindow.prepare_write_back`."""
+        return self._window.prepare_write_back()
+
+    def complete_write_back(self, job: WriteBackJob) -> None:
+        """Takes the result of a job; see `DirtyWindow.complete_write_back`."""
+        self._window.complete_write_back(job)
 
     def claim_complete(self) -> None:
         """Notes that nothing compacts this log from its end on, unless a file says more already.

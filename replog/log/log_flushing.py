@@ -60,10 +60,10 @@ class LogFlushing(LogPart):
             era=self._state.flushed_file.era,
             beside=tuple(self._state.unsynced),
             directory_changes=self._state.name_changes,
-            window_end=self._window.end(self._state.segments, self._state.generation),
+            window_end=self._window.end(),
             on_error=self._state.guard.note_failure,
             on_flushed=self._note_flushed,
-            gate=self._write_back_gate,
+            gate=self._window.gate,
         )
 
     def _note_flushed(self, job: FlushJob) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from replog.errors import StorageError
 from replog.log.compaction.job import CompactionJob
 from replog.log.config import LogConfig
+from replog.log.dirty_window import DirtyWindow
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.producers.state import ProducerStateManager
@@ -16,14 +16,13 @@ from replog.log.reading.reader import LogReader
 from replog.log.segments.segment_list import LogFiles
 from replog.log.segments.transaction_index import AbortedTransaction
 from replog.log.state import LogState
-from replog.log.write_back import DirtyWindow
 from replog_checkpoints import FileSystem
 
 
 class LogPart:
     """What the parts of a log share."""
 
-    __slots__ = ("_compaction", "_reader", "_state", "_window", "_write_back_gate")
+    __slots__ = ("_compaction", "_reader", "_state", "_window")
 
     def __init__(
         self,
@@ -39,8 +38,7 @@ class LogPart:
         self._state = LogState(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission)
         self._compaction: CompactionJob | None = None
         self._reader = LogReader(self._state)
-        self._window = DirtyWindow(loaded.segments)
-        self._write_back_gate = threading.Lock()  # held while a write-back may take, and until it has noted, an error
+        self._window = DirtyWindow(self._state, self._reader)
 
     @property
     def directory(self) -> str:

@@ -225,7 +225,7 @@ class LogTruncation(LogPart):
 
     def _after_cut(self, end_offset: int, *, is_durable: bool) -> None:
         self._state.log_end_offset = end_offset
-        self._window.restart(self._state.segments, self._state.generation)
+        self._window.restart()
         self._state.last_epoch = self._state.epochs.latest_epoch
         self._state.guard.end("a truncation", partial(self._end_cut, is_durable=is_durable))
 
