@@ -1,4 +1,4 @@
-"""The dirty window of a local log: bytes go to the disk in a steady stream while appends go on (`replog.log.log_write_back`).
+"""The dirty window of a local log: bytes go to the disk in a steady stream while appends go on (`replog.log.dirty_window`).
 
 The maintenance thread does the work when an append wakes it; without that thread whoever filled the window does it.  When
 the disk is slower than the writers, appends wait until the window is smaller.  It never acknowledges anything.
@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 from replog.errors import BrokerClosedError, StorageError
 from replog.local.waiting import Watchers
-from replog.log import Log
-from replog.log.write_back import WriteBackJob
+from replog.log import Log, WriteBackJob
 
 
 class WriteBehind:

@@ -16,16 +16,16 @@ from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.offset_checkpoints import CheckpointJob
 from replog.log.directories.replicas import METADATA_TOPIC
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
+from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import FlushJob
 from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
 from replog.log.producers.state import ProducerStateManager
-from replog.log.read_job import ReadJob
+from replog.log.reading.read_job import ReadJob
+from replog.log.reading.tail_cache import TailCache
 from replog.log.recovery.progress import RecoveryProgress
-from replog.log.tail_cache import TailCache
-from replog.log.write_back import WriteBackJob
 
 if TYPE_CHECKING:
     from replog.log.directories.log_manager import LogManager

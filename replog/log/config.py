@@ -104,7 +104,7 @@ class LogConfig:
     dirty_window_bytes: int = 0
     """Bytes appended after which the older half is written back and its pages are used again, from 0 (off: the kernel
     decides). Too small: many small writes. Large: more memory, and a burst of writes at the next flush. The host of the
-    log must do its part: see `log_write_back`."""
+    log must do its part: see `dirty_window`."""
 
     @property
     def compacts(self) -> bool:

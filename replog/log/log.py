@@ -27,13 +27,15 @@ from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeErr
 from replog.log.append_group import AppendInfo
 from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
+from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.log_append import LogAppending
 from replog.log.log_compaction import LogCompaction
-from replog.log.log_reading import LogReading
 from replog.log.log_truncation import LogTruncation
-from replog.log.log_write_back import LogWriteBack
 from replog.log.producers.files import remove_snapshot, write_snapshot
+from replog.log.reading.read_job import ReadJob
+from replog.log.reading.reader import unreadable
+from replog.log.reading.tail_cache import LogTail, TailCache
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
 from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import Promises, read_promises
@@ -48,7 +50,7 @@ READ_ONLY_LOOKS_MAX: Final = 100
 """How often a log is looked at anew because a writer has deleted files of it meanwhile, before a reader gives up."""
 
 
-class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
+class Log(LogAppending, LogTruncation, LogCompaction):
     """One partition replica's log.  Made by `Log.open`.
 
     Invariants:
@@ -168,7 +170,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
                         continue
                     raise
                 log = cls(view, directory, config, PurePosixPath(directory).name, loaded, None, now_ms)
-                log._unavailable = ReadOnlyLogError(f"{directory} was opened for reading only")
+                log._state.guard.refuse(ReadOnlyLogError(f"{directory} was opened for reading only"))
                 return log
         except OSError as error:
             if is_out_of_files(error):
@@ -190,19 +192,87 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             return super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
         if not self._check_replicated(batches, leader_epoch, begin):
             return None
-        log_start_offset = self._log_start_offset
+        log_start_offset = self._state.log_start_offset
         self.truncate_fully_and_start_at(begin)
         info = super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
-        self.set_log_start_offset(min(log_start_offset, self._log_end_offset))
-        return None if info is None else info._replace(log_start_offset=self._log_start_offset)
+        self.set_log_start_offset(min(log_start_offset, self._state.log_end_offset))
+        return None if info is None else info._replace(log_start_offset=self._state.log_start_offset)
 
     def _begin_of_straddling(self, batches: Buffer) -> int | None:
         """Returns where the first batch begins, if this log is empty and stands inside of it."""
-        if self._log_start_offset < self._log_end_offset:
+        if self._state.log_start_offset < self._state.log_end_offset:
             return None
         for first in scan(batches):
-            return first.base_offset if first.base_offset < self._log_end_offset <= first.last_offset else None
+            return first.base_offset if first.base_offset < self._state.log_end_offset <= first.last_offset else None
         return None
+
+    def read(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> bytes:
+        """Returns whole batches from the one that holds `offset`, waiting for the disk if need be; see `LogReader.read`."""
+        found = self._reader.read(
+            offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, is_checked=is_checked
+        )
+        return found or b""
+
+    def read_cached(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> bytes | None:
+        """Returns the same as `read`, without waiting for the disk.
+
+        Returns:
+            None: not all of it is in the page cache; read it in a thread (`prepare_read`).
+        """
+        return self._reader.read(
+            offset,
+            max_bytes=max_bytes,
+            end_offset=end_offset,
+            min_one_batch=min_one_batch,
+            is_checked=is_checked,
+            cached_only=True,
+        )
+
+    def keep_tail(self, cache: TailCache | None) -> None:
+        """Keeps what is appended as the leader from now on for those who read right behind; None: no more."""
+        self._reader.tail = None if cache is None else LogTail(cache)
+
+    def prepare_read(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> ReadJob:
+        """Prepares what `read` does for another thread; see `LogReader.prepare_read`."""
+        return self._reader.prepare_read(
+            offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, is_checked=is_checked
+        )
+
+    def complete_read(self, job: ReadJob) -> bytes | None:
+        """Takes the result of a job; see `LogReader.complete_read`."""
+        return self._reader.complete_read(job)
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None."""
+        return self._reader.offset_for_timestamp(timestamp_ms, end_offset=end_offset)
+
+    def offset_of_max_timestamp(self, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns (offset, timestamp) of the first record with the largest timestamp; None: no record has one."""
+        return self._reader.offset_of_max_timestamp(end_offset=end_offset)
+
+    @property
+    def dirty_bytes(self) -> int:
+        """Bytes appended since the log was opened that no write-back and no flush has covered."""
+        return self._window.dirty_bytes
+
+    @property
+    def is_behind_write_back(self) -> bool:
+        """Whether the dirty window is several times too large: wait with appends until a job has been completed."""
+        return self._window.is_behind
+
+    def prepare_write_back(self) -> WriteBackJob | None:
+        """Returns a job when a window has been appended since the last one; see `DirtyWindow.prepare_write_back`."""
+        return self._window.prepare_write_back()
+
+    def complete_write_back(self, job: WriteBackJob) -> None:
+        """Takes the result of a job; see `DirtyWindow.complete_write_back`."""
+        self._window.complete_write_back(job)
 
     def claim_complete(self) -> None:
         """Notes that nothing compacts this log from its end on, unless a file says more already.
@@ -214,13 +284,13 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Raises:
             StorageError: The disk failed.
         """
-        if self._complete.offset is not None:
+        if self._state.complete.offset is not None:
             return
         try:
-            self._complete.claim(self._log_end_offset)
+            self._state.complete.claim(self._state.log_end_offset)
         except OSError as error:
             if not is_disk_full(error):
-                raise StorageError(f"{self._directory} cannot be opened: {error}. Check the disk") from error
+                raise StorageError(f"{self._state.directory} cannot be opened: {error}. Check the disk") from error
 
     def set_log_start_offset(self, offset: int) -> None:
         """Moves the log start up: what is below may be deleted.  Lower offsets are ignored.
@@ -231,14 +301,14 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Raises:
             OffsetOutOfRangeError: The offset is above the log end.
         """
-        self._check_available()
-        if offset > self._log_end_offset:
+        self._state.guard.check()
+        if offset > self._state.log_end_offset:
             raise OffsetOutOfRangeError(
-                f"{self._topic_partition} ends at {self._log_end_offset}, it cannot start at {offset}",
-                self._log_start_offset,
-                self._log_end_offset,
+                f"{self._state.topic_partition} ends at {self._state.log_end_offset}, it cannot start at {offset}",
+                self._state.log_start_offset,
+                self._state.log_end_offset,
             )
-        self._log_start_offset = max(self._log_start_offset, offset)
+        self._state.log_start_offset = max(self._state.log_start_offset, offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Deletes the oldest segments that retention or the log start makes superfluous.
@@ -250,34 +320,41 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Returns:
             How many segments were deleted.
         """
-        self._check_available()
+        self._state.guard.check()
         try:
             count = segments_to_delete(
-                self._segments, self._config, now_ms, high_watermark, self._log_start_offset, self._log_end_offset
+                self._state.segments,
+                self._state.config,
+                now_ms,
+                high_watermark,
+                self._state.log_start_offset,
+                self._state.log_end_offset,
             )
         except OSError as error:
-            raise self._unreadable(error) from error
-        if count == len(self._segments) and not self.replace_active_segment(now_ms):
+            raise unreadable(self._state, error) from error
+        if count == len(self._state.segments) and not self.replace_active_segment(now_ms):
             count -= 1
         if count:
             self._reader.forget_places()
         try:
             if count:
-                self._complete.raise_to(self._segments[count].base_offset)
-                self.set_log_start_offset(self._segments[count].base_offset)
+                self._state.complete.raise_to(self._state.segments[count].base_offset)
+                self.set_log_start_offset(self._state.segments[count].base_offset)
             for _ in range(count):
-                base_offset = self._segments[0].base_offset
-                self._deleted.add(self._segments.replace(0, 1, ()), now_ms + self._config.file_delete_delay_ms)
-                remove_snapshot(self._fs, self._directory, base_offset)
-                self._fs.sync_dir(self._directory)
+                base_offset = self._state.segments[0].base_offset
+                self._state.deleted.add(
+                    self._state.segments.replace(0, 1, ()), now_ms + self._state.config.file_delete_delay_ms
+                )
+                remove_snapshot(self._state.fs, self._state.directory, base_offset)
+                self._state.fs.sync_dir(self._state.directory)
             with contextlib.suppress(DiskFullError):  # deleting makes room; more epochs than segments do no harm
-                self._epochs.truncate_from_start(self._segments[0].base_offset)
+                self._state.epochs.truncate_from_start(self._state.segments[0].base_offset)
         except OSError as error:
             if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
-                self._directory_changes += 1
+                self._state.name_changes += 1
                 outcome = "What is deleted by now stays so, the rest goes the next time"
-                raise disk_full("deleting old segments stopped early", self._directory, error, outcome) from error
-            self._fail("deleting old segments failed", error)
+                raise disk_full("deleting old segments stopped early", self._state.directory, error, outcome) from error
+            self._state.guard.fail("deleting old segments failed", error)
         self.mend_indexes()
         return count
 
@@ -293,26 +370,30 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Raises:
             StorageError: The disk failed.
         """
-        self._check_available()
-        if not self._segments.active.size_bytes:
+        self._state.guard.check()
+        if not self._state.segments.active.size_bytes:
             return False
         try:
-            self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
-            if self._producers.producers:
+            self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)
+            if self._state.producers.producers:
                 self._write_durable_snapshot()
-            active = LogSegment.create(self._fs, self._directory, self._log_end_offset, self._config, now_ms)
+            active = LogSegment.create(
+                self._state.fs, self._state.directory, self._state.log_end_offset, self._state.config, now_ms
+            )
         except OSError as error:
             if is_disk_full(error):
                 return False
-            self._fail("a new segment cannot be created", error)
-        self._segments.active.drop_indexes()
-        self._segments.append(active)
-        self._directory_changes += 1
-        self._touched = True
+            self._state.guard.fail("a new segment cannot be created", error)
+        self._state.segments.active.drop_indexes()
+        self._state.segments.append(active)
+        self._state.name_changes += 1
+        self._state.is_touched = True
         return True
 
     def _write_durable_snapshot(self) -> None:
-        snapshot = write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers)
+        snapshot = write_snapshot(
+            self._state.fs, self._state.directory, self._state.log_end_offset, self._state.producers
+        )
         try:
             snapshot.sync()
         finally:
@@ -327,9 +408,9 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
         Raises:
             StorageError: The disk failed.
         """
-        self._check_available()
-        for number in range(self._segments.number_for(self._recovery_point)):
-            segment = self._segments[number]
+        self._state.guard.check()
+        for number in range(self._state.segments.number_for(self._state.recovery_point)):
+            segment = self._state.segments[number]
             if segment.needs_rewrite:
                 return self._mend(segment)
         return 0
@@ -337,24 +418,24 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
     def _mend(self, segment: LogSegment) -> int:
         try:
             _sync_and_close(segment.rewrite_indexes())
-            self._fs.sync_dir(self._directory)
+            self._state.fs.sync_dir(self._state.directory)
         except CorruptRecordError:
             return 0  # reads of those records say so; there is nothing to make an index from
         except OSError as error:
             if is_disk_full(error):
                 return 0
-            self._fail("an index cannot be replaced", error)
+            self._state.guard.fail("an index cannot be replaced", error)
         segment.drop_maps()
         return 1
 
     @property
     def next_file_deletion_ms(self) -> int | None:
         """Wall time at which the files of a deleted segment are due for removal; None: there are none."""
-        return self._deleted.next_deletion_ms
+        return self._state.deleted.next_deletion_ms
 
     def prepare_file_deletion(self, now_ms: int) -> FileDeletionJob | None:
         """Returns a job that removes the files that are due, to be run in any thread; None: nothing is due."""
-        return self._deleted.take_due(now_ms)
+        return self._state.deleted.take_due(now_ms)
 
     def remove_deleted_files(self, now_ms: int) -> int:
         """Removes the files of segments that were deleted `file_delete_delay_ms` ago; returns how many segments.
@@ -369,7 +450,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             job.run()
         except OSError as error:
             raise StorageError(
-                f"{self._directory}: a deleted file cannot be removed: {error}. Check the disk"
+                f"{self._state.directory}: a deleted file cannot be removed: {error}. Check the disk"
             ) from error
         return job.segment_count
 
@@ -388,7 +469,7 @@ class Log(LogAppending, LogTruncation, LogReading, LogWriteBack, LogCompaction):
             StorageError: The disk failed.
         """
         self._close_files()
-        return retire_directory(self._fs, self._directory, unique_id)
+        return retire_directory(self._state.fs, self._state.directory, unique_id)
 
     def close_for_good(self) -> None:
         """Closes the log without writing anything more: its directory is about to be renamed, or removed."""

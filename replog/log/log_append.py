@@ -101,11 +101,11 @@ class LogAppending(LogFlushing):
             StorageError: The disk failed, now or earlier; how many batches are in the log is unknown.
         """
         try:
-            self._check_available()
+            self._state.guard.check()
         except DiskFullError as error:
             return [error] * len(batches)
         outcomes: list[AppendOutcome] = []
-        group = AppendGroup(self._producers, self._log_end_offset, now_ms)
+        group = AppendGroup(self._state.producers, self._state.log_end_offset, now_ms)
         try:
             for number, batch in enumerate(batches):
                 try:
@@ -138,19 +138,19 @@ class LogAppending(LogFlushing):
             DiskFullError: There is no room; the first batches may have been appended, see the log end.
             StorageError: The disk failed, now or earlier.
         """
-        self._check_available()
-        headers = self._check_replicated(batches, leader_epoch, self._log_end_offset)
+        self._state.guard.check()
+        headers = self._check_replicated(batches, leader_epoch, self._state.log_end_offset)
         if not headers:
             return None
-        if self._admission is not None:
-            self._admission(headers[-1].end_position - headers[0].position)
+        if self._state.admission is not None:
+            self._state.admission(headers[-1].end_position - headers[0].position)
         self._write_replicated(batches, headers, now_ms)
         return AppendInfo(
             headers[0].base_offset,
             headers[-1].last_offset,
             max(header.max_timestamp for header in headers),
             duplicate=False,
-            log_start_offset=self._log_start_offset,
+            log_start_offset=self._state.log_start_offset,
             size_bytes=headers[-1].end_position - headers[0].position,
         )
 
@@ -160,23 +160,23 @@ class LogAppending(LogFlushing):
         Raises:
             InvariantViolationError: A later epoch has written here.
         """
-        self._check_available()
-        if self._last_epoch is not None and epoch < self._last_epoch:
+        self._state.guard.check()
+        if self._state.last_epoch is not None and epoch < self._state.last_epoch:
             raise InvariantViolationError(
-                f"{self._topic_partition}: leader epoch {epoch} after epoch {self._last_epoch} in the same log"
+                f"{self._state.topic_partition}: leader epoch {epoch} after epoch {self._state.last_epoch} in the same log"
             )
-        self._assign_epochs([(epoch, self._log_end_offset)])
+        self._assign_epochs([(epoch, self._state.log_end_offset)])
 
     def roll(self, now_ms: int) -> None:
         """Begins a new segment, unless the active one is empty."""
-        self._check_available()
-        if self._segments.active.size_bytes:
-            self._roll(self._log_end_offset, now_ms)
+        self._state.guard.check()
+        if self._state.segments.active.size_bytes:
+            self._roll(self._state.log_end_offset, now_ms)
 
     def maybe_roll(self, now_ms: int) -> None:
         """Begins a new segment when the active one is due by size or age, without waiting for the next append."""
-        self._check_available()
-        if self._should_roll(0, self._log_end_offset, now_ms, now_ms):
+        self._state.guard.check()
+        if self._should_roll(0, self._state.log_end_offset, now_ms, now_ms):
             self.roll(now_ms)
 
     def _stage(
@@ -189,18 +189,18 @@ class LogAppending(LogFlushing):
         if group.size_bytes:
             group.note_staged()
         if header.producer_id >= 0 and not header.is_control:
-            original = self._producers.check(header)
+            original = self._state.producers.check(header)
             if original is not None:
                 return self._repeated(original)
-        if size_bytes > self._config.segment_bytes:
+        if size_bytes > self._state.config.segment_bytes:
             raise RecordTooLargeError(
-                f"batch of {size_bytes} bytes, segment.bytes is {self._config.segment_bytes}: send smaller batches"
+                f"batch of {size_bytes} bytes, segment.bytes is {self._state.config.segment_bytes}: send smaller batches"
             )
-        if self._admission is not None:
-            self._admission(size_bytes)
-        if leader_epoch != self._last_epoch:
+        if self._state.admission is not None:
+            self._state.admission(size_bytes)
+        if leader_epoch != self._state.last_epoch:
             self.assign_epoch_start(leader_epoch)
-        if self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if self._state.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             batch, header = _with_append_time(batch, now_ms)
         base_offset = group.next_offset
         last_offset = base_offset + header.last_offset_delta
@@ -211,14 +211,14 @@ class LogAppending(LogFlushing):
             last_offset,
             header.max_timestamp,
             duplicate=False,
-            log_start_offset=self._log_start_offset,
+            log_start_offset=self._state.log_start_offset,
             size_bytes=size_bytes,
         )
 
     def _make_room(self, group: AppendGroup, number: int, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """Writes the group where the active segment cannot take it and this batch, then rolls where that is due."""
         size_bytes, max_timestamp = header.size_bytes, header.max_timestamp
-        segment = self._segments.active
+        segment = self._state.segments.active
         if group.size_bytes:
             group_bytes = group.size_bytes + size_bytes
             is_first = segment.size_bytes == 0  # a segment's limits begin to count with its first batch
@@ -234,27 +234,26 @@ class LogAppending(LogFlushing):
     def _write_group(self, group: AppendGroup, next_number: int, now_ms: int) -> None:
         if not group.size_bytes:
             return
-        segment = self._segments.active
-        self._rest = partial(self._undo_append, segment, segment.size_bytes, self._log_end_offset)  # if interrupted
+        segment = self._state.segments.active
+        self._state.guard.begin(partial(self._undo_append, segment, segment.size_bytes, self._state.log_end_offset))
         try:
             self._write_bytes(segment, group.buffers)
         except DiskFullError:
-            self._rest = None
+            self._state.guard.done()
             raise
         if self._reader.tail is not None:
             end = segment.base_offset, segment.size_bytes + group.size_bytes
-            self._reader.tail.note(self._log_end_offset, group.next_offset, group.buffers, end)
+            self._reader.tail.note(self._state.log_end_offset, group.next_offset, group.buffers, end)
         group.note_written(segment, next_number)
-        self._touched = True
-        self._wall_ms = now_ms
-        self._log_end_offset, self._rest = group.next_offset, None
+        self._state.note_appended(group.next_offset, now_ms)
+        self._state.guard.done()
 
     def _undo_append(self, segment: LogSegment, size_bytes: int, log_end_offset: int) -> None:
         """Cuts off what an append wrote that was interrupted (Ctrl-C) before the log end moved.
 
         Nobody was told of it, and the next append gets the same offsets: without this both would stand in the file.
         """
-        if self._log_end_offset == log_end_offset:
+        if self._state.log_end_offset == log_end_offset:
             if self._reader.tail is not None:
                 self._reader.tail.forget()
             segment.truncate(size_bytes, log_end_offset)
@@ -269,15 +268,15 @@ class LogAppending(LogFlushing):
             segment.write(buffers)
         except OSError as error:
             if not is_disk_full(error):
-                self._fail("an append failed", error)
+                self._state.guard.fail("an append failed", error)
             if segment.open_log_file is None:
-                raise disk_full("an append did not begin", self._directory, error) from error
+                raise disk_full("an append did not begin", self._state.directory, error) from error
             try:
                 segment.file.truncate(segment.size_bytes)
                 segment.file.sync()
             except OSError as failure:
-                self._fail("a half-written append cannot be cut off", failure)
-            raise disk_full("an append found no room", self._directory, error) from error
+                self._state.guard.fail("a half-written append cannot be cut off", failure)
+            raise disk_full("an append found no room", self._state.directory, error) from error
 
     def _repeated(self, original: ProducedBatch) -> AppendInfo:
         return AppendInfo(
@@ -285,7 +284,7 @@ class LogAppending(LogFlushing):
             original.last_offset,
             original.timestamp,
             duplicate=True,
-            log_start_offset=self._log_start_offset,
+            log_start_offset=self._state.log_start_offset,
             size_bytes=0,
         )
 
@@ -294,7 +293,7 @@ class LogAppending(LogFlushing):
     ) -> LogSegment:
         if self._should_roll(batch_bytes, last_offset, max_timestamp, now_ms):
             self._roll_before(base_offset, last_offset, now_ms)
-        return self._segments.active
+        return self._state.segments.active
 
     def _should_roll(self, batch_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether a batch belongs in a new segment.
@@ -303,25 +302,27 @@ class LogAppending(LogFlushing):
             TooManyOpenFilesError, StorageError: The first batch's time cannot be read; nothing was changed.
         """
         try:
-            return self._segments.active.should_roll(self._config, batch_bytes, last_offset, max_timestamp, now_ms)
+            return self._state.segments.active.should_roll(
+                self._state.config, batch_bytes, last_offset, max_timestamp, now_ms
+            )
         except OSError as error:
             if is_out_of_files(error):
-                raise disk_full("an append did not begin", self._directory, error) from error
-            raise StorageError(f"{self._topic_partition}: the active segment cannot be read: {error}") from error
+                raise disk_full("an append did not begin", self._state.directory, error) from error
+            raise StorageError(f"{self._state.topic_partition}: the active segment cannot be read: {error}") from error
 
     def _roll_before(self, base_offset: int, last_offset: int, now_ms: int) -> None:
         """Begins a new segment at the log end, so that recovery can tell a hole from a gap.
 
         Only a gap too wide for relative offsets moves the base up; what is before it is flushed first.
         """
-        if last_offset - self._log_end_offset <= RELATIVE_OFFSET_MAX:
-            self._roll(self._log_end_offset, now_ms)
+        if last_offset - self._state.log_end_offset <= RELATIVE_OFFSET_MAX:
+            self._roll(self._state.log_end_offset, now_ms)
             return
         self.flush()
         self._roll(base_offset, now_ms)
 
     def _check_replicated(self, batches: Buffer, leader_epoch: int | None, expected_offset: int) -> list[BatchHeader]:
-        epoch = self._epochs.epoch_for_offset(expected_offset - 1)
+        epoch = self._state.epochs.epoch_for_offset(expected_offset - 1)
         epoch = UNKNOWN_EPOCH if epoch is None else epoch
         headers: list[BatchHeader] = []
         for header in scan(batches):
@@ -330,11 +331,13 @@ class LogAppending(LogFlushing):
                 break
             check_crc(batches, header)
             if header.base_offset < expected_offset:
-                reason = f"{self._topic_partition}: offset {header.base_offset} where {expected_offset} was expected"
+                reason = (
+                    f"{self._state.topic_partition}: offset {header.base_offset} where {expected_offset} was expected"
+                )
                 raise CorruptRecordError("", header.position, reason)
             wrong_epoch = describe_epoch(batch_epoch, epoch)
             if wrong_epoch is not None:
-                raise CorruptRecordError("", header.position, f"{self._topic_partition}: {wrong_epoch}")
+                raise CorruptRecordError("", header.position, f"{self._state.topic_partition}: {wrong_epoch}")
             if header.is_control and header.producer_id >= 0:  # after the write it would be too late to refuse it
                 _check_marker(batches, header)
             epoch, expected_offset = max(epoch, batch_epoch), header.next_offset
@@ -343,17 +346,17 @@ class LogAppending(LogFlushing):
 
     def _note_gaps(self, headers: Sequence[BatchHeader]) -> None:
         """Withdraws the claim before batches that leave out offsets, as compaction at the leader does."""
-        if self._complete.offset is None:
+        if self._state.complete.offset is None:
             return
-        expected_offset = self._log_end_offset
+        expected_offset = self._state.log_end_offset
         for header in headers:
             if header.base_offset > expected_offset:
                 try:
-                    self._complete.withdraw()
+                    self._state.complete.withdraw()
                 except OSError as error:
                     if is_disk_full(error):
-                        raise disk_full("a gap cannot be noted", self._directory, error) from error
-                    self._fail("a gap cannot be noted", error)
+                        raise disk_full("a gap cannot be noted", self._state.directory, error) from error
+                    self._state.guard.fail("a gap cannot be noted", error)
                 return
             expected_offset = header.next_offset
 
@@ -364,9 +367,11 @@ class LogAppending(LogFlushing):
         size_bytes = headers[-1].end_position - headers[0].position
         max_timestamp = max(header.max_timestamp for header in headers)
         rolls = self._should_roll(size_bytes, headers[-1].last_offset, max_timestamp, now_ms)
-        self._wall_ms = now_ms
+        self._state.wall_ms = now_ms
         groups: Sequence[Sequence[BatchHeader]]
-        groups = [[header] for header in headers] if rolls or size_bytes > self._config.segment_bytes else [headers]
+        groups = (
+            [[header] for header in headers] if rolls or size_bytes > self._state.config.segment_bytes else [headers]
+        )
         for group in groups:
             first, last = group[0], group[-1]
             bytes_in_group = last.end_position - first.position
@@ -375,24 +380,24 @@ class LogAppending(LogFlushing):
             )
             self._assign_epochs(_epoch_starts(group))  # not for all at once: a full disk may end it at any group
             self._write_bytes(segment, (view[first.position : last.end_position],))
-            self._touched = True
+            self._state.is_touched = True
             for header in group:
                 segment.note_batch(header.size_bytes, header.last_offset, header.max_timestamp)
                 if header.producer_id >= 0:
                     batch = view[header.position : header.end_position]
-                    aborted = apply_batch(self._producers, header, batch, header.base_offset, now_ms)
+                    aborted = apply_batch(self._state.producers, header, batch, header.base_offset, now_ms)
                     if aborted is not None:
                         segment.note_aborted(aborted)
-            self._log_end_offset = last.next_offset
+            self._state.log_end_offset = last.next_offset
 
     def _assign_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        if len(starts) == 1 and starts[0][0] == self._last_epoch:
+        if len(starts) == 1 and starts[0][0] == self._state.last_epoch:
             return
         try:
-            self._epochs.assign_all(starts)
+            self._state.epochs.assign_all(starts)
         except OSError as error:
-            self._fail("the leader-epoch checkpoint cannot be written", error)
-        self._last_epoch = self._epochs.latest_epoch
+            self._state.guard.fail("the leader-epoch checkpoint cannot be written", error)
+        self._state.last_epoch = self._state.epochs.latest_epoch
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
         """Seals the active segment and begins a new one at `base_offset`.
@@ -402,37 +407,37 @@ class LogAppending(LogFlushing):
         What was written until then is of no account: indexes beside an active segment are written anew when it is
         sealed and never believed after a crash, and a snapshot says the truth or has a wrong checksum.
         """
-        if len(self._unsynced) >= UNSYNCED_FILES_MAX:
+        if len(self._state.unsynced) >= UNSYNCED_FILES_MAX:
             self.flush()
-        sealed = self._segments.active
-        self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        sealed = self._state.segments.active
+        self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)
         written: list[File] = []
-        self._directory_changes += 1  # first: an interrupt in what follows must not leave a name without an fsync
-        self._touched = True
-        self._rest = partial(self._end_roll, sealed, base_offset)  # if interrupted
+        self._state.name_changes += 1  # first: an interrupt in what follows must not leave a name without an fsync
+        self._state.is_touched = True
+        self._state.guard.begin(partial(self._end_roll, sealed, base_offset))
         try:
             written += sealed.write_indexes()
-            written.append(write_snapshot(self._fs, self._directory, base_offset, self._producers))
-            active = LogSegment.create(self._fs, self._directory, base_offset, self._config, now_ms)
+            written.append(write_snapshot(self._state.fs, self._state.directory, base_offset, self._state.producers))
+            active = LogSegment.create(self._state.fs, self._state.directory, base_offset, self._state.config, now_ms)
         except OSError as error:
-            self._rest = None
+            self._state.guard.done()
             for file in written:
-                self._closer.close(file)
+                self._state.closer.close(file)
             if is_disk_full(error):
-                raise disk_full("a new segment cannot be created", self._directory, error) from error
-            self._fail("a new segment cannot be created", error)
-        self._unsynced += written
-        self._segments.append(active)
+                raise disk_full("a new segment cannot be created", self._state.directory, error) from error
+            self._state.guard.fail("a new segment cannot be created", error)
+        self._state.unsynced += written
+        self._state.segments.append(active)
         sealed.drop_indexes()
-        self._rest = None
+        self._state.guard.done()
 
     def _end_roll(self, sealed: LogSegment, base_offset: int) -> None:
         """Ends a roll that was interrupted (Ctrl-C): an empty file that nobody knows must not stand inside the segment before."""
-        if self._segments.active is not sealed:
+        if self._state.segments.active is not sealed:
             sealed.drop_indexes()
             return
         with contextlib.suppress(FileNotFoundError):
-            self._fs.remove(file_path(self._directory, base_offset, LOG_SUFFIX))
+            self._state.fs.remove(file_path(self._state.directory, base_offset, LOG_SUFFIX))
 
 
 def _check_marker(batches: Buffer, header: BatchHeader) -> None:

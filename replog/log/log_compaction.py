@@ -22,12 +22,12 @@ from replog.log.compaction.statistics import CompactionStats
 from replog.log.compaction.swap import rename_to_swap, strip_swap
 from replog.log.disk_space import disk_full, disk_full_errors, is_disk_full, is_out_of_files
 from replog.log.file_names import CLEANED_SUFFIX
-from replog.log.log_state import LogState
+from replog.log.log_part import LogPart
 from replog.log.producers.files import remove_snapshot
 from replog.log.segments.segment import LogSegment
 
 
-class LogCompaction(LogState):
+class LogCompaction(LogPart):
     """The part of a log that is compacted."""
 
     __slots__ = ()
@@ -35,11 +35,11 @@ class LogCompaction(LogState):
     @property
     def first_dirty_offset(self) -> int:
         """Everything below it was compacted; what a `cleaner-offset-checkpoint` keeps (docs/KAFKA.md 1.10)."""
-        return self._first_dirty_offset
+        return self._state.first_dirty_offset
 
     def restore_first_dirty_offset(self, offset: int) -> None:
         """Takes over what a checkpoint says; 0 when it says nothing: everything is dirty."""
-        self._first_dirty_offset = min(offset, self._log_end_offset)
+        self._state.first_dirty_offset = min(offset, self._state.log_end_offset)
 
     def dirtiness(self, now_ms: int, high_watermark: int) -> Dirtiness:
         """Measures how much there is to compact.
@@ -52,16 +52,16 @@ class LogCompaction(LogState):
             TooManyOpenFilesError, StorageError: A file cannot be read.
         """
         try:
-            with disk_full_errors("a log cannot be read", self._directory):
+            with disk_full_errors("a log cannot be read", self._state.directory):
                 return measure(
-                    self._segments,
-                    self._config,
-                    first_dirty_offset=max(self._first_dirty_offset, self._log_start_offset),
-                    ceiling=min(self.last_stable_offset(high_watermark), self._recovery_point),
+                    self._state.segments,
+                    self._state.config,
+                    first_dirty_offset=max(self._state.first_dirty_offset, self._state.log_start_offset),
+                    ceiling=min(self.last_stable_offset(high_watermark), self._state.recovery_point),
                     now_ms=now_ms,
                 )
         except OSError as error:
-            raise StorageError(f"{self._topic_partition} cannot be read: {error}. Check the disk") from error
+            raise StorageError(f"{self._state.topic_partition} cannot be read: {error}. Check the disk") from error
 
     def prepare_compaction(
         self, now_ms: int, high_watermark: int, settings: CompactionSettings | None = None
@@ -80,25 +80,25 @@ class LogCompaction(LogState):
         Raises:
             TooManyOpenFilesError, StorageError: A file cannot be read, or the log has failed.
         """
-        self._check_available()
-        if not self._config.compacts or self._compaction is not None:
+        self._state.guard.check()
+        if not self._state.config.compacts or self._compaction is not None:
             return None
         dirtiness = self.dirtiness(now_ms, high_watermark)
-        if not dirtiness.is_due(self._config):
+        if not dirtiness.is_due(self._state.config):
             return None
-        aborted = self.aborted_transactions(self._segments[0].base_offset, dirtiness.end_offset)
-        producers = self._producers.producers
+        aborted = self.aborted_transactions(self._state.segments[0].base_offset, dirtiness.end_offset)
+        producers = self._state.producers.producers
         self._compaction = CompactionJob(
-            self._fs,
-            self._directory,
-            self._config,
+            self._state.fs,
+            self._state.directory,
+            self._state.config,
             settings or CompactionSettings(),
             [self._source(number) for number in range(dirtiness.segments_count)],
             aborted,
             first_dirty_offset=dirtiness.first_dirty_offset,
             last_data_offsets=frozenset(one.batches[-1].last_offset for one in producers.values() if one.batches),
             marker_epochs={pid: one.producer_epoch for pid, one in producers.items() if not one.batches},
-            generation=self._generation,
+            generation=self._state.generation,
             now_ms=now_ms,
         )
         return self._compaction
@@ -122,54 +122,54 @@ class LogCompaction(LogState):
         """
         if self._compaction is not job:
             raise InvariantViolationError(
-                f"{self._topic_partition}: a compaction was completed that it did not prepare"
+                f"{self._state.topic_partition}: a compaction was completed that it did not prepare"
             )
         self._compaction = None
-        if isinstance(self._unavailable, BrokerClosedError) or job.is_cancelled or not self._still_has(job):
+        if isinstance(self._state.guard.refusal, BrokerClosedError) or job.is_cancelled or not self._still_has(job):
             job.discard()
             return None
         if job.error is not None:
             self._refuse_compaction(job.error)
         if not job.finished:
-            raise InvariantViolationError(f"{self._topic_partition}: a compaction was completed that never ran")
-        if self._unavailable is not None:
+            raise InvariantViolationError(f"{self._state.topic_partition}: a compaction was completed that never ran")
+        if self._state.guard.refusal is not None:
             job.discard()
-        self._check_available()
+        self._state.guard.check()
         try:
-            self._complete.withdraw()
+            self._state.complete.withdraw()
         except OSError as error:
             job.discard()
             self._refuse_compaction(error)
         try:
             replaced = self._swap(job, now_ms)
         except OSError as error:
-            self._fail("exchanging compacted segments failed", error)
-        self._first_dirty_offset = max(self._first_dirty_offset, job.stats.clean_end_offset)
-        self._end_change("exchanging compacted segments", partial(self._end_swap, replaced, job.segments))
+            self._state.guard.fail("exchanging compacted segments failed", error)
+        self._state.first_dirty_offset = max(self._state.first_dirty_offset, job.stats.clean_end_offset)
+        self._state.guard.end("exchanging compacted segments", partial(self._end_swap, replaced, job.segments))
         return job.stats
 
     # Parts
 
     def _source(self, number: int) -> SourceSegment:
-        segment = self._segments[number]
-        end_offset = self._segments[number + 1].base_offset
+        segment = self._state.segments[number]
+        end_offset = self._state.segments[number + 1].base_offset
         return SourceSegment(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)
 
     def _still_has(self, job: CompactionJob) -> bool:
         """Whether the log holds what the job read."""
-        first = self._segments.number_for(job.sources[0].base_offset)
-        if job.generation != self._generation or first + len(job.sources) >= len(self._segments):
+        first = self._state.segments.number_for(job.sources[0].base_offset)
+        if job.generation != self._state.generation or first + len(job.sources) >= len(self._state.segments):
             return False
-        return all(self._segments[first + i] is source.segment for i, source in enumerate(job.sources))
+        return all(self._state.segments[first + i] is source.segment for i, source in enumerate(job.sources))
 
     def _refuse_compaction(self, error: Exception) -> None:
         """Raises the error that the job met; the log fails with it only when an fsync did."""
         if isinstance(error, OSError):
             if is_disk_full(error):
-                raise disk_full("compacted segments cannot be written", self._directory, error) from error
-            raise StorageError(f"{self._topic_partition} cannot be compacted: {error}. Check the disk") from error
+                raise disk_full("compacted segments cannot be written", self._state.directory, error) from error
+            raise StorageError(f"{self._state.topic_partition} cannot be compacted: {error}. Check the disk") from error
         if isinstance(error, StorageError) and not isinstance(error, CorruptRecordError):
-            self._fail("a compaction failed", error)
+            self._state.guard.fail("a compaction failed", error)
         raise error
 
     def _swap(self, job: CompactionJob, now_ms: int) -> list[LogSegment]:
@@ -179,9 +179,9 @@ class LogCompaction(LogState):
             Those that are replaced; `_end_swap` must follow.
         """
         count = job.stats.segments_before
-        first = self._segments.number_for(job.sources[0].base_offset)
+        first = self._state.segments.number_for(job.sources[0].base_offset)
         try:
-            rename_to_swap(self._fs, self._directory, job.segments)
+            rename_to_swap(self._state.fs, self._state.directory, job.segments)
         except OSError as error:
             if not is_out_of_files(error):
                 raise
@@ -189,16 +189,16 @@ class LogCompaction(LogState):
                 segment.change_suffix(CLEANED_SUFFIX)
             job.discard()
             self._refuse_compaction(error)
-        self._touched = True
+        self._state.is_touched = True
         self._reader.forget_places()
-        replaced = self._segments.replace(first, count, job.segments)
-        self._deleted.add(replaced, now_ms + self._config.file_delete_delay_ms)
+        replaced = self._state.segments.replace(first, count, job.segments)
+        self._state.deleted.add(replaced, now_ms + self._state.config.file_delete_delay_ms)
         return replaced
 
     def _end_swap(self, replaced: list[LogSegment], new: list[LogSegment]) -> None:
         """Takes steps 5 to 7 of `compaction.swap`, which may be done again."""
-        self._fs.sync_dir(self._directory)
-        strip_swap(self._fs, self._directory, new)
+        self._state.fs.sync_dir(self._state.directory)
+        strip_swap(self._state.fs, self._state.directory, new)
         self._remove_snapshots_without_segment(replaced, new)
 
     def _remove_snapshots_without_segment(self, gone: list[LogSegment], new: list[LogSegment]) -> None:
@@ -206,4 +206,4 @@ class LogCompaction(LogState):
         bases = {segment.base_offset for segment in new}
         for segment in gone:
             if segment.base_offset not in bases:
-                remove_snapshot(self._fs, self._directory, segment.base_offset)
+                remove_snapshot(self._state.fs, self._state.directory, segment.base_offset)

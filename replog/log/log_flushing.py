@@ -12,7 +12,7 @@ from typing import Final
 from replog.errors import BrokerClosedError, InvariantViolationError
 from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.flush import FlushJob
-from replog.log.log_state import LogState
+from replog.log.log_part import LogPart
 from replog.log.producers.files import write_snapshot
 from replog_checkpoints import File
 
@@ -22,7 +22,7 @@ _UNFLUSHED: Final = (
 )
 
 
-class LogFlushing(LogState):
+class LogFlushing(LogPart):
     """The part of a log that becomes durable."""
 
     __slots__ = ()
@@ -34,38 +34,42 @@ class LogFlushing(LogState):
             TooManyOpenFilesError: A segment cannot be opened now; nothing was changed.
             StorageError: The disk failed, now or earlier.
         """
-        self._check_available()
-        directory_dirty = self._directory_changes > self._directory_synced
-        if self._recovery_point >= self._log_end_offset and not self._unsynced and not directory_dirty:
+        self._state.guard.check()
+        directory_dirty = self._state.name_changes > self._state.name_changes_synced
+        if (
+            self._state.recovery_point >= self._state.log_end_offset
+            and not self._state.unsynced
+            and not directory_dirty
+        ):
             return None
-        first = self._segments.number_for(self._recovery_point)
+        first = self._state.segments.number_for(self._state.recovery_point)
         try:
-            files = [self._segments[number].file for number in range(first, len(self._segments))]
+            files = [self._state.segments[number].file for number in range(first, len(self._state.segments))]
         except OSError as error:
             if is_out_of_files(error):
-                raise disk_full("a flush did not begin", self._directory, error, _UNFLUSHED) from error
-            self._fail("a segment cannot be opened", error)
-        files += self._unsynced
-        self._closer.hold(files)
+                raise disk_full("a flush did not begin", self._state.directory, error, _UNFLUSHED) from error
+            self._state.guard.fail("a segment cannot be opened", error)
+        files += self._state.unsynced
+        self._state.closer.hold(files)
         return FlushJob(
-            self._fs,
+            self._state.fs,
             files,
-            self._directory if directory_dirty else None,
-            end_offset=self._log_end_offset,
-            generation=self._generation,
-            era=self._flushed_file.era,
-            beside=tuple(self._unsynced),
-            directory_changes=self._directory_changes,
-            window_end=self._window.end(self._segments, self._generation),
-            on_error=self._note_failure,
+            self._state.directory if directory_dirty else None,
+            end_offset=self._state.log_end_offset,
+            generation=self._state.generation,
+            era=self._state.flushed_file.era,
+            beside=tuple(self._state.unsynced),
+            directory_changes=self._state.name_changes,
+            window_end=self._window.end(),
+            on_error=self._state.guard.note_failure,
             on_flushed=self._note_flushed,
-            gate=self._write_back_gate,
+            gate=self._window.gate,
         )
 
     def _note_flushed(self, job: FlushJob) -> None:
         """Writes down how far the log is flushed, unless it failed meanwhile.  May run in the thread of the flush."""
-        if self._unavailable is None:
-            self._flushed_file.raise_to(job.end_offset, job.era)
+        if self._state.guard.refusal is None:
+            self._state.flushed_file.raise_to(job.end_offset, job.era)
 
     def complete_flush(self, job: FlushJob) -> None:
         """Takes the result of a job: the recovery point moves up.
@@ -78,21 +82,21 @@ class LogFlushing(LogState):
             StorageError: The job failed, or the log has.
             BrokerClosedError: The log was closed or deleted meanwhile; its files are closed now.
         """
-        self._closer.let_go(job.files)
-        if job.refused is not None and self._unavailable is None:
-            raise disk_full("a flush did not end", self._directory, job.refused, _UNFLUSHED) from job.refused
-        if not job.finished or self._unavailable is not None:
-            self._check_available()
-            raise InvariantViolationError(f"{self._topic_partition}: a flush was completed that never ran")
+        self._state.closer.let_go(job.files)
+        if job.refused is not None and self._state.guard.refusal is None:
+            raise disk_full("a flush did not end", self._state.directory, job.refused, _UNFLUSHED) from job.refused
+        if not job.finished or self._state.guard.refusal is not None:
+            self._state.guard.check()
+            raise InvariantViolationError(f"{self._state.topic_partition}: a flush was completed that never ran")
         for file in job.beside:
-            if file in self._unsynced:
-                self._unsynced.remove(file)
-                self._closer.close(file)
-        self._directory_synced = max(self._directory_synced, job.directory_changes)
+            if file in self._state.unsynced:
+                self._state.unsynced.remove(file)
+                self._state.closer.close(file)
+        self._state.name_changes_synced = max(self._state.name_changes_synced, job.directory_changes)
         self._window.note_flushed(job.window_end, job.generation)
-        if job.generation == self._generation and job.end_offset > self._recovery_point:
-            flushed_before, self._recovery_point = self._recovery_point, job.end_offset
-            self._segments.release_flushed(flushed_before, self._recovery_point)
+        if job.generation == self._state.generation and job.end_offset > self._state.recovery_point:
+            flushed_before, self._state.recovery_point = self._state.recovery_point, job.end_offset
+            self._state.segments.release_flushed(flushed_before, self._state.recovery_point)
 
     def flush(self) -> None:
         """Makes everything appended so far durable, blocking.
@@ -112,21 +116,27 @@ class LogFlushing(LogState):
         Returns:
             False: there are unflushed writes, whose errors only these descriptors tell; flush first.
         """
-        if self._unavailable is not None or self._recovery_point < self._log_end_offset or self._unsynced:
+        if (
+            self._state.guard.refusal is not None
+            or self._state.recovery_point < self._state.log_end_offset
+            or self._state.unsynced
+        ):
             return False
-        self._segments.release_all()
+        self._state.segments.release_all()
         return True
 
     def write_producer_snapshot(self) -> None:
         """Writes a snapshot of the producers at the log end; durable with the next flush."""
-        self._check_available()
+        self._state.guard.check()
         try:
-            self._unsynced.append(write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers))
+            self._state.unsynced.append(
+                write_snapshot(self._state.fs, self._state.directory, self._state.log_end_offset, self._state.producers)
+            )
         except OSError as error:
             if is_out_of_files(error):
-                raise disk_full("a producer snapshot cannot be written", self._directory, error) from error
-            self._fail("a producer snapshot cannot be written", error)
-        self._directory_changes += 1
+                raise disk_full("a producer snapshot cannot be written", self._state.directory, error) from error
+            self._state.guard.fail("a producer snapshot cannot be written", error)
+        self._state.name_changes += 1
 
     def close(self, now_ms: int) -> None:
         """Flushes, completes the indexes, writes a producer snapshot, closes every file.  No flush may be running.
@@ -137,43 +147,45 @@ class LogFlushing(LogState):
             TooManyOpenFilesError, StorageError: Not everything could be written; the files are closed all the same, and
                 the stop was not clean.
         """
-        if isinstance(self._unavailable, BrokerClosedError):
+        if isinstance(self._state.guard.refusal, BrokerClosedError):
             return
         try:
-            if self._unavailable is None:
+            if self._state.guard.refusal is None:
                 self._close_cleanly(now_ms)
         finally:
             self._close_files()
 
     def _close_cleanly(self, now_ms: int) -> None:
         self.flush()
-        if not self._touched:
+        if not self._state.is_touched:
             return
-        self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)
         files: list[File] = []
         try:
-            files += self._segments.active.write_indexes()
-            files.append(write_snapshot(self._fs, self._directory, self._log_end_offset, self._producers))
+            files += self._state.segments.active.write_indexes()
+            files.append(
+                write_snapshot(self._state.fs, self._state.directory, self._state.log_end_offset, self._state.producers)
+            )
             for file in files:
                 file.sync()
-            self._fs.sync_dir(self._directory)
+            self._state.fs.sync_dir(self._state.directory)
         except OSError as error:
             if is_out_of_files(error):  # everything is flushed: the next start makes the rest again
                 outcome = "Every record is on the disk, and the next start makes the rest again"
-                raise disk_full("the log was not closed in order", self._directory, error, outcome) from error
-            self._fail("closing failed", error)
+                raise disk_full("the log was not closed in order", self._state.directory, error, outcome) from error
+            self._state.guard.fail("closing failed", error)
         finally:
             for file in files:
                 file.close()
 
     def _close_files(self) -> None:
-        self._flushed_file.close()
+        self._state.flushed_file.close()
         if self._compaction is not None:
             self._compaction.cancel()
-        for file in self._unsynced:
-            self._closer.close(file)
-        self._unsynced.clear()
-        self._deleted.release_all()
-        self._segments.release_all()
-        if self._unavailable is None:
-            self._unavailable = BrokerClosedError(f"{self._topic_partition} is closed")
+        for file in self._state.unsynced:
+            self._state.closer.close(file)
+        self._state.unsynced.clear()
+        self._state.deleted.release_all()
+        self._state.segments.release_all()
+        if self._state.guard.refusal is None:
+            self._state.guard.refusal = BrokerClosedError(f"{self._state.topic_partition} is closed")

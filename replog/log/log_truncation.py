@@ -24,13 +24,13 @@ from functools import partial
 from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
 from replog.log.disk_space import disk_full_errors, is_out_of_files
 from replog.log.file_names import CLEANED_SUFFIX
-from replog.log.log_state import LogState
+from replog.log.log_part import LogPart
 from replog.log.producers.files import rebuild_producers, remove_snapshots
 from replog.log.recovery.cut_bytes import FOLLOWER_CUT_BYTES_MAX, CutPiece, keep_cut, tell_cut
 from replog.log.segments.segment import LogSegment
 
 
-class LogTruncation(LogState):
+class LogTruncation(LogPart):
     """The part of a log that is cut."""
 
     __slots__ = ()
@@ -52,20 +52,20 @@ class LogTruncation(LogState):
             DiskFullError: Nothing was cut; or, for want of descriptors, the cut is there and ends with the next change.
             StorageError: The disk failed.
         """
-        self._check_available()
-        if offset >= self._log_end_offset:
+        self._state.guard.check()
+        if offset >= self._state.log_end_offset:
             self._forget_empty_epochs(offset)
             return False
-        if offset < self._segments[0].base_offset:
+        if offset < self._state.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
         try:
             end_offset, is_durable = self._truncate_segments(offset)
         except (CorruptRecordError, CorruptIndexError) as error:
-            self._note_failure(error)
+            self._state.guard.note_failure(error)
             raise
         except (OSError, StorageError) as error:
-            self._fail("a truncation failed", error)
+            self._state.guard.fail("a truncation failed", error)
         self._after_cut(end_offset, is_durable=is_durable)
         return True
 
@@ -82,20 +82,20 @@ class LogTruncation(LogState):
                 change.
             StorageError: The disk failed.
         """
-        self._check_available()
-        log_start_offset, log_end_offset = self._log_start_offset, self._log_end_offset
+        self._state.guard.check()
+        log_start_offset, log_end_offset = self._state.log_start_offset, self._state.log_end_offset
         pieces = self._pieces_from(0, 0)
         try:
             first = self._prepare_emptying(offset)
             is_durable = self._remove_segments_from(0)
             first.change_suffix("")
-            self._segments.append(first)
+            self._state.segments.append(first)
             is_durable &= self._sync_names()
         except (OSError, StorageError) as error:
-            self._fail("a truncation failed", error)
-        self._recovery_point = offset
+            self._state.guard.fail("a truncation failed", error)
+        self._state.recovery_point = offset
         why = f"it begins anew at offset {offset}"
-        tell_cut(self._topic_partition, pieces, f"{log_start_offset} to {log_end_offset}", why, 0)
+        tell_cut(self._state.topic_partition, pieces, f"{log_start_offset} to {log_end_offset}", why, 0)
         self._after_cut(offset, is_durable=is_durable)
 
     def _prepare_emptying(self, offset: int) -> LogSegment:
@@ -103,54 +103,56 @@ class LogTruncation(LogState):
 
         A crash leaves it under a name that the next start sweeps.
         """
-        log_start_offset = self._log_start_offset
+        log_start_offset = self._state.log_start_offset
         first: LogSegment | None = None
         try:
-            with disk_full_errors("the log cannot be emptied", self._directory):
+            with disk_full_errors("the log cannot be emptied", self._state.directory):
                 first = self._new_segment(offset)
-                self._complete.raise_to(offset)
+                self._state.complete.raise_to(offset)
                 self._promise_nothing()
-                self._log_start_offset = offset
+                self._state.log_start_offset = offset
                 self._promise_no_more_than(offset, is_emptied=True)
-                self._epochs.clear()
+                self._state.epochs.clear()
         except DiskFullError:  # promised less than is true; nothing was cut
-            self._log_start_offset = log_start_offset
+            self._state.log_start_offset = log_start_offset
             if first is not None:
-                first.remove(self._closer)
+                first.remove(self._state.closer)
             raise
         return first
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         """Makes a segment named `.cleaned`, since one in use may have its base; replaces one of an earlier attempt."""
-        unused = LogSegment(self._fs, self._directory, base_offset, 0, self._wall_ms, CLEANED_SUFFIX)
+        unused = LogSegment(self._state.fs, self._state.directory, base_offset, 0, self._state.wall_ms, CLEANED_SUFFIX)
         with contextlib.suppress(FileNotFoundError):
-            self._fs.remove(unused.path)
-        made = LogSegment.create(self._fs, self._directory, base_offset, self._config, self._wall_ms, CLEANED_SUFFIX)
-        made.release(self._closer)  # it gets another name
+            self._state.fs.remove(unused.path)
+        made = LogSegment.create(
+            self._state.fs, self._state.directory, base_offset, self._state.config, self._state.wall_ms, CLEANED_SUFFIX
+        )
+        made.release(self._state.closer)  # it gets another name
         return made
 
     def _truncate_segments(self, offset: int) -> tuple[int, bool]:
         """Cuts the segments; returns where the log ends now, and whether the directory says so durably."""
-        number = self._segments.number_for(offset)
-        segment = self._segments[number]
-        was_active, log_start_offset = segment.is_active, self._log_start_offset
+        number = self._state.segments.number_for(offset)
+        segment = self._state.segments[number]
+        was_active, log_start_offset = segment.is_active, self._state.log_start_offset
         try:
-            with disk_full_errors("the log cannot be cut", self._directory):
+            with disk_full_errors("the log cannot be cut", self._state.directory):
                 position, end_offset = self._prepare_cut(segment, offset)
-                self._log_start_offset = min(log_start_offset, end_offset)
+                self._state.log_start_offset = min(log_start_offset, end_offset)
                 self._promise_no_more_than(end_offset, is_emptied=False)
-                self._epochs.truncate_from_end(end_offset)
+                self._state.epochs.truncate_from_end(end_offset)
         except DiskFullError:  # promised less than is true; nothing was cut
-            self._log_start_offset = log_start_offset
+            self._state.log_start_offset = log_start_offset
             if not was_active:
                 segment.drop_indexes()
             raise
-        log_end_offset, pieces = self._log_end_offset, self._pieces_from(number, position)
-        kept_bytes = keep_cut(self._fs, self._directory, pieces, FOLLOWER_CUT_BYTES_MAX)
+        log_end_offset, pieces = self._state.log_end_offset, self._pieces_from(number, position)
+        kept_bytes = keep_cut(self._state.fs, self._state.directory, pieces, FOLLOWER_CUT_BYTES_MAX)
         is_durable = self._remove_segments_from(number + 1)
         segment.truncate(position, end_offset)
         why = "its leader, or whoever repairs it, says that the log ends there"
-        tell_cut(self._topic_partition, pieces, f"{end_offset} to {log_end_offset}", why, kept_bytes)
+        tell_cut(self._state.topic_partition, pieces, f"{end_offset} to {log_end_offset}", why, kept_bytes)
         return end_offset, is_durable
 
     def _prepare_cut(self, segment: LogSegment, offset: int) -> tuple[int, int]:
@@ -158,21 +160,21 @@ class LogTruncation(LogState):
         found = segment.find(offset)
         place = (found.position, found.previous_end) if found else (segment.size_bytes, segment.end_offset())
         if not segment.is_active:
-            segment.activate(self._config)
+            segment.activate(self._state.config)
         return place
 
     def _remove_segments_from(self, number: int) -> bool:
         """Deletes segment `number` and all later ones, the last one first; returns whether durably."""
         is_durable = True
-        while len(self._segments) > number:
-            self._segments.remove_last()
+        while len(self._state.segments) > number:
+            self._state.segments.remove_last()
             is_durable = self._sync_names()
         return is_durable
 
     def _sync_names(self) -> bool:
         """Fsyncs the directory; returns False where it could not be opened for want of descriptors."""
         try:
-            self._fs.sync_dir(self._directory)
+            self._state.fs.sync_dir(self._state.directory)
         except OSError as error:
             if not is_out_of_files(error):
                 raise
@@ -181,59 +183,51 @@ class LogTruncation(LogState):
 
     def _pieces_from(self, number: int, position: int) -> list[CutPiece]:
         """Returns the pieces of the log from byte `position` of segment `number` on."""
-        segment = self._segments[number]
-        later = [self._segments[behind] for behind in range(number + 1, len(self._segments))]
+        segment = self._state.segments[number]
+        later = [self._state.segments[behind] for behind in range(number + 1, len(self._state.segments))]
         pieces = [CutPiece(segment.path, position, segment.size_bytes)]
         return pieces + [CutPiece(one.path, 0, one.size_bytes) for one in later]
 
     def _forget_empty_epochs(self, end_offset: int) -> None:
         try:
-            self._epochs.truncate_from_end(end_offset)
+            self._state.epochs.truncate_from_end(end_offset)
         except OSError as error:
-            self._fail("the leader-epoch checkpoint cannot be written", error)
-        self._last_epoch = self._epochs.latest_epoch
+            self._state.guard.fail("the leader-epoch checkpoint cannot be written", error)
+        self._state.last_epoch = self._state.epochs.latest_epoch
 
     def _promise_nothing(self) -> None:
         """Lowers the recovery point to 0, durably, before the log start moves.
 
         A log start above the log end is believed only where nothing is promised.
         """
-        self._flushed_file.lower_to(0)
-        self._log_start_offset = self.checkpointed_log_start_offset  # it may have been raised above what is flushed
-        self._recovery_point = 0
-        if self._checkpoint is None:
-            return
-        self._is_emptied = True  # the log start is written although it is above the recovery point now
-        try:
-            self._checkpoint()
-        finally:
-            self._is_emptied = False
+        self._state.flushed_file.lower_to(0)
+        self._state.log_start_offset = (
+            self._state.checkpointed_log_start_offset
+        )  # it may have been raised above what is flushed
+        self._state.recovery_point = 0
+        self._state.write_checkpoint(is_emptied=True)
 
     def _promise_no_more_than(self, end_offset: int, *, is_emptied: bool) -> None:
         """Lowers what a crash would take as a promise about bytes that are about to go."""
-        self._touched = True
-        self._generation += 1
+        self._state.is_touched = True
+        self._state.generation += 1
         self._reader.forget_places()
-        self._flushed_file.lower_to(0 if is_emptied else end_offset)
-        is_lowered = self._recovery_point > end_offset or self._log_start_offset >= end_offset
-        self._recovery_point = 0 if is_emptied else min(self._recovery_point, end_offset)
-        self._first_dirty_offset = min(self._first_dirty_offset, end_offset)
-        if (is_lowered or is_emptied) and self._checkpoint is not None:
-            self._is_emptied = is_emptied
-            try:
-                self._checkpoint()
-            finally:
-                self._is_emptied = False
-        if remove_snapshots(self._fs, self._directory, above=-1 if is_emptied else end_offset):
-            self._directory_changes += 1  # if this fsync does not come about, the next flush does it
-            self._fs.sync_dir(self._directory)
-            self._directory_changes -= 1
+        self._state.flushed_file.lower_to(0 if is_emptied else end_offset)
+        is_lowered = self._state.recovery_point > end_offset or self._state.log_start_offset >= end_offset
+        self._state.recovery_point = 0 if is_emptied else min(self._state.recovery_point, end_offset)
+        self._state.first_dirty_offset = min(self._state.first_dirty_offset, end_offset)
+        if is_lowered or is_emptied:
+            self._state.write_checkpoint(is_emptied=is_emptied)
+        if remove_snapshots(self._state.fs, self._state.directory, above=-1 if is_emptied else end_offset):
+            self._state.name_changes += 1  # if this fsync does not come about, the next flush does it
+            self._state.fs.sync_dir(self._state.directory)
+            self._state.name_changes -= 1
 
     def _after_cut(self, end_offset: int, *, is_durable: bool) -> None:
-        self._log_end_offset = end_offset
-        self._window.restart(self._segments, self._generation)
-        self._last_epoch = self._epochs.latest_epoch
-        self._end_change("a truncation", partial(self._end_cut, is_durable=is_durable))
+        self._state.log_end_offset = end_offset
+        self._window.restart()
+        self._state.last_epoch = self._state.epochs.latest_epoch
+        self._state.guard.end("a truncation", partial(self._end_cut, is_durable=is_durable))
 
     def _end_cut(self, *, is_durable: bool) -> None:
         """Fsyncs the directory where that is still to be done, and builds the producers anew.
@@ -241,13 +235,13 @@ class LogTruncation(LogState):
         Nothing may be appended before: an old tail must not come back behind it, nor producers of what was cut count.
         """
         if not is_durable:
-            self._fs.sync_dir(self._directory)
+            self._state.fs.sync_dir(self._state.directory)
         rebuild_producers(
-            self._fs,
-            self._directory,
-            self._producers,
-            self._segments,
-            self._config,
-            self._wall_ms,
-            flushed_offset=self._recovery_point,
+            self._state.fs,
+            self._state.directory,
+            self._state.producers,
+            self._state.segments,
+            self._state.config,
+            self._state.wall_ms,
+            flushed_offset=self._state.recovery_point,
         )

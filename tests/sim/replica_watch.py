@@ -68,16 +68,16 @@ class LogMirror:
     def end_offset(self) -> int:
         if self.batches:
             return self.batches[-1].next_offset
-        return max(self.log.log_start_offset, self.log._segments[0].base_offset)
+        return max(self.log.log_start_offset, self.log._state.segments[0].base_offset)
 
     def update(self) -> bool:
         """Reads what is new; whether the log was cut since the last time."""
-        was_cut = self.log._generation != self._generation
-        self._generation = self.log._generation
+        was_cut = self.log._state.generation != self._generation
+        self._generation = self.log._state.generation
         while self.batches and (self.end_offset > self.log.log_end_offset):
             self.batches.pop()
             self._places.pop()
-        if was_cut and self._places and self._places[-1].base_offset < self.log._segments[0].base_offset:
+        if was_cut and self._places and self._places[-1].base_offset < self.log._state.segments[0].base_offset:
             self.batches.clear()  # it has begun anew elsewhere
             self._places.clear()
         while self.end_offset < self.log.log_end_offset:
@@ -98,7 +98,7 @@ class LogMirror:
     def content(self, start_offset: int) -> bytes:
         """The bytes of all batches that end above `start_offset`."""
         found = bytearray()
-        for segment in self.log._segments:
+        for segment in self.log._state.segments:
             written, position = bytes(_written(self.log, segment.path)), 0
             while position < segment.size_bytes:
                 header = parse_header(
@@ -110,8 +110,8 @@ class LogMirror:
         return bytes(found)
 
     def _read_next(self) -> None:
-        last = self._places[-1] if self._places else _Place(self.log._segments[0].base_offset, 0)
-        for segment in self.log._segments:
+        last = self._places[-1] if self._places else _Place(self.log._state.segments[0].base_offset, 0)
+        for segment in self.log._state.segments:
             position = last.end_position if segment.base_offset == last.base_offset else 0
             if segment.base_offset < last.base_offset or position >= segment.size_bytes:
                 continue
@@ -124,12 +124,12 @@ class LogMirror:
 
 
 def _written(log: Log, path: str) -> bytearray:
-    return cast("SimulatedFileSystem", log._fs)._file_node(path).written
+    return cast("SimulatedFileSystem", log._state.fs)._file_node(path).written
 
 
 def stored_batches(log: Log) -> list[Batch]:
     """What the disk has of a log that nobody has open: up to the first batch that is damaged or does not follow."""
-    image = cast("SimulatedFileSystem", log._fs).image()
+    image = cast("SimulatedFileSystem", log._state.fs).image()
     batches: list[Batch] = []
     for path in sorted(path for path in image if path.startswith(log.directory + "/") and path.endswith(".log")):
         try:

@@ -232,18 +232,18 @@ def begins_with_a_batch(self: Log, epoch: int) -> None:
 def stage_with_epoch(
     self: Log, group: Any, number: int, batch: Any, header: Any, leader_epoch: int, now_ms: int
 ) -> Any:
-    if leader_epoch != self._last_epoch:
+    if leader_epoch != self._state.last_epoch:
         _ASSIGN_EPOCH_START(self, leader_epoch)
     return _STAGE(self, group, number, batch, header, leader_epoch, now_ms)
 
 
 def promises_as_before(self: Log, end_offset: int, *, is_emptied: bool) -> None:
     """The checkpoint on the disk still says more than the log will hold."""
-    checkpoint, self._checkpoint = self._checkpoint, None
+    checkpoint, self._state.checkpoint = self._state.checkpoint, None
     try:
         _PROMISE_NO_MORE_THAN(self, end_offset, is_emptied=is_emptied)
     finally:
-        self._checkpoint = checkpoint
+        self._state.checkpoint = checkpoint
 
 
 def any_epoch(self: Log, batches: Any, *, now_ms: int, leader_epoch: int | None = None) -> Any:

@@ -8,7 +8,7 @@ import threading
 from broker_kit import KEY, TOPIC, Rig, batch, registered, rig, topic, wait_until
 
 from replog.errors import ErrorCode
-from replog.log.write_back import BEHIND_WINDOWS
+from replog.log.dirty_window import BEHIND_WINDOWS
 from replog.metadata.config_keys import FlushPolicy
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
 from replog.testing import Operation, SimulatedFileSystem

@@ -73,7 +73,7 @@ def test_a_group_is_one_write_and_the_same_log_as_one_by_one() -> None:
         log.close(T0)
     for suffix in ("index", "timeindex"):
         path = f"/data/t-0/{0:020d}.{suffix}"
-        assert fs.image()[path] == alone._fs.image()[path]  # type: ignore[attr-defined]
+        assert fs.image()[path] == alone._state.fs.image()[path]  # type: ignore[attr-defined]
 
 
 def test_nothing_to_append() -> None:

@@ -54,19 +54,19 @@ def test_a_prepared_read_goes_on_in_a_deleted_segment() -> None:
     log.flush()
     expected = log.read(2, max_bytes=200, end_offset=30, min_one_batch=True)
     job = log.prepare_read(2, max_bytes=200, end_offset=30, min_one_batch=True)
-    segment = log._segments[0]
+    segment = log._state.segments[0]
     cut_to(log, 8)
     log.remove_deleted_files(T0 + 1000)
     job.run()
     assert job.error is None
     assert job.outcome is not None
     assert job.outcome.found.data == expected
-    assert segment not in list(log._segments)
+    assert segment not in list(log._state.segments)
 
 
 def test_whoever_has_the_segment_can_still_open_its_files() -> None:
     _, log = filled(30, config=CONFIG)
-    segment = log._segments[0]
+    segment = log._state.segments[0]
     cut_to(log, 8)
     found = segment.find(5)
     assert found is not None
@@ -87,7 +87,7 @@ def test_compacted_twice_within_the_delay() -> None:
     """The second segment of a base takes the `.deleted` names of the first."""
     fs, log = filled(30, config=CONFIG)
     waiting = DeletedSegments(fs, FileCloser())
-    first = log._segments[0]
+    first = log._state.segments[0]
     waiting.add([first], T0 + 10)
     write_file(fs, f"{DIRECTORY}/{0:020d}.log", b"second")
     second = LogSegment(fs, DIRECTORY, 0, 6, T0)
@@ -126,7 +126,7 @@ def test_a_directory_gets_a_name_of_its_own_and_goes_later() -> None:
 
 def test_replacing_in_the_list() -> None:
     _, log = filled(40, config=CONFIG)
-    segments = log._segments
+    segments = log._state.segments
     first, second, third = (segments[number] for number in range(3))
     merged = LogSegment(SimulatedFileSystem(), DIRECTORY, 0, 1, T0)
     assert segments.replace(0, 2, [merged]) == [first, second]

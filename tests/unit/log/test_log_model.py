@@ -17,11 +17,11 @@ from log_model import LogModel
 from replog.log import Log
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.flush import FlushJob
+from replog.log.reading.tail_cache import LogTail
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
 from replog.log.recovery.loader import LogLoader
 from replog.log.segments.scan import scan_headers
 from replog.log.segments.segment import LogSegment
-from replog.log.tail_cache import LogTail
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
 CAMPAIGN = int(os.environ.get("REPLOG_MODEL_EXAMPLES", "0"))
@@ -68,11 +68,11 @@ def promise_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     truncate_to = Log.truncate_to
 
     def truncate(log: Log, offset: int) -> bool:
-        checkpoint, log._checkpoint = log._checkpoint, None
+        checkpoint, log._state.checkpoint = log._state.checkpoint, None
         try:
             return truncate_to(log, offset)
         finally:
-            log._checkpoint = checkpoint
+            log._state.checkpoint = checkpoint
 
     monkeypatch.setattr(Log, "truncate_to", truncate)
 
@@ -108,7 +108,7 @@ def count_a_flush_from_before_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     complete_flush = Log.complete_flush
 
     def complete(log: Log, job: FlushJob) -> None:
-        job.generation = log._generation
+        job.generation = log._state.generation
         complete_flush(log, job)
 
     monkeypatch.setattr(Log, "complete_flush", complete)

@@ -33,11 +33,11 @@ def sealed(fs: FileSystem | None = None, directory: str = DIRECTORY) -> tuple[Si
 
 
 def forget_maps(log: Log) -> None:
-    for segment in log._segments:
+    for segment in log._state.segments:
         segment.drop_maps()
         segment._largest_timestamp = None
         segment._verified = 0
-    log._segments._forget_timestamps()
+    log._state.segments._forget_timestamps()
 
 
 def check(log: Log) -> None:
@@ -75,13 +75,13 @@ def test_what_goes_wrong_while_the_log_is_open_is_noticed_and_mended(suffix: str
     if data is not None:
         write_file(fs, path(suffix), data)
     check(log)
-    newest = max(log._segments[1].base_offset - 1, 0) + T0
-    assert log._segments[0].largest_timestamp() == newest
-    if log._segments[0].needs_rewrite:
+    newest = max(log._state.segments[1].base_offset - 1, 0) + T0
+    assert log._state.segments[0].largest_timestamp() == newest
+    if log._state.segments[0].needs_rewrite:
         assert log.mend_indexes() == 1
         forget_maps(log)
         check(log)
-        assert not log._segments[0].needs_rewrite
+        assert not log._state.segments[0].needs_rewrite
         assert read_file(fs, path(".timeindex"))[-12:] == good[".timeindex"][-12:]
     else:
         assert kind == "twice" or (suffix, kind) in {(".index", "empty"), (".index", "short")}  # each entry is true
@@ -102,7 +102,7 @@ def test_retention_does_not_believe_a_time_index_that_lost_its_end() -> None:
     fs, log = sealed()
     forget_maps(log)
     write_file(fs, path(".timeindex"), read_file(fs, path(".timeindex"))[:12])
-    newest = T0 + log._segments[1].base_offset - 1
+    newest = T0 + log._state.segments[1].base_offset - 1
     assert log.delete_old_segments(newest + 1000, high_watermark=COUNT) == 0
     assert log.delete_old_segments(newest + 1001, high_watermark=COUNT) == 1
 
@@ -112,16 +112,16 @@ def test_damage_deletes_nothing_by_age() -> None:
     forget_maps(log)
     fs.remove(path(".timeindex"))
     fs.flip_bit(path(".log"), 16, 1)  # the magic of the first batch
-    log._segments[0]._file = None
+    log._state.segments[0]._file = None
     assert log.delete_old_segments(T0 + 10**9, high_watermark=COUNT) == 0
     with pytest.raises(CorruptRecordError):
-        log._segments[0].largest_timestamp()
+        log._state.segments[0].largest_timestamp()
 
 
 def test_a_map_survives_the_replacement_of_its_file(tmp_path: Path) -> None:
     """SIGBUS would end the process here if the file were written in place."""
     _, log = sealed(OsFileSystem(), str(tmp_path / "t-0"))
-    segment = log._segments[0]
+    segment = log._state.segments[0]
     check(log)
     index = segment.reader()._index
     assert index is not None

@@ -6,8 +6,8 @@ import pytest
 from log_test_kit import TINY, append, content, filled, offsets
 
 from replog.log import Log, TailCache
+from replog.log.reading.tail_cache import LogTail
 from replog.log.segments.reader import SegmentReader
-from replog.log.tail_cache import LogTail
 from replog.records import scan
 
 

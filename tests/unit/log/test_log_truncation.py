@@ -123,7 +123,7 @@ def test_the_lowered_recovery_point_is_durable_before_the_cut() -> None:
     log = open_log(fs)
     append(log, 20)
     log.flush()
-    log._checkpoint = lambda: seen.append((log.recovery_point, len(content(log))))
+    log._state.checkpoint = lambda: seen.append((log.recovery_point, len(content(log))))
     log.truncate_to(12)
     assert seen == [(12, 20)]
     log.truncate_to(12)

@@ -9,7 +9,7 @@ from log_test_kit import T0, batch, content, open_log
 
 from replog.errors import BrokerClosedError, StorageError
 from replog.log import Log, LogConfig, WriteBackJob
-from replog.log.write_back import BEHIND_WINDOWS, KEPT_WINDOWS, READER_AGE_MS
+from replog.log.dirty_window import BEHIND_WINDOWS, KEPT_WINDOWS, READER_AGE_MS
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem, _SimulatedFile
 

@@ -9,6 +9,12 @@ window of a few MiB the same pages are filled again and again (bench/RESULTS.md)
     bytes of the log    ...dropped | kept for readers | clean | being written back | dirty | <- end
                                                               |<------- at most a few windows ------>|
 
+Duties of the host, whoever appends to the log:
+
+1. After an append call `Log.prepare_write_back`; run the job, if there is one, in another thread, then `complete_write_back`,
+   then ask again.
+2. While `Log.is_behind_write_back`, let nobody append: the disk is slower than the writers.
+
 Rules (docs/KAFKA.md 3.6): it never moves the recovery point; an error is a failed fsync; pages are dropped only after a
 successful wait, and only behind what tail readers still need.  A window is a matter of speed: positions that a truncation,
 compaction or deletion made wrong write back or drop other bytes, which harms nothing.
@@ -18,11 +24,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from replog.log.log_reader import Place
-from replog.log.segments.segment_list import SegmentList
+from replog.log.reading.reader import LogReader
+from replog.log.state import LogState
 from replog_checkpoints import File
 
 BEHIND_WINDOWS: Final = 4
@@ -107,100 +113,136 @@ class DirtyWindow:
     Why its own counting: one number for a place in a log of many files.  Appends do not touch it; it looks at the
     segments when it is asked.
 
+    Args:
+        state: The state of the log.
+        reader: The reader of the log, who knows which pages are still needed.
+
+    Attributes:
+        gate: A lock that is held while a write-back may take, and until it has noted, an error.
+
     Invariants:
         - dropped <= written back <= end; at most one job is out.
     """
 
-    __slots__ = ("_clean_to", "_dropped_to", "_generation", "_in_flight", "_marked_to", "_starts")
+    __slots__ = (
+        "_clean_to",
+        "_dropped_to",
+        "_generation",
+        "_in_flight",
+        "_marked_to",
+        "_reader",
+        "_starts",
+        "_state",
+        "gate",
+    )
 
-    def __init__(self, segments: SegmentList) -> None:
+    def __init__(self, state: LogState, reader: LogReader) -> None:
+        self._state = state
+        self._reader = reader
+        self.gate = threading.Lock()
         self._in_flight = False
         self._starts: list[tuple[int, int]] = []  # (count at byte 0, base offset) of segments, the active one last
         self._clean_to = self._dropped_to = self._marked_to = 0
         self._generation = 0
-        self.restart(segments, 0)
+        self.restart()
 
-    def dirty_bytes(self, segments: SegmentList, generation: int) -> int:
-        """Returns the number of bytes that no write-back or flush has covered."""
-        return self.end(segments, generation) - self._clean_to
+    @property
+    def dirty_bytes(self) -> int:
+        """Bytes appended since the log was opened that no write-back and no flush has covered."""
+        return self.end() - self._clean_to
 
-    def end(self, segments: SegmentList, generation: int) -> int:
-        """Returns the log end in this counting; follows the log where it has rolled or was cut."""
-        if generation != self._generation or self._starts[-1][1] != segments.active.base_offset:
-            self._follow(segments, generation)
-        return self._starts[-1][0] + segments.active.size_bytes
+    @property
+    def is_behind(self) -> bool:
+        """Whether the dirty window is several times too large: wait with appends until a job has been completed."""
+        window_bytes = self._state.config.dirty_window_bytes
+        return window_bytes > 0 and self.end() - self._clean_to >= BEHIND_WINDOWS * window_bytes
 
-    def is_due(self, segments: SegmentList, generation: int, window_bytes: int) -> bool:
-        """Whether a window has been appended since the last job, and none is out."""
-        return not self._in_flight and self.end(segments, generation) - self._marked_to >= window_bytes
+    def prepare_write_back(self) -> WriteBackJob | None:
+        """Returns a job when a window has been appended since the last one.  Each must be run once and completed.
 
-    def prepare(
-        self,
-        segments: SegmentList,
-        generation: int,
-        window_bytes: int,
-        places: Iterable[Place],
-        on_error: Callable[[OSError], None],
-        gate: threading.Lock,
-    ) -> WriteBackJob:
-        """Returns a job for everything but the newer half of a window."""
-        written_to = self.end(segments, generation) - window_bytes // 2
-        dropped_to = self._needed_from(places, written_to, window_bytes)
+        It covers everything but the newer half of a window.
+        """
+        state, window_bytes = self._state, self._state.config.dirty_window_bytes
+        if not window_bytes or self._in_flight or self.end() - self._marked_to < window_bytes:
+            return None
+        if state.guard.refusal is not None:
+            return None
+        written_to = self.end() - window_bytes // 2
+        dropped_to = self._needed_from(written_to, window_bytes)
         job = WriteBackJob(
-            self._ranges(segments, self._clean_to, written_to),
-            self._ranges(segments, self._dropped_to, dropped_to),
+            self._ranges(self._clean_to, written_to),
+            self._ranges(self._dropped_to, dropped_to),
             written_to=written_to,
             dropped_to=dropped_to,
-            generation=generation,
-            on_error=on_error,
-            gate=gate,
+            generation=state.generation,
+            on_error=state.guard.note_failure,
+            gate=self.gate,
         )
         self._in_flight = True
         self._marked_to = written_to
+        state.closer.hold(job.files)
         return job
 
-    def complete(self, job: WriteBackJob) -> None:
-        """Takes the result of a job that has ended; one that failed, or from before a cut, moves nothing."""
+    def complete_write_back(self, job: WriteBackJob) -> None:
+        """Takes the result of a job.  The recovery point stays where it is: only a flush moves it.
+
+        Raises:
+            StorageError: The job failed; as after a failed fsync, nothing is appended any more.
+            BrokerClosedError: The log was closed or deleted meanwhile.
+        """
+        self._state.closer.let_go(job.files)
         self._in_flight = False
-        if not job.finished or job.generation != self._generation:
-            return
-        self._clean_to = max(self._clean_to, job.written_to)
-        self._dropped_to = max(self._dropped_to, job.dropped_to)
-        while len(self._starts) > 1 and self._starts[1][0] <= self._dropped_to:
-            del self._starts[0]
+        if job.finished and job.generation == self._generation:  # one from before a cut moves nothing
+            self._clean_to = max(self._clean_to, job.written_to)
+            self._dropped_to = max(self._dropped_to, job.dropped_to)
+            while len(self._starts) > 1 and self._starts[1][0] <= self._dropped_to:
+                del self._starts[0]
+        if not job.finished or self._state.guard.is_closed:
+            self._state.guard.check()
+
+    def end(self) -> int:
+        """Returns the log end in this counting; follows the log where it has rolled or was cut."""
+        active = self._state.segments.active
+        if self._state.generation != self._generation or self._starts[-1][1] != active.base_offset:
+            self._follow()
+        return self._starts[-1][0] + active.size_bytes
 
     def note_flushed(self, end: int, generation: int) -> None:
         """Notes that an fsync has covered everything below `end`, as `end()` said when it was prepared."""
         if generation == self._generation:
             self._clean_to = max(self._clean_to, end)
 
-    def restart(self, segments: SegmentList, generation: int) -> None:
+    def restart(self) -> None:
         """Begins to count anew: the log was opened, or cut and fsynced, and what is there now counts as clean."""
-        active = segments.active
+        active = self._state.segments.active
         self._starts = [(0, active.base_offset)]
         self._clean_to = self._dropped_to = self._marked_to = active.size_bytes
-        self._generation = generation
+        self._generation = self._state.generation
 
-    def _follow(self, segments: SegmentList, generation: int) -> None:
+    def _follow(self) -> None:
         """Counts in the segments that the log has begun since the last look; where it was cut, begins anew."""
+        segments = self._state.segments
         start, base_offset = self._starts[-1]
         number = segments.number_for(base_offset)
-        if generation != self._generation or segments[number].base_offset != base_offset:
-            self.restart(segments, generation)
+        if self._state.generation != self._generation or segments[number].base_offset != base_offset:
+            self.restart()
             return
         for later in range(number + 1, len(segments)):
             start += segments[later - 1].size_bytes
             self._starts.append((start, segments[later].base_offset))
 
-    def _needed_from(self, places: Iterable[Place], written_to: int, window_bytes: int) -> int:
+    def _needed_from(self, written_to: int, window_bytes: int) -> int:
         """Returns how far pages can go: up to the last reader that is close behind, but only so far behind."""
+        oldest_ms = self._state.wall_ms - READER_AGE_MS
         starts = {base_offset: start for start, base_offset in self._starts}
-        counts = [starts[place.base_offset] + place.position for place in places if place.base_offset in starts]
+        places = (place for place in self._reader.places if place.read_ms >= oldest_ms and place.base_offset in starts)
+        counts = (starts[place.base_offset] + place.position for place in places)
         needed = min((count for count in counts if count >= self._dropped_to), default=written_to)
         return max(self._dropped_to, min(needed, written_to), written_to - KEPT_WINDOWS * window_bytes)
 
-    def _ranges(self, segments: SegmentList, begin: int, end: int) -> list[FileRange]:
+    def _ranges(self, begin: int, end: int) -> list[FileRange]:
         """Returns the parts of open files that [begin, end) means; a segment that is not open any more is clean."""
+        segments = self._state.segments
         ends = [start for start, _ in self._starts[1:]] + [end]
         found: list[FileRange] = []
         for (start, base_offset), segment_end in zip(self._starts, ends, strict=True):

@@ -14,7 +14,7 @@ owner takes the result (`Log.complete_read`).
 
 from __future__ import annotations
 
-from replog.log.log_reader import CapturedRead, ReadOutcome
+from replog.log.reading.captured_read import CapturedRead, ReadOutcome
 from replog_checkpoints import File
 
 

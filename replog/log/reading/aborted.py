@@ -1,0 +1,36 @@
+"""Which transactions of a log were aborted: readers of committed records skip their batches."""
+
+from __future__ import annotations
+
+from replog.errors import CorruptIndexError, StorageError
+from replog.log.disk_space import disk_full_errors
+from replog.log.producers.files import aborted_in_segment
+from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex
+from replog.log.state import LogState
+
+
+def aborted_transactions(state: LogState, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Returns the aborted transactions with records in [start, end), by offset of their marker (docs/KAFKA.md 1.8).
+
+    Raises:
+        CorruptRecordError: A transaction index is wrong, and the log it is made from too.
+        TooManyOpenFilesError: A transaction index cannot be opened now.
+        StorageError: A transaction index cannot be read.
+    """
+    found: list[AbortedTransaction] = []
+    for number in range(state.segments.number_for(start_offset), len(state.segments)):
+        try:
+            with disk_full_errors("a transaction index cannot be read", state.directory):
+                index = _aborted_in(state, number)
+        except OSError as error:
+            raise StorageError(f"{state.topic_partition}: a transaction index cannot be read: {error}") from error
+        if index is not None and index.collect(start_offset, end_offset, found):
+            break
+    return found
+
+
+def _aborted_in(state: LogState, number: int) -> TransactionIndex | None:
+    try:
+        return state.segments[number].transactions
+    except CorruptIndexError:
+        return aborted_in_segment(state.fs, state.directory, list(state.segments), number, state.wall_ms)

@@ -1,0 +1,108 @@
+"""One read by offset: what it asks for, where it begins, and what it finds.
+
+All that it needs is captured beforehand, so that it may run in any thread, whatever the owner of the log does meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from replog.log.segments.reader import SegmentRead, SegmentReader
+from replog_checkpoints import File
+
+
+class ReadRequest(NamedTuple):
+    """What one read asks for.
+
+    Attributes:
+        offset: The offset to begin with; the batch that holds it is the first.
+        max_bytes: Limit of the answer.
+        ceiling: Exclusive end: no batch that reaches above it is returned.
+        log_end_offset: End of the log when it was asked.
+        min_one_batch: Whether a first batch larger than `max_bytes` is returned whole.
+        is_checked: Whether checksums are looked at where it does not go on from another read.
+    """
+
+    offset: int
+    max_bytes: int
+    ceiling: int
+    log_end_offset: int
+    min_one_batch: bool
+    is_checked: bool = True
+
+
+class Place(NamedTuple):
+    """The batch that holds an offset (or will) starts at byte `position` of the segment with this base offset."""
+
+    base_offset: int
+    position: int
+    read_ms: int  # wall time of the read that ended here
+
+
+class Part(NamedTuple):
+    """One segment as it is now; all batches in it end at or below `end_offset`."""
+
+    reader: SegmentReader
+    end_offset: int
+
+
+class Start(NamedTuple):
+    """Where a read begins in a segment.
+
+    Attributes:
+        position: The byte at which a batch starts.
+        previous_end: The exclusive end of the batch before it, the segment's base offset for the first one; None: not looked
+            at, since the read goes on from another one.
+    """
+
+    position: int
+    previous_end: int | None
+
+
+class ReadOutcome(NamedTuple):
+    """What a read found in the segment with this base offset, and where it began there."""
+
+    found: SegmentRead
+    base_offset: int
+    start: Start
+
+
+class CapturedRead(NamedTuple):
+    """All that a read in another thread needs; the owner keeps `files` open until it has ended."""
+
+    request: ReadRequest
+    parts: tuple[Part, ...]
+    place: Place | None
+    files: tuple[File, ...]
+    version: int
+
+    def read(self) -> ReadOutcome | None:
+        """Reads, in any thread; None: there is nothing below the ceiling."""
+        return read_first(self.parts, self.request, self.place)
+
+
+def read_first(parts: Iterable[Part], request: ReadRequest, place: Place | None) -> ReadOutcome | None:
+    for reader, end_offset in parts:
+        start = _start(reader, request.offset, place)
+        if start is None:  # all of it lies below the offset: a gap that compaction left
+            continue
+        found = reader.read(
+            start.position,
+            max_bytes=request.max_bytes,
+            ceiling=request.ceiling,
+            segment_end_offset=end_offset,
+            min_one_batch=request.min_one_batch,
+        )
+        must_check = place is None and request.is_checked
+        return ReadOutcome(reader.checked(start.position, found) if must_check else found, reader.base_offset, start)
+    return None
+
+
+def _start(reader: SegmentReader, offset: int, place: Place | None) -> Start | None:
+    if place is not None and place.base_offset == reader.base_offset and place.position < reader.size_bytes:
+        return Start(place.position, None)
+    if offset <= reader.base_offset:
+        return Start(0, reader.base_offset) if reader.size_bytes else None
+    found = reader.find(offset)
+    return Start(found.position, found.previous_end) if found else None

@@ -1,0 +1,306 @@
+"""The part of a log that is read: at once, from the page cache only, or in another thread.
+
+One read is one pread where it can be: a reader that goes on where its last read ended needs no index, because the place
+is remembered; the end is found with the offset index and a few headers.
+
+Checksums are looked at where a read does not go on from another one.  Whoever receives batches checks them, and comes
+again to the same place when they are damaged: that is such a read, and tells whether it is the file that is damaged.  A
+reader that goes on costs nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError, StorageError
+from replog.log.disk_space import disk_full, is_out_of_files
+from replog.log.reading.captured_read import CapturedRead, Part, Place, ReadOutcome, ReadRequest, read_first
+from replog.log.reading.read_job import ReadJob
+from replog.log.reading.tail_cache import LogTail
+from replog.log.reading.time_search import first_record_from, newest_record
+from replog.log.recovery.completeness import hole
+from replog.log.segments.reader import NotCachedError
+from replog.log.segments.scan import scan_headers
+from replog.log.state import LogState
+from replog_checkpoints import File
+
+_PLACES_MAX: Final = 32
+
+
+class LogReader:
+    """Reads whole batches; never decodes them, except the one that holds a timestamp asked for.
+
+    Attributes:
+        tail: The newest batches, for readers right behind; None: everything is read from the files.
+    """
+
+    __slots__ = ("_places", "_state", "_version", "tail")
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self.tail: LogTail | None = None
+        self._places: dict[int, Place] = {}
+        self._version = 0  # of the meaning of places
+
+    @property
+    def places(self) -> Iterable[Place]:
+        """Where the latest reads ended, one for each reader that goes on there."""
+        return self._places.values()
+
+    def forget_places(self) -> None:
+        """Forgets places and tail: the log was cut, or lost or exchanged segments, so that they may be wrong now."""
+        self._places.clear()
+        self._version += 1
+        if self.tail is not None:
+            self.tail.forget()
+
+    def read(
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        end_offset: int,
+        min_one_batch: bool,
+        is_checked: bool = True,
+        cached_only: bool = False,
+    ) -> bytes | None:
+        """Returns whole batches from the one that holds `offset` (its first records may lie below).
+
+        It may wait for the disk.
+
+        Args:
+            offset: The offset to begin with.
+            max_bytes: Limit of the answer.
+            end_offset: Exclusive ceiling: no batch that ends above it is returned.
+            min_one_batch: Whether a first batch larger than `max_bytes` is returned whole.
+            is_checked: Whether checksums are looked at where the read does not go on from another one; False: the
+                caller looks at every one.
+            cached_only: Whether to give up rather than wait for the disk.
+
+        Returns:
+            Batches of one segment, or of the tail; b"" when nothing is there; None: `cached_only`, and the page cache
+            does not hold all of it.
+
+        Raises:
+            OffsetOutOfRangeError: The offset lies below the log start or above the log end.
+            CorruptRecordError: The file does not hold batches where it should.
+            StorageError: The disk does not give the bytes.
+        """
+        ceiling = self._ceiling(offset, end_offset)
+        place = self._places.pop(offset, None)
+        if self.tail is not None:
+            newest = self.tail.read(offset, max_bytes=max_bytes, ceiling=ceiling)
+            if newest is not None:
+                self._remember(newest.next_offset, Place(*newest.end, self._state.wall_ms))
+                return newest.data
+        request = ReadRequest(offset, max_bytes, ceiling, self._state.log_end_offset, min_one_batch, is_checked)
+        try:
+            outcome = read_first(self._parts(request, cached_only=cached_only), request, place)
+            self._check_hole(request, outcome)
+        except NotCachedError:
+            self._remember(offset, place)
+            return None
+        except OSError as error:
+            raise unreadable(self._state, error) from error
+        return self._note(request, place, outcome)
+
+    def prepare_read(
+        self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
+    ) -> ReadJob:
+        """Prepares what `read` does for another thread.
+
+        Every job must be handed to `complete_read`, whether it ran or not.  The arguments are those of `read`.
+
+        Raises:
+            OffsetOutOfRangeError: See `read`.
+            StorageError: A file cannot be opened.
+        """
+        ceiling = self._ceiling(offset, end_offset)
+        request = ReadRequest(offset, max_bytes, ceiling, self._state.log_end_offset, min_one_batch, is_checked)
+        try:
+            captured = self._capture(request)
+        except OSError as error:
+            raise unreadable(self._state, error) from error
+        self._state.closer.hold(captured.files)
+        return ReadJob(captured, self._state.generation)
+
+    def complete_read(self, job: ReadJob) -> bytes | None:
+        """Takes the result of a job: what `read` would have answered when it was prepared.
+
+        Returns:
+            None: the log was cut meanwhile (or the job never ran): what it read, or failed to read, says nothing.
+
+        Raises:
+            OffsetOutOfRangeError: The log start has passed the offset meanwhile.
+            CorruptRecordError, StorageError: See `read`.
+            BrokerClosedError: The log was closed or deleted meanwhile.
+        """
+        state = self._state
+        state.closer.let_go(job.files)
+        try:
+            if state.guard.is_closed:
+                state.guard.check()
+            if not job.finished or job.generation != state.generation:
+                return None
+            if job.offset < state.log_start_offset:
+                raise self._out_of_range(job.offset)
+            job.raise_error()
+        except OSError as error:
+            raise unreadable(state, error) from error
+        finally:
+            job.error = None  # its traceback has what was read, and leads back to the job
+        return self._note_captured(job.captured, job.outcome)
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None.
+
+        Raises:
+            CorruptRecordError, StorageError: See `read`.
+        """
+        state = self._state
+        try:
+            return first_record_from(
+                state.segments,
+                timestamp_ms,
+                start_offset=state.log_start_offset,
+                end_offset=min(end_offset, state.log_end_offset),
+                flushed_offset=state.recovery_point,
+            )
+        except OSError as error:
+            raise unreadable(state, error) from error
+
+    def offset_of_max_timestamp(self, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns (offset, timestamp) of the first record with the largest timestamp; None: no record has one.
+
+        Args:
+            end_offset: Exclusive ceiling: batches that end above it are not looked at.
+
+        Raises:
+            CorruptRecordError, StorageError: See `read`.
+        """
+        state = self._state
+        try:
+            return newest_record(
+                state.segments,
+                start_offset=state.log_start_offset,
+                end_offset=min(end_offset, state.log_end_offset),
+                flushed_offset=state.recovery_point,
+            )
+        except OSError as error:
+            raise unreadable(state, error) from error
+
+    # Parts
+
+    def _ceiling(self, offset: int, end_offset: int) -> int:
+        """Returns the end of what a read of `offset` may give."""
+        log_end_offset = self._state.log_end_offset
+        if not self._state.log_start_offset <= offset <= log_end_offset:
+            raise self._out_of_range(offset)
+        return min(log_end_offset, end_offset)
+
+    def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
+        state = self._state
+        return OffsetOutOfRangeError(
+            f"{state.topic_partition} has offsets {state.log_start_offset} to {state.log_end_offset}, "
+            f"{offset} was asked for",
+            state.log_start_offset,
+            state.log_end_offset,
+        )
+
+    def _parts(self, request: ReadRequest, *, cached_only: bool = False) -> Iterator[Part]:
+        if request.offset >= request.ceiling:
+            return
+        segments, flushed_offset = self._state.segments, self._state.recovery_point
+        for number in range(segments.number_for(request.offset), len(segments)):
+            segment = segments.touch(number, flushed_offset)
+            end_offset = segments.end_offset(number, request.log_end_offset)
+            yield Part(segment.reader(cached_only=cached_only), end_offset)
+
+    def _capture(self, request: ReadRequest) -> CapturedRead:
+        """Captures what the same read needs in another thread."""
+        segments = self._state.segments
+        parts: list[Part] = []
+        files: list[File] = []
+        for number, part in enumerate(self._parts(request), segments.number_for(request.offset)):
+            parts.append(part)
+            files += segments[number].open_files
+            if len(parts) > 1 and part.reader.size_bytes:
+                break  # what the first one does not have stands at the start of this one
+        return CapturedRead(request, tuple(parts), self._places.get(request.offset), tuple(files), self._version)
+
+    def _note_captured(self, captured: CapturedRead, outcome: ReadOutcome | None) -> bytes:
+        """Takes the outcome of `captured.read()` and returns its bytes; the log was not cut meanwhile."""
+        if captured.version != self._version:
+            return outcome.found.data if outcome else b""
+        self._check_hole(captured.request, outcome)
+        place = self._places.pop(captured.request.offset, None)
+        return self._note(captured.request, place, outcome)
+
+    def _check_hole(self, request: ReadRequest, outcome: ReadOutcome | None) -> None:
+        """Raises `CorruptRecordError` where records are missing that the log claims to have; other gaps are allowed.
+
+        No checksum covers a batch's base offset: a first batch that does not begin where the one before it ends would be
+        handed out under offsets that are not its own.
+        """
+        complete = self._state.complete
+        if request.offset >= request.ceiling or not complete.covers(request.offset):
+            return
+        if outcome is not None and not outcome.found.data:
+            return  # the batch is there, and does not fit below a limit
+        found = request.ceiling if outcome is None else int.from_bytes(outcome.found.data[:8], "big", signed=True)
+        previous_end = None if outcome is None else outcome.start.previous_end
+        if found <= request.offset and (previous_end is None or previous_end == found):
+            return
+        segment = self._state.segments[self._state.segments.number_for(request.offset)]
+        if found > request.offset:
+            position = segment.size_bytes if request.offset >= segment.base_offset else 0
+            raise hole(segment.path, position, request.offset, found)
+        if outcome is None or previous_end is None or not complete.covers(previous_end):
+            return
+        if not self._fits_what_follows(outcome.start.position, request):  # else it is the one before that is wrong
+            reason = f"no batch that follows offset {previous_end - 1}: it says that it begins at {found}"
+            raise CorruptRecordError(segment.path, outcome.start.position, reason)
+
+    def _fits_what_follows(self, position: int, request: ReadRequest) -> bool:
+        """Whether the batch at byte `position` of the request's segment ends where the next one begins, or the segment ends."""
+        segments = self._state.segments
+        number = segments.number_for(request.offset)
+        segment = segments[number]
+        with segment.opened_briefly():
+            headers = [placed.header for placed in islice(scan_headers(segment.file, position, segment.size_bytes), 2)]
+        end_offset = segments.end_offset(number, request.log_end_offset)
+        return headers[0].next_offset == (headers[1].base_offset if len(headers) > 1 else end_offset)
+
+    def _note(self, request: ReadRequest, place: Place | None, outcome: ReadOutcome | None) -> bytes:
+        if outcome is None:
+            return b""
+        found = outcome.found
+        if found.next_position is None:
+            return found.data
+        if found.data:
+            next_place = Place(outcome.base_offset, found.next_position, self._state.wall_ms)
+            self._remember(found.next_offset, next_place)
+        else:
+            self._remember(request.offset, place)
+        return found.data
+
+    def _remember(self, offset: int, place: Place | None) -> None:
+        if place is None:
+            return
+        if len(self._places) >= _PLACES_MAX:
+            del self._places[next(iter(self._places))]
+        self._places[offset] = place
+
+
+def unreadable(state: LogState, error: OSError) -> ReplogError:
+    """Returns what a reader is told about an error of the disk."""
+    if is_out_of_files(error):
+        return disk_full(f"{state.topic_partition} cannot be read", state.directory, error)
+    if isinstance(error, FileNotFoundError):
+        return StorageError(
+            f"{state.topic_partition} cannot be read: {error}. A file of an open log is gone: was its folder removed or "
+            "renamed? Put it back, then open the log again"
+        )
+    return StorageError(f"{state.topic_partition} cannot be read: {error}. Check the disk")
