@@ -48,7 +48,9 @@ class ReplogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Returns one task for each range of `plan_tasks`; asks no broker."""
-        return [RangePartition(each) for each in plan_tasks(self._snapshot.ranges, self._options.min_partitions)]
+        options = self._options
+        tasks = plan_tasks(self._snapshot.ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(each) for each in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads the task's records.  Spark makes up a partition without a value when there is no task at all."""

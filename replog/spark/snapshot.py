@@ -8,23 +8,24 @@ watermark of its time, and a high watermark is only taken from a leader that kno
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from replog.client.cluster.image import ClusterImage
+from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.offsets import list_offsets
 from replog.client.cluster.view import ClusterView
 from replog.client.types import OffsetAndTimestamp, TopicPartition
-from replog.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicIdError
+from replog.errors import ConfigError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from replog.spark.options import EARLIEST, LATEST, PartitionOffsets, ReadOptions
+from replog.spark.options import ReadOptions, TopicChoice
 from replog.spark.patience import PlanningPatience
+from replog.spark.positions import Bounds, end_offset, require_named, start_offset, times_to_look_up
 
 CONNECT_TIMEOUT_MS = 5_000
 """How long the first answer of a broker may take: with what Spark adds, a wrong port is told within ten seconds."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,122 +57,113 @@ class PinnedOffsets:
     ranges: tuple[OffsetRange, ...]
 
 
-async def resolve_snapshot(view: ClusterView, options: ReadOptions) -> PinnedOffsets:
+async def resolve_snapshot(view: ClusterView, options: ReadOptions, now_ms: int) -> PinnedOffsets:
     """Asks the leaders where each partition begins and ends, and fixes it.
 
     Args:
         view: A view of the cluster; opened if it is not.
         options: The checked options, which say what to read.
+        now_ms: The time that relative ones count from, in milliseconds since 1970.
 
     Raises:
         RequestTimedOutError: No broker answers, or some partition has nobody that tells its offsets in time
             (`PlanningPatience`).
-        UnknownTopicOrPartitionError: A topic or partition does not exist.
+        UnknownTopicOrPartitionError: A topic or partition does not exist, or no topic matches the pattern.
         UnknownTopicIdError: A topic was deleted or created anew meanwhile.
-        ConfigError: Json offsets do not name the partitions that are read, or end before they start.
+        ConfigError: A json does not name the partitions that are read, a partition would end before it starts, or has no
+            record at or after its starting time.
         OffsetOutOfRangeError: A json offset lies outside of the log, and `failOnDataLoss` is set.
     """
     await view.ready(CONNECT_TIMEOUT_MS)
-    topic_ids = {topic: (await view.topic_or_raise(topic)).topic_id for topic in options.topics}
-    partitions = _partitions(view, options)
-    _require_named("startingOffsets", options.starting_offsets, partitions)
-    _require_named("endingOffsets", options.ending_offsets, partitions)
+    topic_ids = {
+        topic: (await view.topic_or_raise(topic)).topic_id for topic in chosen_topics(view.image, options.chosen)
+    }
+    partitions = chosen_partitions(view.image, options.chosen, topic_ids)
+    require_named(options.starting, partitions)
+    require_named(options.ending, partitions)
     patience = PlanningPatience(view, options.poll_timeout_ms)
-    starts, ends = await asyncio.gather(
-        *(
-            list_offsets(
-                view, dict.fromkeys(partitions, which), timeout_ms=patience.timeout_ms, give_up=patience.give_up
-            )
-            for which in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
-        )
-    )
+    bounds = await look_up_bounds(view, partitions, patience)
+    first, last = [
+        await _look_up(view, times_to_look_up(position, partitions, now_ms), patience)
+        for position in (options.starting, options.ending)
+    ]
     for topic, topic_id in topic_ids.items():
         if (now := view.image.topics.get(topic)) is None or now.topic_id != topic_id:
             raise UnknownTopicIdError(
                 f"topic {topic} was deleted or created anew while it was looked at; load it again"
             )
-    ranges = (_range(options, topic_ids[p.topic], p, _Bounds.of(starts[p], ends[p])) for p in partitions)
+    ranges = (_range(options, topic_ids[p.topic], p, bounds[p], first.get(p), last.get(p)) for p in partitions)
     return PinnedOffsets(view.cluster_id, tuple(ranges))
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    log_start_offset: int
-    high_watermark: int
+def chosen_topics(image: ClusterImage, chosen: TopicChoice) -> Sequence[str]:
+    """Returns the names of the topics to read.
 
-    @classmethod
-    def of(cls, start: OffsetAndTimestamp, end: OffsetAndTimestamp) -> _Bounds:
-        """Makes bounds of two answers that were asked for side by side: the log start may lie above the other one."""
-        return cls(min(start.offset, end.offset), end.offset)
+    Raises:
+        UnknownTopicOrPartitionError: No topic matches the pattern.
+    """
+    if chosen.pattern is None:
+        return chosen.topics
+    topics = sorted(filter(re.compile(chosen.pattern).fullmatch, image.topics))
+    if not topics:
+        known = first_few(sorted(image.topics), ", ") or "none"
+        raise UnknownTopicOrPartitionError(
+            f'no topic matches subscribePattern "{chosen.pattern}", which must match a whole name. Topics are: {known}.'
+        )
+    return topics
 
-    def __contains__(self, offset: int) -> bool:
-        return self.log_start_offset <= offset <= self.high_watermark
 
-    def clip(self, offset: int) -> int:
-        return min(max(offset, self.log_start_offset), self.high_watermark)
-
-
-def _partitions(view: ClusterView, options: ReadOptions) -> list[TopicPartition]:
-    if options.assignment is not None:
-        return [TopicPartition(topic, p) for topic, members in options.assignment.items() for p in members]
-    topics = view.image.topics
+def chosen_partitions(image: ClusterImage, chosen: TopicChoice, topics: Iterable[str]) -> list[TopicPartition]:
+    """Returns the partitions to read of these topics, in order."""
+    if chosen.assignment is not None:
+        return [TopicPartition(topic, p) for topic, members in chosen.assignment.items() for p in members]
     return [
         TopicPartition(topic, partition.partition_id)
-        for topic in options.topics
-        for partition in sorted(topics[topic].partitions, key=lambda partition: partition.partition_id)
+        for topic in topics
+        for partition in sorted(image.topics[topic].partitions, key=lambda partition: partition.partition_id)
     ]
 
 
-def _require_named(name: str, offsets: PartitionOffsets | None, partitions: Iterable[TopicPartition]) -> None:
-    """Refuses json offsets that leave out a partition that is read, or name any other.
+async def look_up_bounds(
+    view: ClusterView, partitions: Collection[TopicPartition], patience: PlanningPatience
+) -> dict[TopicPartition, Bounds]:
+    """Asks the leaders where each partition begins and ends.
 
-    A forgotten one must not be read by surprise.
+    The two are asked for side by side: a log start above the high watermark, which was moved up meanwhile, is cut down to it.
+
+    Raises:
+        UnknownTopicOrPartitionError: A partition does not exist.
+        RequestTimedOutError: Some partition has nobody that tells its offsets in time.
     """
-    if offsets is None:
-        return
-    wanted = set(partitions)
-    named = {TopicPartition(topic, partition) for topic, members in offsets.items() for partition in members}
-    for missing in sorted(wanted - named):
-        raise ConfigError(
-            name, str(missing), f"{name} does not name {missing}: a json has every partition that is read"
+    starts, ends = await asyncio.gather(
+        *(
+            _look_up(view, dict.fromkeys(partitions, which), patience)
+            for which in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
         )
-    for strange in sorted(named - wanted):
-        raise ConfigError(
-            name, str(strange), f"{name} names {strange}, which does not exist or is not read: take it out"
-        )
+    )
+    return {p: Bounds(min(starts[p].offset, ends[p].offset), ends[p].offset) for p in partitions}
 
 
-def _range(options: ReadOptions, topic_id: UUID, partition: TopicPartition, bounds: _Bounds) -> OffsetRange:
-    start = _wanted(options.starting_offsets, partition, EARLIEST, bounds.log_start_offset)
-    end = _wanted(options.ending_offsets, partition, LATEST, bounds.high_watermark)
+async def _look_up(
+    view: ClusterView, timestamps: Mapping[TopicPartition, int], patience: PlanningPatience
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    if not timestamps:
+        return {}
+    return await list_offsets(view, timestamps, timeout_ms=patience.timeout_ms, give_up=patience.give_up)
+
+
+def _range(
+    options: ReadOptions,
+    topic_id: UUID,
+    partition: TopicPartition,
+    bounds: Bounds,
+    first: OffsetAndTimestamp | None,
+    last: OffsetAndTimestamp | None,
+) -> OffsetRange:
+    strict = options.fail_on_data_loss
+    start = start_offset(options.starting, partition, bounds, first, no_match=options.no_match, strict=strict)
+    end = end_offset(options.ending, partition, bounds, last, strict=strict)
     if start > end:
         text = f"{partition} would start at offset {start} and end at {end}: give an end at or after the start"
-        raise ConfigError("endingOffsets", end, text)
-    start = _inside("startingOffsets", start, partition, bounds, strict=options.fail_on_data_loss)
-    end = _inside("endingOffsets", end, partition, bounds, strict=options.fail_on_data_loss)
+        raise ConfigError(options.ending.option, end, text)
     return OffsetRange(partition.topic, topic_id, partition.partition, start, end)
-
-
-def _wanted(offsets: PartitionOffsets | None, partition: TopicPartition, marker: int, default: int) -> int:
-    if offsets is None:
-        return default
-    members: Mapping[int, int] = offsets[partition.topic]
-    offset = members[partition.partition]
-    return default if offset == marker else offset
-
-
-def _inside(name: str, offset: int, partition: TopicPartition, bounds: _Bounds, *, strict: bool) -> int:
-    if offset in bounds:
-        return offset
-    text = (
-        f"{name}: offset {offset} of {partition} is outside of [{bounds.log_start_offset}, {bounds.high_watermark}], "
-        "the log start and the high watermark"
-    )
-    if strict:
-        raise OffsetOutOfRangeError(
-            f'{text}. Give an offset inside, or failOnDataLoss "false" to read what is there.',
-            bounds.log_start_offset,
-            bounds.high_watermark,
-        )
-    _log.warning("%s; reading from there (failOnDataLoss is false)", text)
-    return bounds.clip(offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -33,7 +34,7 @@ def fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
     async def resolve() -> PinnedOffsets:
         view = ClusterView(options.bootstrap_servers, client_id=CLIENT_ID)
         try:
-            return await resolve_snapshot(view, options)
+            return await resolve_snapshot(view, options, int(time.time() * 1000))
         except RequestTimedOutError as error:
             if view.cluster_id:
                 raise

@@ -236,7 +236,7 @@ def test_after_the_leader_is_killed_nothing_acknowledged_is_missing(read: Read, 
     [
         ({"subscribe": "nowhere"}, 'topic "nowhere" does not exist'),
         ({"subscribe": "x", "startingOffset": "earliest"}, 'Did you mean "startingOffsets"?'),
-        ({"subscribe": "x", "startingOffsets": "latest"}, 'startingOffsets of a batch read cannot be "latest"'),
+        ({"subscribe": "x", "startingOffsets": "latest"}, 'startingOffsets cannot be "latest" here'),
         ({}, 'give the option "subscribe"'),
     ],
 )

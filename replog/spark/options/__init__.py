@@ -3,12 +3,11 @@
 Names and meanings are those of Spark's Kafka source, so that a job moves over by changing the format's name.  An option
 that would be ignored is refused instead: a misspelled `endingOffsets` must not read a whole topic.
 
-`table` has a row for each option, `foreign` one for each name that other connectors know, `parsers` what reads a value;
-a module for each kind of use (`reading`) makes them an object of checked values.
+`table` has a row for each option, `foreign` one for each name that other connectors know, `parsers` and
+`positions` read a value; a module for each kind of use (`reading`) makes them an object of checked values.
 """
 
-from replog.spark.options.parsers import EARLIEST, LATEST, PartitionOffsets
-from replog.spark.options.reading import ReadOptions, is_read, parse_read_options
+from replog.spark.options.reading import ReadOptions, TopicChoice, is_read, parse_read_options
 from replog.spark.options.uses import Use
 
-__all__ = ["EARLIEST", "LATEST", "PartitionOffsets", "ReadOptions", "Use", "is_read", "parse_read_options"]
+__all__ = ["ReadOptions", "TopicChoice", "Use", "is_read", "parse_read_options"]

@@ -6,6 +6,7 @@ Each parser is called with the option's name and its text, and raises a ConfigEr
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -20,8 +21,11 @@ LATEST = -1
 JSON_CHARACTERS_MAX = 64 << 20
 """Length of a json; 100,000 partitions with offsets are 2 MB."""
 
-PartitionOffsets = Mapping[str, Mapping[int, int]]
-"""topic -> partition -> offset."""
+PATTERN_CHARACTERS_MAX = 10_000
+"""Length of a regular expression."""
+
+PartitionNumbers = Mapping[str, Mapping[int, int]]
+"""topic -> partition -> offset, or time."""
 
 Parser = Callable[[str, str], Any]
 """Called with an option's name and text; returns the checked value."""
@@ -74,6 +78,18 @@ def parse_topics(name: str, text: str) -> tuple[str, ...]:
     return topics
 
 
+def parse_pattern(name: str, text: str) -> str:
+    """Returns a regular expression for the names of topics."""
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ConfigError(name, text, f'{name} is "{text[:200]}", which is no regular expression: {error}') from None
+    if not text.strip() or len(text) > PATTERN_CHARACTERS_MAX:
+        shape = f'a regular expression of at most {PATTERN_CHARACTERS_MAX} characters for names of topics, such as "rides-.*"'
+        raise ConfigError(name, text, f"{name}: give {shape}")
+    return text.strip()
+
+
 def parse_assignment(name: str, text: str) -> Mapping[str, tuple[int, ...]]:
     """Returns topic -> partitions, from json."""
     shape = '{"topic": [0, 1]} with at least one partition for each topic'
@@ -86,27 +102,7 @@ def parse_assignment(name: str, text: str) -> Mapping[str, tuple[int, ...]]:
     return {topic: tuple(sorted(set(partitions))) for topic, partitions in parsed.items()}
 
 
-def offsets_parser(word: str, marker: int) -> Parser:
-    """Makes a parser of one end of a batch read.
-
-    Args:
-        word: The word for that end, "earliest" or "latest"; the result is None for it.
-        marker: The number in a json that means the word.
-    """
-
-    def parse_offsets(name: str, text: str) -> PartitionOffsets | None:
-        text = text.strip()
-        if text.lower() == word:
-            return None
-        shape = f'"{word}", or json such as {{"topic": {{"0": 23, "1": {marker}}}}} where {marker} is {word}'
-        if text.lower() in {"earliest", "latest"}:
-            raise ConfigError(name, text, f'{name} of a batch read cannot be "{text}": give {shape}')
-        return parse_partition_numbers(name, text, shape, markers=(marker,))
-
-    return parse_offsets
-
-
-def parse_partition_numbers(name: str, text: str, shape: str, *, markers: tuple[int, ...] = ()) -> PartitionOffsets:
+def parse_partition_numbers(name: str, text: str, shape: str, *, markers: tuple[int, ...] = ()) -> PartitionNumbers:
     """Returns topic -> partition -> number, from json.
 
     Args:

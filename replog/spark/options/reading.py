@@ -6,36 +6,53 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from replog.errors import ConfigError
-from replog.spark.options.parsers import PartitionOffsets
+from replog.spark.options.positions import Position, Strategy
 from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
 
 
 @dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """What is read.
+
+    Attributes:
+        topics: Names, in the order given, without doubles; none with a pattern.
+        pattern: A regular expression for whole names; None: the names are given.
+        assignment: Topic -> partitions; None: all partitions of the topics.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assignment: Mapping[str, tuple[int, ...]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Checked options of one read.
+    """Checked options of one batch read.
 
     Attributes:
         bootstrap_servers: "host:port,host:port".
-        topics: Names, in the order given, without doubles.
-        assignment: Topic -> partitions, with `assign`; None: all partitions of `topics`.
-        starting_offsets: First offsets; EARLIEST in it means the log start.  None: the log start everywhere.
-        ending_offsets: Ends, exclusive; LATEST in it means the high watermark.  None: the high watermark everywhere.
+        chosen: The topics and partitions to read.
+        starting: Where each partition starts.
+        ending: Where each partition ends, exclusive.
+        no_match: What becomes of a partition without a record at or after its starting time.
         include_headers: Whether the schema has a column `headers`.
         fail_on_data_loss: Whether records that are gone fail the query; otherwise the rest is read, with a warning.
         min_partitions: The wished number of tasks; 0: one for each topic partition.
+        max_records_per_partition: The most offsets of one task; None: no limit.
         poll_timeout_ms: How long a task may get no records, and planning no offsets; None: 10 s where no broker could serve
             it, 60 s where one may answer yet.
     """
 
     bootstrap_servers: str
-    topics: tuple[str, ...]
-    assignment: Mapping[str, tuple[int, ...]] | None
-    starting_offsets: PartitionOffsets | None
-    ending_offsets: PartitionOffsets | None
+    chosen: TopicChoice
+    starting: Position
+    ending: Position
+    no_match: Strategy
     include_headers: bool
     fail_on_data_loss: bool
     min_partitions: int
+    max_records_per_partition: int | None
     poll_timeout_ms: int | None
 
 
@@ -51,16 +68,16 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         ConfigError: An option is unknown, missing, doubled or has a bad value; it names the next step.
     """
     given = Given(options, Use.BATCH_READ)
-    topics, assignment = which_topics(given)
     return ReadOptions(
         bootstrap_servers=which_servers(given),
-        topics=topics,
-        assignment=assignment,
-        starting_offsets=given["startingOffsets"],
-        ending_offsets=given["endingOffsets"],
+        chosen=which_topics(given),
+        starting=which_start(given),
+        ending=_which_position(given, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
+        no_match=given["startingOffsetsByTimestampStrategy"],
         include_headers=given["includeHeaders"],
         fail_on_data_loss=given["failOnDataLoss"],
         min_partitions=given["minPartitions"] or 0,
+        max_records_per_partition=given["maxRecordsPerPartition"],
         poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
     )
 
@@ -86,19 +103,33 @@ def which_servers(given: Given) -> str:
     return servers.pop()
 
 
-def which_topics(given: Given) -> tuple[tuple[str, ...], Mapping[str, tuple[int, ...]] | None]:
-    """Returns the topics, and the partitions of each where they are assigned.
+def which_topics(given: Given) -> TopicChoice:
+    """Returns what is read.
 
     Raises:
         ConfigError: Not exactly one of the options that name topics is given.
     """
-    if ("subscribe" in given) == ("assign" in given):
+    if sum(name in given for name in ("subscribe", "subscribePattern", "assign")) != 1:
         raise ConfigError(
             "subscribe",
             given.text("subscribe"),
-            'give exactly one of "subscribe" (topics, comma-separated) and "assign" (json, {"topic": [0, 1]})',
+            'give exactly one of "subscribe" (topics, comma-separated), "subscribePattern" (a regular expression) and '
+            '"assign" (json, {"topic": [0, 1]})',
         )
     if "assign" in given:
         assignment: Mapping[str, tuple[int, ...]] = given["assign"]
-        return tuple(assignment), assignment
-    return given["subscribe"], None
+        return TopicChoice(tuple(assignment), assignment=assignment)
+    if "subscribePattern" in given:
+        return TopicChoice(pattern=given["subscribePattern"])
+    return TopicChoice(given["subscribe"])
+
+
+def which_start(given: Given) -> Position:
+    """Returns where each partition starts."""
+    return _which_position(given, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+
+
+def _which_position(given: Given, *names: str) -> Position:
+    """Returns what the first of the options says that is given, or the default of the last; all are checked."""
+    positions: list[Position] = [given[name] for name in names if name in given or name == names[-1]]
+    return positions[0]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from replog.errors import ConfigError
-from replog.spark.options import parsers
+from replog.spark.options import parsers, positions
 from replog.spark.options.foreign import FOREIGN_OPTIONS, Treatment, find_foreign
 from replog.spark.options.parsers import EARLIEST, LATEST, Parser
 from replog.spark.options.uses import Use
 
-MIN_PARTITIONS_MAX = 1_000_000
+TASKS_MAX = 1_000_000
 """Tasks of one scan: Spark plans each of them in the driver."""
 
 POLL_TIMEOUT_MS_MAX = 86_400_000
@@ -65,23 +65,69 @@ OPTIONS: tuple[Option, ...] = (
         Use.READ,
         None,
         parsers.parse_topics,
-        "Topics, comma-separated. Exactly one of this and `assign` is given.",
+        "Topics, comma-separated. Exactly one of this, `subscribePattern` and `assign` is given.",
+    ),
+    Option(
+        "subscribePattern",
+        Use.READ,
+        None,
+        parsers.parse_pattern,
+        "A regular expression (Python's) that matches whole names of topics. A batch read of none is refused.",
     ),
     Option("assign", Use.READ, None, parsers.parse_assignment, 'Partitions, as json: `{"rides": [0, 1]}`.'),
+    Option(
+        "startingTimestamp",
+        Use.READ,
+        None,
+        positions.parse_time,
+        "Each partition starts at its first record at or after this time: milliseconds since 1970, or a while before now, "
+        "such as `-10m` (`ms`, `s`, `m`, `h`, `d`). Goes before `startingOffsetsByTimestamp`, and that before `startingOffsets`.",
+    ),
+    Option(
+        "startingOffsetsByTimestamp",
+        Use.READ,
+        None,
+        positions.parse_times,
+        'A time for every partition that is read: `{"rides": {"0": 1700000000000}}`.',
+    ),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        Use.READ,
+        "error",
+        positions.parse_strategy,
+        "A partition that has no record at or after its starting time fails the query with `error`, and starts at its end "
+        "with `latest`.",
+    ),
     Option(
         "startingOffsets",
         Use.BATCH_READ,
         "earliest",
-        parsers.offsets_parser("earliest", EARLIEST),
-        'Where each partition starts: `earliest`, or json for every partition that is read: `{"rides": {"0": 23, "1": -2}}`, '
-        "where -2 is its first record.",
+        positions.position_parser(words=("earliest",), markers=(EARLIEST,)),
+        "Where each partition starts: `earliest`, a number of offsets from an end (`latest-100`, `earliest+100`), or json for "
+        'every partition that is read: `{"rides": {"0": 23, "1": -2}}`, where -2 is its first record.',
+    ),
+    Option(
+        "endingTimestamp",
+        Use.BATCH_READ,
+        None,
+        positions.parse_time,
+        "Each partition ends before its first record at or after this time, or at its high watermark. Goes before "
+        "`endingOffsetsByTimestamp`, and that before `endingOffsets`.",
+    ),
+    Option(
+        "endingOffsetsByTimestamp",
+        Use.BATCH_READ,
+        None,
+        positions.parse_times,
+        "A time for every partition that is read.",
     ),
     Option(
         "endingOffsets",
         Use.BATCH_READ,
         "latest",
-        parsers.offsets_parser("latest", LATEST),
-        "Where each partition ends, exclusive: `latest`, its high watermark, or json in which -1 is that.",
+        positions.position_parser(words=("latest",), markers=(LATEST,)),
+        "Where each partition ends, exclusive: `latest`, its high watermark, a number of offsets from an end, or json in "
+        "which -1 is the high watermark.",
     ),
     Option(
         "failOnDataLoss",
@@ -95,8 +141,15 @@ OPTIONS: tuple[Option, ...] = (
         "minPartitions",
         Use.BATCH_READ,
         None,
-        parsers.number_parser("a number of tasks", 1, MIN_PARTITIONS_MAX),
+        parsers.number_parser("a number of tasks", 1, TASKS_MAX),
         "The wished number of tasks: where there are fewer ranges, the large ones are split.",
+    ),
+    Option(
+        "maxRecordsPerPartition",
+        Use.BATCH_READ,
+        None,
+        parsers.number_parser("a number of offsets", 1, 2**63 - 1),
+        "The most offsets that one task reads: larger ranges are split.",
     ),
     Option(
         "kafkaConsumer.pollTimeoutMs",

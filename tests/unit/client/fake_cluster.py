@@ -33,6 +33,7 @@ from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     EpochEnd,
     FetchPartition,
     FetchRequest,
@@ -113,6 +114,17 @@ class FakeLog:
                 break
             found.append(batch)
         return b"".join(found)
+
+    def find(self, timestamp: int) -> tuple[int, int]:
+        """A leader's answer to one look-up of an offset: offset and timestamp."""
+        if timestamp == EARLIEST_TIMESTAMP:
+            return self.log_start_offset, -1
+        if timestamp == LATEST_TIMESTAMP:
+            return self.visible_offset, -1
+        for record in self.records():
+            if record.timestamp >= timestamp and self.log_start_offset <= record.offset < self.visible_offset:
+                return record.offset, record.timestamp
+        return -1, -1
 
     def records(self) -> list[Record]:
         return decode_records(b"".join(self.batches))
@@ -249,8 +261,8 @@ class FakeNode:
             return ListOffsetsResult(*key, self.list_offsets_script.popleft())
         if log is None or log.leader != self.node_id:
             return ListOffsetsResult(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        offset = log.log_start_offset if partition.timestamp == EARLIEST_TIMESTAMP else log.visible_offset
-        return ListOffsetsResult(*key, ErrorCode.NONE, offset)
+        offset, timestamp = log.find(partition.timestamp)
+        return ListOffsetsResult(*key, ErrorCode.NONE, offset, timestamp, leader_epoch=log.leader_epoch)
 
     async def handle_controller_call(
         self, call: IncomingCall[ControllerRequest], context: RequestContext

@@ -14,10 +14,10 @@ from tests.unit.client.fake_cluster import FakeCluster
 
 
 def fill(cluster: FakeCluster, topic: str, count: int, *, partition: int = 0, per_batch: int = 5) -> None:
-    """Appends records whose value is their offset."""
+    """Appends records whose value is their offset; their timestamp too."""
     log = cluster.logs[topic, partition]
     for first in range(log.end_offset, log.end_offset + count, per_batch):
-        log.append(encode_batch([(1, None, b"%d" % n, ()) for n in range(first, first + per_batch)]))
+        log.append(encode_batch([(n, None, b"%d" % n, ()) for n in range(first, first + per_batch)]))
     for node in cluster.nodes.values():
         node.appended.set()
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from replog.errors import ConfigError
-from replog.spark.options import EARLIEST, LATEST, ReadOptions, Use, is_read, parse_read_options
+from replog.spark.options import ReadOptions, TopicChoice, Use, is_read, parse_read_options
 from replog.spark.options.foreign import FOREIGN_OPTIONS, find_foreign
+from replog.spark.options.parsers import EARLIEST, LATEST
+from replog.spark.options.positions import AfterStart, AtOffsets, AtTime, AtTimes, BeforeEnd, Position
 from replog.spark.options.table import OPTIONS, Given
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
@@ -21,13 +23,14 @@ def parse(**options: str) -> ReadOptions:
 def test_defaults() -> None:
     assert parse(subscribe="a, b,a,") == ReadOptions(
         bootstrap_servers="127.0.0.1:9092",
-        topics=("a", "b"),
-        assignment=None,
-        starting_offsets=None,
-        ending_offsets=None,
+        chosen=TopicChoice(("a", "b")),
+        starting=AfterStart("startingOffsets"),
+        ending=BeforeEnd("endingOffsets"),
+        no_match="error",
         include_headers=False,
         fail_on_data_loss=True,
         min_partitions=0,
+        max_records_per_partition=None,
         poll_timeout_ms=None,
     )
 
@@ -51,19 +54,64 @@ def test_everything_given() -> None:
         minPartitions="12",
         **{"kafkaConsumer.pollTimeoutMs": " 30000 "},
     )
-    assert parsed.topics == ("t", "u")
-    assert parsed.assignment == {"t": (0, 2), "u": (1,)}
-    assert parsed.starting_offsets == {"t": {0: 5, 2: EARLIEST}, "u": {1: 0}}
-    assert parsed.ending_offsets == {"t": {0: 7, 2: LATEST}, "u": {1: 0}}
+    assert parsed.chosen == TopicChoice(("t", "u"), assignment={"t": (0, 2), "u": (1,)})
+    assert parsed.starting == AtOffsets("startingOffsets", {"t": {0: 5, 2: EARLIEST}, "u": {1: 0}})
+    assert parsed.ending == AtOffsets("endingOffsets", {"t": {0: 7, 2: LATEST}, "u": {1: 0}})
     assert parsed.min_partitions == 12
     assert parsed.poll_timeout_ms == 30_000
+
+
+@pytest.mark.parametrize(
+    ("options", "starting", "ending"),
+    [
+        ({"startingOffsets": "Earliest"}, AfterStart("startingOffsets"), BeforeEnd("endingOffsets")),
+        (
+            {"startingOffsets": "latest-100", "endingOffsets": " latest - 7 "},
+            BeforeEnd("startingOffsets", 100),
+            BeforeEnd("endingOffsets", 7),
+        ),
+        ({"endingOffsets": "earliest+5"}, AfterStart("startingOffsets"), AfterStart("endingOffsets", 5)),
+        (
+            {"startingTimestamp": "1700000000000", "endingTimestamp": "-10m"},
+            AtTime("startingTimestamp", 1_700_000_000_000),
+            AtTime("endingTimestamp", 600_000, is_before_now=True),
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t": {"0": 5}}', "endingOffsetsByTimestamp": '{"t": {"0": 6}}'},
+            AtTimes("startingOffsetsByTimestamp", {"t": {0: 5}}),
+            AtTimes("endingOffsetsByTimestamp", {"t": {0: 6}}),
+        ),
+    ],
+)
+def test_positions(options: dict[str, str], starting: Position, ending: Position) -> None:
+    parsed = parse(subscribe="t", **options)
+    assert (parsed.starting, parsed.ending) == (starting, ending)
+
+
+def test_a_time_for_all_goes_before_one_for_each_and_both_before_offsets() -> None:
+    """Goal: the order of Spark's Kafka source; what loses is checked all the same."""
+    each = {"startingOffsets": "earliest+1", "startingOffsetsByTimestamp": '{"t": {"0": 5}}', "startingTimestamp": "7"}
+    assert parse(subscribe="t", **each).starting == AtTime("startingTimestamp", 7)
+    del each["startingTimestamp"]
+    assert parse(subscribe="t", **each).starting == AtTimes("startingOffsetsByTimestamp", {"t": {0: 5}})
+    with pytest.raises(ConfigError):
+        parse(subscribe="t", startingTimestamp="7", startingOffsets="nonsense")
+
+
+@pytest.mark.parametrize(("text", "ms"), [("-5ms", 5), ("-2s", 2000), ("-3h", 10_800_000), ("-1d", 86_400_000)])
+def test_a_while_before_now(text: str, ms: int) -> None:
+    assert parse(subscribe="t", startingTimestamp=text).starting == AtTime("startingTimestamp", ms, is_before_now=True)
 
 
 REFUSED: list[tuple[dict[str, str], str]] = [
     # what is missing or contradicts
     ({}, 'exactly one of "subscribe"'),
     ({"subscribe": "t", "assign": '{"t": [0]}'}, 'exactly one of "subscribe"'),
+    ({"subscribe": "t", "subscribePattern": "t"}, 'exactly one of "subscribe"'),
     ({"subscribe": " , "}, "names no topic"),
+    ({"subscribePattern": "t["}, 'subscribePattern is "t[", which is no regular expression'),
+    ({"subscribePattern": " "}, "subscribePattern: give a regular expression"),
+    ({"subscribePattern": "t" * 10_001}, "at most 10000 characters"),
     ({"subscribe": "t", "bootstrap.servers": " "}, 'give the option "bootstrap.servers"'),
     ({"subscribe": "t", "kafka.bootstrap.servers": "h:2"}, "differ: give one"),
     # names
@@ -90,13 +138,27 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         ({"subscribe": "t", "kafkaConsumer.pollTimeoutMs": text}, "give milliseconds from 1 to 86400000")
         for text in ("0", "-1", "10s", "1.5", "", "86400001", "9" * 5_000)
     ),
-    ({"subscribe": "t", "startingOffsets": "latest"}, 'startingOffsets of a batch read cannot be "latest"'),
-    ({"subscribe": "t", "endingOffsets": "earliest"}, 'endingOffsets of a batch read cannot be "earliest"'),
+    ({"subscribe": "t", "maxRecordsPerPartition": "0"}, "give a number of offsets from 1"),
+    (
+        {"subscribe": "t", "startingOffsets": "latest"},
+        'startingOffsets cannot be "latest" here: give "earliest", a distance',
+    ),
+    (
+        {"subscribe": "t", "endingOffsets": "earliest"},
+        'endingOffsets cannot be "earliest" here: give "latest", a distance',
+    ),
+    ({"subscribe": "t", "startingOffsetsByTimestampStrategy": "earliest"}, 'give "error" or "latest"'),
+    ({"subscribe": "t", "startingOffsetsByTimestamp": '{"t": {"0": -2}}'}, "startingOffsetsByTimestamp is "),
+    ({"subscribe": "t", "endingOffsetsByTimestamp": '{"t": {"0": 253402300800000}}'}, "endingOffsetsByTimestamp is "),
+    *(
+        ({"subscribe": "t", "startingTimestamp": text}, "give milliseconds since 1970, or a while before now")
+        for text in ("", "now", "10m", "-10", "-10 weeks", "1.5", "-1", "253402300800000", "-9999999999d", "9" * 5_000)
+    ),
 ]
 REFUSED += [
     ({"subscribe": "t", "startingOffsets": text}, "startingOffsets is ")
     for text in (
-        "first", "[]", '{"t": 5}', '{"t": {"0": -1}}', '{"t": {"0": "5"}}', '{"t": {"0": true}}', '{"t": {"-1": 5}}',
+        "first", "[]", "latest-", "latest+1", "earliest-1", "latest--1", f"latest-{9 * 10**18}", '{"t": 5}', '{"t": {"0": -1}}', '{"t": {"0": "5"}}', '{"t": {"0": true}}', '{"t": {"-1": 5}}',
         '{"t": {"0": 1, "0": 2}}', '{"t": {"0": 1.5}}', '{"t"', '{"t": {"x": 1}}', "[" * 100_000,
         '{"t": {"0": 9223372036854775808}}', '{"t": {"4294967296": 1}}',
     )

@@ -187,7 +187,7 @@ async def plan_through(
         await asyncio.sleep(0)
         try:
             wanted = parse_read_options({"bootstrap.servers": "h:1", "subscribe": "t", **options})
-            planned = await resolve_snapshot(view, wanted)
+            planned = await resolve_snapshot(view, wanted, now_ms=0)
         except RequestTimedOutError as error:
             text = str(error)
         took_s = loop.time() - began_s

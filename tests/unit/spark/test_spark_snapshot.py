@@ -21,11 +21,14 @@ from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
 from tests.unit.client.fake_cluster import CLUSTER_ID, FakeCluster
 from tests.unit.spark.spark_fakes import fill, open_view
 
+NOW_MS = 60
+"""Records of `cluster` have their offset as timestamp."""
+
 
 async def resolve(cluster: FakeCluster, **options: Any) -> PinnedOffsets:
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()}
     async with open_view(cluster) as view:
-        return await resolve_snapshot(view, parse_read_options({"bootstrap.servers": "h:1", **texts}))
+        return await resolve_snapshot(view, parse_read_options({"bootstrap.servers": "h:1", **texts}), NOW_MS)
 
 
 def ranges(found: PinnedOffsets) -> list[tuple[str, int, int, int]]:
@@ -67,6 +70,42 @@ async def test_json_offsets(cluster: FakeCluster) -> None:
     assert ranges(found) == [("t", 0, 30, 30), ("t", 1, 0, 0), ("t", 2, 25, 40)]
 
 
+async def test_a_pattern_matches_whole_names(cluster: FakeCluster) -> None:
+    cluster.create_topic("tt")
+    assert ranges(await resolve(cluster, subscribePattern="[tu]")) == [
+        ("t", 0, 0, 100), ("t", 1, 0, 0), ("t", 2, 20, 40), ("u", 0, 0, 10),
+    ]  # fmt: skip
+
+
+async def test_distances_count_from_either_end_and_stay_inside(cluster: FakeCluster) -> None:
+    found = await resolve(cluster, subscribe="t", startingOffsets="latest-30", endingOffsets="latest-5")
+    assert ranges(found) == [("t", 0, 70, 95), ("t", 1, 0, 0), ("t", 2, 20, 35)]
+    first = await resolve(cluster, subscribe="t", endingOffsets="earliest+3")
+    assert ranges(first) == [("t", 0, 0, 3), ("t", 1, 0, 0), ("t", 2, 20, 23)]
+
+
+async def test_times_find_the_first_record_at_or_after_them(cluster: FakeCluster) -> None:
+    found = await resolve(cluster, assign={"t": [0, 2]}, startingTimestamp=25, endingTimestamp="-29ms")
+    assert ranges(found) == [("t", 0, 25, 31), ("t", 2, 25, 31)]
+    each = await resolve(
+        cluster,
+        assign={"t": [0, 2]},
+        startingOffsetsByTimestamp={"t": {"0": 99, "2": 0}},
+        endingOffsetsByTimestamp={"t": {"0": 1000, "2": 30}},
+    )
+    assert ranges(each) == [("t", 0, 99, 100), ("t", 2, 20, 30)]
+
+
+async def test_a_record_above_the_high_watermark_is_no_match(cluster: FakeCluster) -> None:
+    """Goal: time look-ups stay inside what is pinned."""
+    options: dict[str, Any] = {"assign": {"t": [0, 2]}, "startingTimestamp": 40}
+    with pytest.raises(ConfigError) as caught:
+        await resolve(cluster, **options)
+    assert "startingTimestamp: t-2 has no record at or after that time" in str(caught.value)
+    found = await resolve(cluster, **options, startingOffsetsByTimestampStrategy="latest")
+    assert ranges(found) == [("t", 0, 40, 100), ("t", 2, 40, 40)]
+
+
 async def test_a_leader_that_does_not_know_its_high_watermark_yet_is_asked_again(cluster: FakeCluster) -> None:
     """KIP-207: right after a failover the latest offset could be below what was acknowledged."""
     cluster.nodes[1].list_offsets_script.extend([ErrorCode.OFFSET_NOT_AVAILABLE] * 3)
@@ -77,6 +116,17 @@ async def test_a_leader_that_does_not_know_its_high_watermark_yet_is_asked_again
     ("options", "error", "text"),
     [
         ({"subscribe": "t,nowhere"}, UnknownTopicOrPartitionError, 'topic "nowhere" does not exist'),
+        ({"subscribePattern": "nothing.*"}, UnknownTopicOrPartitionError, "Topics are: t, u."),
+        (
+            {"subscribe": "u", "startingOffsetsByTimestamp": {"u": {"0": 1, "1": 1}}},
+            ConfigError,
+            "startingOffsetsByTimestamp names u-1",
+        ),
+        (
+            {"subscribe": "u", "startingTimestamp": 5, "endingTimestamp": 4},
+            ConfigError,
+            "start at offset 5 and end at 4",
+        ),
         ({"assign": {"t": [3]}}, UnknownTopicOrPartitionError, "there is no partition 3"),
         ({"subscribe": "t", "startingOffsets": {"t": {"0": 1}}}, ConfigError, "startingOffsets does not name t-1"),
         ({"subscribe": "u", "endingOffsets": {"u": {"0": 1}, "t": {"0": 1}}}, ConfigError, "endingOffsets names t-0"),
@@ -122,7 +172,7 @@ async def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     view = ClusterView(cluster.bootstrap, transport=cluster.transport())
     try:
         with pytest.raises(RequestTimedOutError) as caught:
-            await resolve_snapshot(view, parse_read_options({"bootstrap.servers": "h:1", "subscribe": "t"}))
+            await resolve_snapshot(view, parse_read_options({"bootstrap.servers": "h:1", "subscribe": "t"}), NOW_MS)
     finally:
         await view.close()
     assert "connection refused" in str(caught.value)
