@@ -7,20 +7,22 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from replog.client.types import OffsetAndTimestamp, TopicPartition
+from replog.client.types import TopicPartition
 from replog.errors import ConfigError, OffsetOutOfRangeError
+from replog.rpc.messages import ListOffsetsResult
 from replog.spark.options.parsers import EARLIEST, LATEST, PartitionNumbers
-from replog.spark.options.positions import AfterStart, AtOffsets, AtTime, AtTimes, BeforeEnd, Position, Strategy
+from replog.spark.options.positions import AfterStart, AtOffsets, AtTime, AtTimes, BeforeEnd, Position
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one partition holds for readers."""
+    """What one partition holds for readers, as the leader of an epoch says it."""
 
     log_start_offset: int
     high_watermark: int
+    leader_epoch: int
 
     def __contains__(self, offset: int) -> bool:
         return self.log_start_offset <= offset <= self.high_watermark
@@ -70,9 +72,9 @@ def start_offset(
     position: Position,
     partition: TopicPartition,
     bounds: Bounds,
-    found: OffsetAndTimestamp | None,
+    found: ListOffsetsResult | None,
     *,
-    no_match: Strategy,
+    starts_late_at_end: bool,
     strict: bool,
 ) -> int:
     """Returns the first offset to read of one partition.
@@ -82,18 +84,18 @@ def start_offset(
         partition: The partition.
         bounds: What it holds.
         found: What its leader answered about a time; None where it was not asked.
-        no_match: What becomes of a partition without a record at or after its time.
+        starts_late_at_end: Whether a partition without a record at or after its time starts at its end.
         strict: Whether an offset outside of the bounds is an error; otherwise it is moved inside, with a warning.
 
     Raises:
-        ConfigError: There is no record at or after the time, and `no_match` is "error".
+        ConfigError: There is no record at or after the time, and it does not start at its end instead.
         OffsetOutOfRangeError: The offset is outside of the bounds.
     """
     if not isinstance(position, AtTime | AtTimes):
         return _by_offset(position, partition, bounds, strict=strict)
     if _is_match(found, bounds):
         return bounds.clip(found.offset)
-    if no_match == "latest":
+    if starts_late_at_end:
         return bounds.high_watermark
     raise ConfigError(
         position.option,
@@ -107,7 +109,7 @@ def end_offset(
     position: Position,
     partition: TopicPartition,
     bounds: Bounds,
-    found: OffsetAndTimestamp | None,
+    found: ListOffsetsResult | None,
     *,
     strict: bool,
 ) -> int:
@@ -121,7 +123,7 @@ def end_offset(
     return bounds.clip(found.offset) if _is_match(found, bounds) else bounds.high_watermark
 
 
-def _is_match(found: OffsetAndTimestamp | None, bounds: Bounds) -> TypeGuard[OffsetAndTimestamp]:
+def _is_match(found: ListOffsetsResult | None, bounds: Bounds) -> TypeGuard[ListOffsetsResult]:
     """Whether a record was found that is also below the high watermark that was asked for beside it."""
     return found is not None and 0 <= found.offset < bounds.high_watermark
 

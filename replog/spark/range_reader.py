@@ -22,6 +22,7 @@ from replog.client.consumer.fetcher import FetchSettings
 from replog.client.consumer.fetcher_pool import FetcherPool
 from replog.client.types import TopicPartition
 from replog.errors import (
+    LogTruncatedError,
     OffsetOutOfRangeError,
     ReplogError,
     RequestTimedOutError,
@@ -30,14 +31,20 @@ from replog.errors import (
 )
 from replog.records import Buffer
 from replog.rpc.messages import FetchResult
+from replog.spark.epochs import replaced_at, truncated_at, truncated_text
 from replog.spark.patience import STALL_TIMEOUT_MS, UNSERVED_TIMEOUT_MS, named, why_unserved
 from replog.spark.snapshot import OffsetRange
 
 LOOK_S = 0.5
 """How often a range that brings nothing looks at the metadata."""
 
+EPOCH_TIMEOUT_MS = 1_000
+"""How long a leader may take to tell where an epoch ends; it is asked while the range brings nothing."""
+
 FETCH_SETTINGS = FetchSettings(max_bytes=4 << 20, max_partition_bytes=4 << 20, buffer_memory_bytes=12 << 20)
 """One reply waits while the one before is decoded; a few large replies are cheaper than many small ones."""
+
+_AFTER_LOSS = 'Make the DataFrame anew, or set failOnDataLoss to "false" to read what is left.'
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +82,7 @@ class RangeReader:
         self._pool = FetcherPool(view, FETCH_SETTINGS, on_chunk=self._take_in, on_trouble=self._notice)
         self._chunks: deque[FetchedChunk] = deque()
         self._is_deleted = False
+        self._is_replaced = False
         self._wake = asyncio.Event()
 
     async def start(self) -> None:
@@ -105,6 +113,7 @@ class RangeReader:
 
         Raises:
             OffsetOutOfRangeError, UnknownTopicOrPartitionError: Records of the range are gone.
+            LogTruncatedError: Records of the range were replaced or cut off by an unclean election.
             RequestTimedOutError: Nothing came in time; it names the broker, the offset reached and the cause.
             CorruptRecordError: What a broker sent is damaged.
         """
@@ -117,6 +126,8 @@ class RangeReader:
                 await self._wait()
         chunk = self._chunks.popleft()
         start, end = chunk.headers[0], chunk.headers[-1]
+        if not self._is_replaced and (offset := replaced_at(self._wanted, chunk.headers)) is not None:
+            self._raise_or_warn(offset)
         data = memoryview(chunk.data)[start.position : end.end_position]
         piece = Piece(self._state.position, start.base_offset, data)
         self._state.position = chunk.next_offset
@@ -155,6 +166,9 @@ class RangeReader:
             raise raised_anew(self._state.error)
         if self._state.out_of_range is not None:
             self._handle_out_of_range(self._state.out_of_range)
+        elif self._state.diverging is not None:
+            text = truncated_text(self._wanted, self._state.diverging.end_offset)
+            self._lose(LogTruncatedError, text, self._state.fetch_offset)
         elif self._is_deleted:
             text = f"{self._wanted}: the topic was deleted or created anew since the DataFrame was made"
             self._lose(UnknownTopicOrPartitionError, text, self._wanted.end_offset)
@@ -168,10 +182,18 @@ class RangeReader:
     def _lose(self, error: Callable[[str], ReplogError], text: str, next_offset: int) -> None:
         """Fails, or goes on at `next_offset`."""
         if self._fail_on_data_loss:
-            raise error(f'{text}. Make the DataFrame anew, or set failOnDataLoss to "false" to read what is left.')
+            raise error(f"{text}. {_AFTER_LOSS}")
         _log.warning("%s; going on at offset %d (failOnDataLoss is false)", text, next_offset)
         self._state.seek(next_offset)
         self._pool.wake(self._state)
+
+    def _raise_or_warn(self, offset: int) -> None:
+        """Fails where records were replaced, or hands out what is there instead, with one warning."""
+        text = truncated_text(self._wanted, offset)
+        if self._fail_on_data_loss:
+            raise LogTruncatedError(f"{text}. {_AFTER_LOSS}", offset)
+        _log.warning("%s; reading what is there instead (failOnDataLoss is false)", text)
+        self._is_replaced = True
 
     async def _wait(self) -> None:
         """Returns when there is something to look at; fails when that takes too long."""
@@ -183,10 +205,29 @@ class RangeReader:
                     await self._wake.wait()
                 return
             self._view.request_refresh()  # what is known of the leader may be old
+            if await self._is_cut():
+                return
             waited_ms = int((loop.time() - began_s) * 1000)
             unserved = self._why_unserved()
             if waited_ms >= (self._unserved_timeout_ms if unserved else self._stall_timeout_ms):
                 raise self._stalled(waited_ms, unserved)
+
+    async def _is_cut(self) -> bool:
+        """Looks whether the log ends inside of the range now; fails, or skips what is missing.
+
+        Raises:
+            LogTruncatedError: It does, and that is an error.
+        """
+        try:
+            offset = await truncated_at(self._view, self._wanted, EPOCH_TIMEOUT_MS)
+        except ReplogError:
+            return (
+                False  # whoever does not answer this does not serve records either, and that is told by its own words
+            )
+        if offset is None or not (self._fail_on_data_loss or offset <= self._state.fetch_offset):
+            return False  # what is left comes yet
+        self._lose(LogTruncatedError, truncated_text(self._wanted, offset), self._wanted.end_offset)
+        return True
 
     def _why_unserved(self) -> str:
         """Returns why no broker could serve the range now; "" when one may."""

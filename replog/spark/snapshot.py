@@ -15,11 +15,11 @@ from uuid import UUID
 
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.leader_calls import first_few
-from replog.client.cluster.offsets import list_offsets
+from replog.client.cluster.offsets import list_offset_results
 from replog.client.cluster.view import ClusterView
-from replog.client.types import OffsetAndTimestamp, TopicPartition
+from replog.client.types import TopicPartition
 from replog.errors import ConfigError, UnknownTopicIdError, UnknownTopicOrPartitionError
-from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsResult
 from replog.spark.options import ReadOptions, TopicChoice
 from replog.spark.patience import PlanningPatience
 from replog.spark.positions import Bounds, end_offset, require_named, start_offset, times_to_look_up
@@ -32,7 +32,8 @@ CONNECT_TIMEOUT_MS = 5_000
 class OffsetRange:
     """Offsets [start_offset, end_offset) of one partition, `end_offset` at most the high watermark.
 
-    The topic id tells a topic from a later one of the same name.
+    The topic id tells a topic from a later one of the same name, the leader epoch its log from one that an unclean election
+    put in its place (`epochs`); -1: it is not known.
     """
 
     topic: str
@@ -40,6 +41,7 @@ class OffsetRange:
     partition: int
     start_offset: int
     end_offset: int
+    leader_epoch: int = -1
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start_offset}, {self.end_offset})"
@@ -141,15 +143,15 @@ async def look_up_bounds(
             for which in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
         )
     )
-    return {p: Bounds(min(starts[p].offset, ends[p].offset), ends[p].offset) for p in partitions}
+    return {p: Bounds(min(starts[p].offset, ends[p].offset), ends[p].offset, ends[p].leader_epoch) for p in partitions}
 
 
 async def _look_up(
     view: ClusterView, timestamps: Mapping[TopicPartition, int], patience: PlanningPatience
-) -> dict[TopicPartition, OffsetAndTimestamp]:
+) -> dict[TopicPartition, ListOffsetsResult]:
     if not timestamps:
         return {}
-    return await list_offsets(view, timestamps, timeout_ms=patience.timeout_ms, give_up=patience.give_up)
+    return await list_offset_results(view, timestamps, timeout_ms=patience.timeout_ms, give_up=patience.give_up)
 
 
 def _range(
@@ -157,13 +159,15 @@ def _range(
     topic_id: UUID,
     partition: TopicPartition,
     bounds: Bounds,
-    first: OffsetAndTimestamp | None,
-    last: OffsetAndTimestamp | None,
+    first: ListOffsetsResult | None,
+    last: ListOffsetsResult | None,
 ) -> OffsetRange:
     strict = options.fail_on_data_loss
-    start = start_offset(options.starting, partition, bounds, first, no_match=options.no_match, strict=strict)
+    start = start_offset(
+        options.starting, partition, bounds, first, starts_late_at_end=options.starts_late_at_end, strict=strict
+    )
     end = end_offset(options.ending, partition, bounds, last, strict=strict)
     if start > end:
         text = f"{partition} would start at offset {start} and end at {end}: give an end at or after the start"
         raise ConfigError(options.ending.option, end, text)
-    return OffsetRange(partition.topic, topic_id, partition.partition, start, end)
+    return OffsetRange(partition.topic, topic_id, partition.partition, start, end, bounds.leader_epoch)

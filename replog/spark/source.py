@@ -37,7 +37,8 @@ class ReplogDataSource(DataSource):
 
     What is read is fixed when the DataFrame is made: for each partition, offsets from the start to the high watermark of
     that moment.  Spark pickles this object after that and uses the copy for every scan, so that repeated actions and
-    both sides of a self-join see the same records; a new `load()` sees newer ones.
+    both sides of a self-join see the same records; a new `load()` sees newer ones.  With the option `snapshot` "action" it
+    is fixed anew each time Spark plans a scan.
 
     Raises:
         ConfigError, UnknownTopicOrPartitionError, OffsetOutOfRangeError, RequestTimedOutError: What
@@ -52,10 +53,9 @@ class ReplogDataSource(DataSource):
         self._snapshot: PinnedOffsets | None = None
         if not is_read(options):
             return
-        from replog.spark.worker_client import fetch_snapshot
-
         self._read_options = parse_read_options(options)
-        self._snapshot = fetch_snapshot(self._read_options)
+        if self._read_options.is_fixed_at_load:
+            self._snapshot = _fetch_snapshot(self._read_options)
 
     @classmethod
     def name(cls) -> str:
@@ -64,15 +64,14 @@ class ReplogDataSource(DataSource):
     def schema(self) -> str:
         from replog.spark.schema import schema_ddl
 
-        options, _ = self._pinned()
-        return schema_ddl(include_headers=options.include_headers)
+        return schema_ddl(include_headers=self._options_of_read().include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from replog.spark.reader import ReplogReader
         from replog.spark.schema import columns_of
 
-        options, snapshot = self._pinned()
-        return ReplogReader(options, snapshot, columns_of(schema.fields))
+        options = self._options_of_read()
+        return ReplogReader(options, self._snapshot or _fetch_snapshot(options), columns_of(schema.fields))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 -- Spark's signature
         _refuse("write a DataFrame", "Send the rows with replog.Producer, for example in foreachPartition.")
@@ -83,10 +82,16 @@ class ReplogDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 -- Spark's signature
         _refuse("writeStream", "Send the rows with replog.Producer, for example in foreachBatch.")
 
-    def _pinned(self) -> tuple[ReadOptions, PinnedOffsets]:
-        if self._read_options is None or self._snapshot is None:
+    def _options_of_read(self) -> ReadOptions:
+        if self._read_options is None:
             raise ConfigError("subscribe", None, 'give the option "subscribe" (topics, comma-separated) or "assign"')
-        return self._read_options, self._snapshot
+        return self._read_options
+
+
+def _fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
+    from replog.spark.worker_client import fetch_snapshot
+
+    return fetch_snapshot(options)
 
 
 def _refuse(what: str, advice: str) -> NoReturn:

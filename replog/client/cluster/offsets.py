@@ -18,6 +18,7 @@ from replog.rpc.messages import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsResult,
 )
 
 
@@ -45,6 +46,22 @@ async def list_offsets(
         ReplogError: What a leader answered that is not worth a retry, or what `give_up` returned.
     """
 
+    found = await list_offset_results(
+        view, timestamps, timeout_ms=timeout_ms, skips_leaderless=skips_leaderless, give_up=give_up
+    )
+    return {partition: OffsetAndTimestamp(result.offset, result.timestamp) for partition, result in found.items()}
+
+
+async def list_offset_results(
+    view: ClusterView,
+    timestamps: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int,
+    skips_leaderless: bool = False,
+    give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
+) -> dict[TopicPartition, ListOffsetsResult]:
+    """Does what `list_offsets` does; returns the leaders' whole answers, which say in which epoch they lead."""
+
     def request_for(members: Members) -> ListOffsetsRequest:
         return ListOffsetsRequest(
             tuple(
@@ -53,7 +70,7 @@ async def list_offsets(
             )
         )
 
-    found = await ask_leaders(
+    return await ask_leaders(
         view,
         timestamps,
         request_for,
@@ -63,7 +80,6 @@ async def list_offsets(
         skips_leaderless=skips_leaderless,
         give_up=give_up,
     )
-    return {partition: OffsetAndTimestamp(result.offset, result.timestamp) for partition, result in found.items()}
 
 
 async def delete_records(

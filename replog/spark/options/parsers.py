@@ -46,6 +46,19 @@ def parse_boolean(name: str, text: str) -> bool:
     return word == "true"
 
 
+def choice_parser(*words: str) -> Parser:
+    """Makes a parser of an option that is one of a few words, in lower case."""
+
+    def parse_choice(name: str, text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            listed = ", ".join(f'"{each}"' for each in words)
+            raise ConfigError(name, text, f'{name} is "{word[:40]}": give one of {listed}')
+        return word
+
+    return parse_choice
+
+
 def number_parser(what: str, smallest: int, largest: int) -> Parser:
     """Makes a parser of whole numbers.
 

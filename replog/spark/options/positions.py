@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from replog.errors import ConfigError
 from replog.spark.options.parsers import (
@@ -22,9 +22,6 @@ from replog.spark.options.parsers import (
 
 TIMESTAMP_MS_MAX = 253_402_300_799_999
 """The end of the year 9999; what is larger was not meant in milliseconds."""
-
-Strategy: TypeAlias = Literal["error", "latest"]
-"""What becomes of a partition without a record at or after its starting time."""
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AGO = re.compile(r"-\s*([0-9]{1,15})\s*(ms|s|m|h|d)", re.ASCII)
@@ -134,14 +131,3 @@ def parse_times(name: str, text: str) -> AtTimes:
     if any(ms > TIMESTAMP_MS_MAX for partitions in times_ms.values() for ms in partitions.values()):
         refuse_json(name, text, shape)
     return AtTimes(name, times_ms)
-
-
-def parse_strategy(name: str, text: str) -> Strategy:
-    """Returns what becomes of a partition without a record at or after its starting time."""
-    match text.strip().lower():
-        case "error":
-            return "error"
-        case "latest":
-            return "latest"
-        case other:
-            raise ConfigError(name, text, f'{name} is "{other[:40]}": give "error" or "latest"')

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from replog.errors import ConfigError
-from replog.spark.options.positions import Position, Strategy
+from replog.spark.options.positions import Position
 from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
 
@@ -35,7 +35,9 @@ class ReadOptions:
         chosen: The topics and partitions to read.
         starting: Where each partition starts.
         ending: Where each partition ends, exclusive.
-        no_match: What becomes of a partition without a record at or after its starting time.
+        starts_late_at_end: Whether a partition without a record at or after its starting time starts at its end; otherwise it
+            fails the query.
+        is_fixed_at_load: Whether all actions read what is there when the DataFrame is made; otherwise each plan fixes it anew.
         include_headers: Whether the schema has a column `headers`.
         fail_on_data_loss: Whether records that are gone fail the query; otherwise the rest is read, with a warning.
         min_partitions: The wished number of tasks; 0: one for each topic partition.
@@ -48,7 +50,8 @@ class ReadOptions:
     chosen: TopicChoice
     starting: Position
     ending: Position
-    no_match: Strategy
+    starts_late_at_end: bool
+    is_fixed_at_load: bool
     include_headers: bool
     fail_on_data_loss: bool
     min_partitions: int
@@ -73,7 +76,8 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         chosen=which_topics(given),
         starting=which_start(given),
         ending=_which_position(given, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"),
-        no_match=given["startingOffsetsByTimestampStrategy"],
+        starts_late_at_end=given["startingOffsetsByTimestampStrategy"] == "latest",
+        is_fixed_at_load=given["snapshot"] == "load",
         include_headers=given["includeHeaders"],
         fail_on_data_loss=given["failOnDataLoss"],
         min_partitions=given["minPartitions"] or 0,

@@ -94,7 +94,7 @@ OPTIONS: tuple[Option, ...] = (
         "startingOffsetsByTimestampStrategy",
         Use.READ,
         "error",
-        positions.parse_strategy,
+        parsers.choice_parser("error", "latest"),
         "A partition that has no record at or after its starting time fails the query with `error`, and starts at its end "
         "with `latest`.",
     ),
@@ -135,6 +135,13 @@ OPTIONS: tuple[Option, ...] = (
         "true",
         parsers.parse_boolean,
         "Whether records that are gone fail the query; with `false` what is left is read, with a warning.",
+    ),
+    Option(
+        "snapshot",
+        Use.BATCH_READ,
+        "load",
+        parsers.choice_parser("load", "action"),
+        "When what is read is fixed: `load`, when the DataFrame is made, for all its actions; `action`, each time Spark plans.",
     ),
     Option("includeHeaders", Use.READ, "false", parsers.parse_boolean, "Whether there is a column `headers`."),
     Option(

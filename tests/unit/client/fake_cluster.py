@@ -35,6 +35,10 @@ from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochEnd,
+    EpochEndPartition,
+    EpochEndResult,
+    EpochEndsRequest,
+    EpochEndsResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -125,6 +129,18 @@ class FakeLog:
             if record.timestamp >= timestamp and self.log_start_offset <= record.offset < self.visible_offset:
                 return record.offset, record.timestamp
         return -1, -1
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """A leader's answer about the end of a leader epoch: the largest epoch not above it that wrote, and its end."""
+        headers = [parse_header(batch) for batch in self.batches]
+        later = [header.base_offset for header in headers if header.partition_leader_epoch > epoch]
+        known = [h.partition_leader_epoch for h in headers if h.partition_leader_epoch <= epoch]
+        return max(known, default=0), min(later, default=self.end_offset)
+
+    def truncate(self, offset: int) -> None:
+        """Loses what an unclean election takes away."""
+        self.batches = [batch for batch in self.batches if parse_header(batch).next_offset <= offset]
+        self.end_offset = offset
 
     def records(self) -> list[Record]:
         return decode_records(b"".join(self.batches))
@@ -253,6 +269,15 @@ class FakeNode:
                 return DescribeConfigsResponse((ConfigDescription("min.insync.replicas", "1", "default"),))
             case ListOffsetsRequest() as request:
                 return ListOffsetsResponse(tuple(self._list_offset(p) for p in request.partitions))
+            case EpochEndsRequest() as request:
+                return EpochEndsResponse(tuple(self._epoch_end(p) for p in request.partitions))
+
+    def _epoch_end(self, partition: EpochEndPartition) -> EpochEndResult:
+        log = self.cluster.log_by_id(partition.topic_id, partition.partition_id)
+        key = (partition.topic_id, partition.partition_id)
+        if log is None or log.leader != self.node_id:
+            return EpochEndResult(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return EpochEndResult(*key, ErrorCode.NONE, *log.epoch_end(partition.epoch), log.leader_epoch, self.node_id)
 
     def _list_offset(self, partition: Any) -> ListOffsetsResult:
         log = self.cluster.log_by_id(partition.topic_id, partition.partition_id)

@@ -26,7 +26,8 @@ def test_defaults() -> None:
         chosen=TopicChoice(("a", "b")),
         starting=AfterStart("startingOffsets"),
         ending=BeforeEnd("endingOffsets"),
-        no_match="error",
+        starts_late_at_end=False,
+        is_fixed_at_load=True,
         include_headers=False,
         fail_on_data_loss=True,
         min_partitions=0,
@@ -52,8 +53,11 @@ def test_everything_given() -> None:
         startingOffsets='{"t": {"0": 5, "2": -2}, "u": {"1": 0}}',
         endingOffsets='{"t": {"0": 7, "2": -1}, "u": {"1": 0}}',
         minPartitions="12",
+        snapshot="Action",
+        startingOffsetsByTimestampStrategy="latest",
         **{"kafkaConsumer.pollTimeoutMs": " 30000 "},
     )
+    assert (parsed.is_fixed_at_load, parsed.starts_late_at_end) == (False, True)
     assert parsed.chosen == TopicChoice(("t", "u"), assignment={"t": (0, 2), "u": (1,)})
     assert parsed.starting == AtOffsets("startingOffsets", {"t": {0: 5, 2: EARLIEST}, "u": {1: 0}})
     assert parsed.ending == AtOffsets("endingOffsets", {"t": {0: 7, 2: LATEST}, "u": {1: 0}})
@@ -147,7 +151,8 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         {"subscribe": "t", "endingOffsets": "earliest"},
         'endingOffsets cannot be "earliest" here: give "latest", a distance',
     ),
-    ({"subscribe": "t", "startingOffsetsByTimestampStrategy": "earliest"}, 'give "error" or "latest"'),
+    ({"subscribe": "t", "startingOffsetsByTimestampStrategy": "earliest"}, 'give one of "error", "latest"'),
+    ({"subscribe": "t", "snapshot": "never"}, 'snapshot is "never": give one of "load", "action"'),
     ({"subscribe": "t", "startingOffsetsByTimestamp": '{"t": {"0": -2}}'}, "startingOffsetsByTimestamp is "),
     ({"subscribe": "t", "endingOffsetsByTimestamp": '{"t": {"0": 253402300800000}}'}, "endingOffsetsByTimestamp is "),
     *(

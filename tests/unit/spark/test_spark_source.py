@@ -61,6 +61,16 @@ def test_the_snapshot_is_taken_once_and_travels(pinned: list[Any]) -> None:
     assert len(pinned) == 1
 
 
+def test_a_snapshot_of_each_action_is_taken_by_each_plan(pinned: list[Any]) -> None:
+    source = ReplogDataSource({**OPTIONS, "snapshot": "action"})
+    source.schema()
+    assert pinned == []
+    copy: ReplogDataSource = pickle.loads(cloudpickle_dumps(source))
+    for planned in (1, 2):
+        assert len(copy.reader(schema=SCHEMA).partitions()) == 1
+        assert len(pinned) == planned
+
+
 def test_no_task_reads_nothing(pinned: list[Any]) -> None:
     reader = ReplogDataSource(OPTIONS).reader(schema=SCHEMA)
     assert list(reader.read(InputPartition(None))) == []
