@@ -15,7 +15,7 @@ from replog.local.config import LocalLogConfig
 from replog.local.encoding import NewRecord
 from replog.local.local_log import LocalLog
 from replog.local.opening import open_log
-from replog.local.reading import ReadOnlyLog
+from replog.local.read_only import ReadOnlyLog
 from replog.records import Codec, Record
 
 if TYPE_CHECKING:
