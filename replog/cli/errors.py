@@ -14,26 +14,13 @@ from __future__ import annotations
 import contextlib
 import sys
 
-from replog.cli.main import INTERRUPTED
 from replog.errors import ConfigError, ReplogError
 
 FAILED = 1
 WRONG_USAGE = 2
+INTERRUPTED = 130
 READER_GONE = 141
 """As a shell shows the end by SIGPIPE: nothing is said, since nobody asked for more."""
-
-__all__ = [
-    "FAILED",
-    "INTERRUPTED",
-    "READER_GONE",
-    "WRONG_USAGE",
-    "CommandFailedError",
-    "UsageError",
-    "describe",
-    "exit_status",
-    "report",
-    "tell",
-]
 
 
 class CommandFailedError(ReplogError):

@@ -12,10 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from replog.cli.errors import INTERRUPTED
 from replog.cli.terminal import standard_streams
 from replog.extras import install_command
-
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,15 +6,11 @@ hold, and they are better refused before a socket or a file is touched.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from replog.config.server_keys import ServerKeys
 from replog.errors import ConfigError
 
-if TYPE_CHECKING:
-    from replog.config.server import ServerConfig
 
-
-def check_together(config: ServerConfig) -> None:
+def check_together(config: ServerKeys) -> None:
     """Checks every rule below.
 
     Raises:
@@ -28,7 +24,7 @@ def check_together(config: ServerConfig) -> None:
     _check_times(config)
 
 
-def _check_listeners(config: ServerConfig) -> None:
+def _check_listeners(config: ServerKeys) -> None:
     for listener in config.listeners:
         if not config.allow_insecure and not listener.is_loopback:
             raise ConfigError(
@@ -46,7 +42,7 @@ def _check_listeners(config: ServerConfig) -> None:
             )
 
 
-def _check_advertised(config: ServerConfig) -> None:
+def _check_advertised(config: ServerKeys) -> None:
     for endpoint in config.advertised_listeners:
         if endpoint.port == 0 or endpoint.is_wildcard:
             raise ConfigError(
@@ -57,7 +53,7 @@ def _check_advertised(config: ServerConfig) -> None:
             )
 
 
-def _check_metrics(config: ServerConfig) -> None:
+def _check_metrics(config: ServerKeys) -> None:
     listener = config.metrics_listener
     if listener is not None and not config.allow_insecure and not listener.is_loopback:
         raise ConfigError(
@@ -68,7 +64,7 @@ def _check_metrics(config: ServerConfig) -> None:
         )
 
 
-def _check_quorum(config: ServerConfig) -> None:
+def _check_quorum(config: ServerKeys) -> None:
     voters = config.controller_quorum_voters
     key = "controller.quorum.voters"
     if len({voter.voter_id for voter in voters}) != len(voters):
@@ -82,7 +78,7 @@ def _check_quorum(config: ServerConfig) -> None:
     _check_own_vote(config)
 
 
-def _check_own_vote(config: ServerConfig) -> None:
+def _check_own_vote(config: ServerKeys) -> None:
     key = "controller.quorum.voters"
     voters = config.controller_quorum_voters
     if not voters:
@@ -106,11 +102,11 @@ def _check_own_vote(config: ServerConfig) -> None:
         )
 
 
-def _shown(config: ServerConfig) -> str:
+def _shown(config: ServerKeys) -> str:
     return ",".join(str(voter) for voter in config.controller_quorum_voters)
 
 
-def _check_sizes(config: ServerConfig) -> None:
+def _check_sizes(config: ServerKeys) -> None:
     if config.message_max_bytes > config.log_segment_bytes:
         _refuse_above("message.max.bytes", config.message_max_bytes, "log.segment.bytes", config.log_segment_bytes)
     if config.message_max_bytes > config.queued_max_request_bytes:
@@ -126,7 +122,7 @@ def _check_sizes(config: ServerConfig) -> None:
         )
 
 
-def _check_times(config: ServerConfig) -> None:
+def _check_times(config: ServerKeys) -> None:
     heartbeat, session = config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms
     if heartbeat >= session:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Writes `docs/CONFIGURATION.md` from `ServerConfig`: ``python -m replog.config.docs > docs/CONFIGURATION.md``.
+"""Writes `docs/CONFIGURATION.md` from `ServerKeys`: ``python -m replog.config.docs > docs/CONFIGURATION.md``.
 
 Why generated: a page kept by hand drifts from the code.  The meaning of a key is the string under its field, which
 Python does not keep at run time, so it is read from the source.
@@ -12,13 +12,13 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
-from replog.config import server as config
 from replog.config.keys import Key
+from replog.config.server_keys import KEYS, ServerKeys
 
 INTRODUCTION = """\
 # Configuration of a node
 
-<!-- Made by `make docs` from replog/config/server.py; change it there. -->
+<!-- Made by `make docs` from replog/config/server_keys.py; change it there. -->
 
 `replog server start --config server.toml` reads one TOML file. Keys carry Kafka's names, quoted or as tables. An
 unknown key, a value out of range and values that contradict each other are refused before anything is opened.
@@ -50,15 +50,15 @@ def render() -> str:
     """Returns the whole page."""
     meanings = field_meanings()
     parts = [INTRODUCTION, "\n".join([DIFFERENCES, *_difference_rows()]), KEYS_TITLE]
-    parts += [_entry(key, meanings[key.field_name]) for key in config.KEYS.values()]
+    parts += [_entry(key, meanings[key.field_name]) for key in KEYS.values()]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
 def field_meanings() -> dict[str, str]:
     """Reads the string under each field from the source; returns it as one line, by field name."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(config.ServerConfig))).body[0]
+    body = ast.parse(textwrap.dedent(inspect.getsource(ServerKeys))).body[0]
     if not isinstance(body, ast.ClassDef):
-        raise TypeError("ServerConfig is not a class")
+        raise TypeError("ServerKeys is not a class")
     meanings = {}
     for statement, following in zip(body.body, body.body[1:], strict=False):
         match statement, following:
@@ -70,7 +70,7 @@ def field_meanings() -> dict[str, str]:
 
 
 def _difference_rows() -> Iterator[str]:
-    for key in config.KEYS.values():
+    for key in KEYS.values():
         if key.differs is not None:
             yield f"| `{key.name}` | {_code(key.show_default())} | {key.differs.kafka} | {key.differs.why} |"
 

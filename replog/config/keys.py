@@ -1,6 +1,6 @@
 """The table of configuration keys, made from the fields of a configuration dataclass.
 
-Why: `ServerConfig` states each key once; messages, `--config` files and documents read this table.  A field looks
+Why: `ServerKeys` states each key once; messages, `--config` files and documents read this table.  A field looks
 like ``name: Annotated[int, milliseconds(1, DAY_MS)] = 10_000``, with its meaning in the string under it.
 """
 

@@ -1,6 +1,6 @@
 """What a configuration value may be: how each kind is read, checked, described and written back.
 
-Why: every key says its type, unit and range once, in `replog.config.server`; reading a file, refusing a bad value, the
+Why: every key says its type, unit and range once, in `replog.config.server_keys`; reading a file, refusing a bad value, the
 nearest-name hint and `docs/CONFIGURATION.md` all use that one statement.
 
 A kind's `parse` takes what TOML or a caller gives, returns the typed value, and accepts an already typed value, so that

@@ -15,11 +15,12 @@ from replog.local.config import LocalLogConfig
 from replog.local.encoding import NewRecord
 from replog.local.local_log import LocalLog
 from replog.local.opening import open_log
-from replog.local.reading import ReadOnlyLog
+from replog.local.read_only import ReadOnlyLog
 from replog.records import Codec, Record
 
 if TYPE_CHECKING:
-    from replog.local.aio import AsyncLocalLog, open_log_async
+    from replog.local.aio import AsyncLocalLog
+    from replog.local.async_opening import open_log_async
 
 __all__ = [
     "AsyncLocalLog",
@@ -35,8 +36,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"AsyncLocalLog", "open_log_async"}:
-        import replog.local.aio
+    if name == "AsyncLocalLog":
+        from replog.local.aio import AsyncLocalLog
 
-        return getattr(replog.local.aio, name)
+        return AsyncLocalLog
+    if name == "open_log_async":
+        from replog.local.async_opening import open_log_async
+
+        return open_log_async
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,20 +11,17 @@ There is no delay on purpose: a group is what came while the last one was writte
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from replog.ending import Ending
 from replog.errors import BrokerClosedError, InvariantViolationError
 from replog.local.encoding import Group, RecordLike, record_input, record_inputs
-from replog.local.local_log import LocalLog, Written
-from replog.local.opening import open_log
 from replog.local.reading import CHUNK_BYTES, MAX_RECORDS
+from replog.local.writing import WritableLog, Written
 from replog.records import Buffer, Header, Record, RecordInput
 
 _GROUP_ENTRIES_MAX: Final = 10_000
@@ -47,7 +44,7 @@ class AsyncLocalLog:
         log: The log itself; other threads may use it at the same time.
     """
 
-    def __init__(self, log: LocalLog, *, owns_log: bool = False) -> None:
+    def __init__(self, log: WritableLog, *, owns_log: bool = False) -> None:
         self.log = log
         self._owns_log = owns_log
         self._loop = asyncio.get_running_loop()
@@ -293,99 +290,6 @@ class _Records:
         if not self._follows or not await self._log.wait_for(self._offset, timeout_s=self._timeout_s):
             raise StopAsyncIteration
         self._end_offset = self._log.high_watermark
-
-
-class _Opening:
-    """What `open_log_async` returns: awaited, or entered by `async with`, it opens the log in a thread."""
-
-    def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any]) -> None:
-        self._path = path
-        self._settings = settings
-        self._opened: AsyncLocalLog | None = None
-
-    def __await__(self) -> Any:
-        return self._open().__await__()
-
-    async def __aenter__(self) -> AsyncLocalLog:
-        self._opened = await self._open()
-        return self._opened
-
-    async def __aexit__(
-        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._opened is not None:
-            await self._opened.close()
-
-    async def _open(self) -> AsyncLocalLog:
-        handover = _Handover()
-        try:
-            await asyncio.to_thread(lambda: handover.give(open_log(self._path, **self._settings)))
-        except asyncio.CancelledError:
-            handover.abandon()
-            raise
-        return AsyncLocalLog(handover.take(), owns_log=True)
-
-
-class _Handover:
-    """A log on its way from the thread that opens it, which cannot be stopped, to the task that waits for it.
-
-    Why it does without the loop: a loop that ends cancels whatever would have closed a log that nobody waits for.
-
-    Invariants:
-        - a log that is given and not taken is closed, whichever of thread and task comes last.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_abandoned = False
-        self._log: LocalLog | None = None
-
-    def give(self, log: LocalLog) -> None:
-        """Hands the open log over, in the thread that opened it; closes it where nobody will take it."""
-        with self._lock:
-            self._log = log
-            is_abandoned = self._is_abandoned
-        if is_abandoned:
-            log.close()
-
-    def take(self) -> LocalLog:
-        """Returns the log, in the loop, once `give` has returned."""
-        if self._log is None:
-            raise InvariantViolationError("a log was taken before it was given")
-        return self._log
-
-    def abandon(self) -> None:
-        """Notes, in the loop, that nobody will take the log; closes it if it has been given."""
-        with self._lock:
-            self._is_abandoned = True
-            log = self._log
-        if log is not None:
-            log.close()
-
-
-def open_log_async(path: str | os.PathLike[str], **settings: Any) -> _Opening:
-    """Opens a log for asyncio, as `open_log` does: it is opened, recovered and closed in threads.
-
-    ::
-
-        async with replog.open_log_async("orders") as log:
-            offset = await log.append(b"two coffees")
-            async for record in log.tail(offset):
-                ...
-
-    Args:
-        path, settings: Those of `open_log`, but for `read_only` (`open_log` itself does; nothing there waits).
-
-    Returns:
-        Something to `await` (then close the log yourself) or to enter by `async with`.
-
-    Raises:
-        TypeError: `read_only` is set.
-        ReplogError: The errors of `open_log`, when awaited.
-    """
-    if settings.get("read_only"):
-        raise TypeError("a read-only log has no async side: use open_log(path, read_only=True)")
-    return _Opening(path, settings)
 
 
 def _fail_all(group: Sequence[_Waiting], error: BaseException) -> None:

@@ -17,16 +17,13 @@ import logging
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from replog.errors import DiskFullError, ReplogError, StorageError
 from replog.local.config import LocalLogConfig
 from replog.local.folder import LogFolder
 from replog.local.group_flush import GroupFlush
 from replog.log import Log
-
-if TYPE_CHECKING:
-    from replog.local.local_log import LocalLog
 
 RECOVERY_POINT_INTERVAL_MS: Final = 60_000  # Kafka's log.flush.offset.checkpoint.interval.ms
 _log = logging.getLogger(__name__)
@@ -145,15 +142,40 @@ class Keeper:
             return max((base for base in self._log.segment_base_offsets if base <= point), default=0)
 
 
+class Maintained(Protocol):
+    """A log as the thread that maintains it knows it."""
+
+    @property
+    def path(self) -> str:
+        """Its folder."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether it needs the thread no more."""
+        ...
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing can be written any more."""
+        ...
+
+    def write_back(self) -> None:
+        """Writes the dirty window back where one is due."""
+
+    def maintain(self) -> None:
+        """Carries out what is due."""
+
+
 class KeeperThread:
-    """Calls `LocalLog.maintain` until it is stopped, or until nobody holds the log any more.
+    """Calls `maintain` of a log until it is stopped, or until nobody holds the log any more.
 
     Args:
         log: The log, kept weakly, so that a forgotten one can go.
         interval_ms: The time between two calls.
     """
 
-    def __init__(self, log: LocalLog, interval_ms: int) -> None:
+    def __init__(self, log: Maintained, interval_ms: int) -> None:
         self._orders = _Orders()
         arguments = (weakref.ref(log), self._orders, interval_ms / 1000)
         self._thread = threading.Thread(target=_keep, args=arguments, name="replog-log-keeper", daemon=True)
@@ -192,7 +214,7 @@ class _Orders:
         self._nothing_new.acquire(timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX))
 
 
-def _keep(reference: weakref.ref[LocalLog], orders: _Orders, interval_s: float) -> None:
+def _keep(reference: weakref.ref[Maintained], orders: _Orders, interval_s: float) -> None:
     due = time.monotonic() + interval_s
     while True:
         orders.wait(due - time.monotonic())
@@ -207,7 +229,7 @@ def _keep(reference: weakref.ref[LocalLog], orders: _Orders, interval_s: float) 
         del log
 
 
-def _maintain(log: LocalLog) -> bool:
+def _maintain(log: Maintained) -> bool:
     """Maintains the log once; returns whether to go on."""
     try:
         log.maintain()

@@ -10,7 +10,7 @@ from replog.local.config import CodecName, FlushPolicy, LocalLogConfig, codec_na
 from replog.local.encoding import GroupEncoder, wall_ms
 from replog.local.folder import LogFolder, checked_path, partition_folder
 from replog.local.local_log import LocalLog
-from replog.local.reading import ReadOnlyLog
+from replog.local.read_only import ReadOnlyLog
 from replog.log import Log
 from replog.log.directories.identity import storage_errors
 from replog.records import Codec

@@ -3,7 +3,8 @@ else what this broker's configuration file says."""
 
 from __future__ import annotations
 
-from replog.config.server import LONG_MAX, ServerConfig
+from replog.config.server import ServerConfig
+from replog.config.server_keys import LONG_MAX
 from replog.errors import InvariantViolationError
 from replog.log import CleanupPolicy as LogCleanupPolicy
 from replog.log import LogConfig

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from replog.config.server import KEYS, Key, ServerConfig
+from replog.config.keys import Key
+from replog.config.server import ServerConfig
+from replog.config.server_keys import KEYS
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import (
     BROKER_KEYS,

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replication_throttle import UNLIMITED
 from replog.broker.replicas.stepper import ReplicaStepper
-from replog.config.server import ReplicaSelector
+from replog.config.server_keys import ReplicaSelector
 from replog.errors import BrokerClosedError, DiskFullError, ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.log import ReadJob
 from replog.replication.fetch_check import check_fetch

@@ -117,7 +117,8 @@ def node_settings(pairs: list[str]) -> dict[str, Any]:
     Raises:
         ConfigError: A key is unknown, a value is out of range, or keys contradict each other.
     """
-    from replog.config.server import KEYS, ServerConfig
+    from replog.config.server import ServerConfig
+    from replog.config.server_keys import KEYS
 
     given = common.key_values(pairs, "--set")
     ServerConfig.from_mapping({"node.id": 1, "log.dirs": ["data"]}, overrides=given)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.client.home_loop import HomeLoop
 from replog.client.producer.batch import ProducerBatch
-from replog.client.producer.partition_queue import PartitionQueue
-from replog.errors import ReplogError, RequestTimedOutError
+from replog.client.types import TopicPartition
+from replog.errors import ReplogError
 
 RECENT_FAILURES_MAX = 64
 """How many failed batches `flush` remembers to report; the first one matters."""
@@ -36,6 +36,16 @@ class AccumulatorSettings:
     is_idempotent: bool
 
 
+class BatchOwner(Protocol):
+    """Who fills batches, and is told when one ends otherwise than by an answer."""
+
+    def expire(self, batch: ProducerBatch) -> None:
+        """Fails `batch`, whose delivery time-out is over."""
+
+    def fail_all(self, error: ReplogError) -> None:
+        """Fails all its batches."""
+
+
 class Accumulator:
     """Invariants:
         - `memory` holds the sum of `charged_bytes` over the unresolved batches, and what senders have reserved.
@@ -43,7 +53,6 @@ class Accumulator:
     Args:
         settings: The settings that all batches share.
         home: The loop of the producer, looked at for each new batch; None: whichever runs.
-        on_expired: A function that is told of each partition that lost a batch to its delivery time-out.
 
     Attributes:
         memory: Where a sender reserves room: by `acquire`, and by `release` without awaiting anything in between, once the
@@ -54,8 +63,6 @@ class Accumulator:
     def __init__(
         self,
         settings: AccumulatorSettings,
-        *,
-        on_expired: Callable[[PartitionQueue], None] = lambda _queue: None,
         home: HomeLoop | None = None,
     ) -> None:
         self.settings = settings
@@ -64,9 +71,8 @@ class Accumulator:
         self.linger_s = settings.linger_ms / 1000
         self.is_idempotent = settings.is_idempotent
         self.max_in_flight = settings.max_in_flight
-        self._on_expired = on_expired
         self._home = home
-        self._unresolved: dict[ProducerBatch, None] = {}  # in order of creation, hence of deadline
+        self._unresolved: dict[ProducerBatch, BatchOwner] = {}  # in order of creation, hence of deadline
         self._failed: deque[ProducerBatch] = deque(maxlen=RECENT_FAILURES_MAX)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -76,8 +82,8 @@ class Accumulator:
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 
-    def new_batch(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
-        """Makes an empty batch that has room for a record of `record_bytes`; it counts once it is `opened`.
+    def new_batch(self, topic_partition: TopicPartition, max_bytes: int) -> ProducerBatch:
+        """Makes an empty batch that has room for `max_bytes`; it counts once it is `opened`.
 
         Raises:
             InvalidRequestError: The producer belongs to another event loop.
@@ -87,16 +93,16 @@ class Accumulator:
         loop = asyncio.get_running_loop()
         now_s = loop.time()
         return ProducerBatch(
-            queue,
+            topic_partition,
             loop.create_future(),
-            max_bytes=max(queue.batch_bytes_max, record_bytes),
+            max_bytes=max_bytes,
             created_s=now_s,
             deadline_s=now_s + self.settings.delivery_timeout_ms / 1000,
         )
 
-    def opened(self, batch: ProducerBatch) -> None:
-        """Takes in `batch`, which has its first record: it counts from now on, and fails at its deadline."""
-        self._unresolved[batch] = None
+    def opened(self, batch: ProducerBatch, owner: BatchOwner) -> None:
+        """Takes in `batch`, which has its first record: it counts from now on, and `owner` lets it expire at its deadline."""
+        self._unresolved[batch] = owner
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_at(batch.deadline_s, self._expire)
 
@@ -116,39 +122,16 @@ class Accumulator:
         self.memory.release(batch.charged_bytes)
 
     def _expire(self) -> None:
-        """Fails what is past its deadline, and sets the timer for the next."""
+        """Lets expire what is past its deadline, and sets the timer for the next."""
         self._timer = None
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        for batch in list(self._unresolved):
+        for batch, owner in list(self._unresolved.items()):
             if batch.deadline_s > now_s:
                 self._timer = loop.call_at(batch.deadline_s, self._expire)
                 return
             if batch in self._unresolved:
-                batch.queue.handle_failed(batch, self._expired_error(batch))
-                self._on_expired(batch.queue)
-
-    def _expired_error(self, batch: ProducerBatch) -> RequestTimedOutError:
-        last = batch.queue.last_error
-        cause = batch.queue.below_min_isr or last  # that the leader has gone silent since then explains less
-        state = "may or may not be in the log" if batch.attempt else "were never sent"
-        reason = f"{type(cause).__name__}: {cause}" if cause else self._no_cause(batch)
-        if last is not None and last is not cause:
-            reason += f" (then {type(last).__name__}: {last})"
-        error = RequestTimedOutError(
-            f"{batch.queue}: {batch.records_count} records were not acknowledged within delivery.timeout.ms "
-            f"({self.settings.delivery_timeout_ms} ms); they {state}. Last cause: {reason}"
-        )
-        error.__cause__ = cause
-        return error
-
-    @staticmethod
-    def _no_cause(batch: ProducerBatch) -> str:
-        if batch.queue.leader is None:
-            return "the partition has no leader"
-        if batch.queue.needs_identity:
-            return "no producer id could be had from the controller"
-        return "no answer from the leader"
+                owner.expire(batch)
 
     # ---- the end of things -----------------------------------------------------------------------------------------
 
@@ -166,6 +149,6 @@ class Accumulator:
         """Fails whatever is left, and everybody who waits for room."""
         if self._timer is not None:
             self._timer.cancel()
-        for batch in list(self._unresolved):
-            batch.queue.fail_all(error)
+        for owner in list(self._unresolved.values()):
+            owner.fail_all(error)
         self.memory.close(error)

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from replog.client.home_loop import require_loop
-from replog.client.types import DeliveredRange, RecordMetadata
+from replog.client.types import DeliveredRange, RecordMetadata, TopicPartition
 from replog.errors import ReplogError, raised_anew
 from replog.records import BatchBuilder, decode_batch, encode_batch
 from replog.rpc.forks import raise_if_forked
-
-if TYPE_CHECKING:
-    from replog.client.producer.partition_queue import PartitionQueue
 
 T = TypeVar("T")
 
@@ -71,21 +68,21 @@ class ProducerBatch:
         "in_flight",
         "must_renumber",
         "payload",
-        "queue",
         "records_count",
+        "topic_partition",
         "was_seen",
     )
 
     def __init__(
         self,
-        queue: PartitionQueue,
+        topic_partition: TopicPartition,
         future: asyncio.Future[None],
         *,
         max_bytes: int,
         created_s: float,
         deadline_s: float,
     ) -> None:
-        self.queue = queue
+        self.topic_partition = topic_partition
         self.future = future
         self.builder = BatchBuilder(max_bytes=max_bytes)
         self.created_s = created_s
@@ -344,7 +341,7 @@ class Delivery(BatchOutcome[RecordMetadata]):
         batch.raise_failure()
         offset = batch.base_offset + self._relative_offset if batch.base_offset >= 0 else UNKNOWN_OFFSET
         timestamp = batch.append_time_ms if batch.append_time_ms >= 0 else self._timestamp_ms
-        return RecordMetadata(batch.queue.topic, batch.queue.partition_id, offset, timestamp)
+        return RecordMetadata(*batch.topic_partition, offset, timestamp)
 
 
 class BulkDelivery(BatchOutcome[Sequence[DeliveredRange]]):
@@ -396,8 +393,7 @@ class BulkDelivery(BatchOutcome[Sequence[DeliveredRange]]):
             batch.future.result()
         return [
             DeliveredRange(
-                batch.queue.topic,
-                batch.queue.partition_id,
+                *batch.topic_partition,
                 batch.base_offset + first if batch.base_offset >= 0 else UNKNOWN_OFFSET,
                 count,
             )

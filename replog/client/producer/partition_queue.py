@@ -35,19 +35,15 @@ because of another.  After the last epoch (2^15 - 1) a new producer id is asked 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
 from replog.client.cluster.addresses import LeaderAddress
+from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerBatch, ProducerIdentity
+from replog.client.types import TopicPartition
 from replog.errors import OutOfOrderSequenceError, ReplogError, RequestTimedOutError
 from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from replog.client.producer.accumulator import Accumulator
 
 SEQUENCE_MODULUS = 2**31
 PRODUCER_EPOCH_MAX = 2**15 - 1
@@ -58,6 +54,9 @@ class PartitionQueue:
         - `window` is in order of sequence, its first batch is unresolved, its length is at most `max_in_flight`;
         - at most one batch is in flight while there is a gap, or the identity is not established, or there is none.
 
+    Args:
+        on_expired: A function that is told when a batch was lost to its delivery time-out.
+
     Attributes:
         leader: The broker to send to; None while there is nobody.
         identity: What new batches are encoded with; None without idempotence, or until one has been given.
@@ -67,7 +66,16 @@ class PartitionQueue:
         batch_bytes_max: The size at which a batch is closed; a record that is larger gets a batch of its own.
     """
 
-    def __init__(self, accumulator: Accumulator, topic: str, topic_id: UUID, partition_id: int) -> None:
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        topic: str,
+        topic_id: UUID,
+        partition_id: int,
+        *,
+        on_expired: Callable[[PartitionQueue], None] = lambda _queue: None,
+    ) -> None:
+        self.topic_partition = TopicPartition(topic, partition_id)
         self.topic = topic
         self.topic_id = topic_id
         self.partition_id = partition_id
@@ -81,6 +89,7 @@ class PartitionQueue:
         self.failures_count = 0
         self.batch_bytes_max = accumulator.settings.batch_size_bytes
         self._accumulator = accumulator
+        self._on_expired = on_expired
         self._open: ProducerBatch | None = None
         self._closed: deque[ProducerBatch] = deque()
         self._next_sequence = 0
@@ -88,7 +97,7 @@ class PartitionQueue:
         self._has_gap = False
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition_id}"
+        return str(self.topic_partition)
 
     # ---- filling ---------------------------------------------------------------------------------------------------
 
@@ -101,14 +110,14 @@ class PartitionQueue:
         if batch is not None:
             relative_offset = batch.builder.append(timestamp_ms, key, value, headers)
         if batch is None or relative_offset is None:
-            batch = self._accumulator.new_batch(self, size_bytes)
+            batch = self._accumulator.new_batch(self.topic_partition, max(self.batch_bytes_max, size_bytes))
             relative_offset = batch.builder.append(timestamp_ms, key, value, headers)
             if relative_offset is None:
                 raise OverflowError(f"a record of {size_bytes} bytes does not fit into a batch made for it")
             if self._open is not None:
                 self._closed.append(self._open)
             self._open = batch
-            self._accumulator.opened(batch)
+            self._accumulator.opened(batch, self)
             if size_bytes > self.batch_bytes_max:
                 self._closed.append(batch)  # for itself: a record beside it must not fail with one that is too large
                 self._open = None
@@ -260,6 +269,11 @@ class PartitionQueue:
             self._open_gap()
         self._trim()
 
+    def expire(self, batch: ProducerBatch) -> None:
+        """Fails `batch`, whose delivery time-out is over."""
+        self.handle_failed(batch, self._expired_error(batch))
+        self._on_expired(self)
+
     def fail_all(self, error: ReplogError) -> None:
         """Fails all that is unresolved: nothing of this partition is sent any more (topic deleted, producer closed)."""
         for batch in list(self._unresolved()):
@@ -336,6 +350,27 @@ class PartitionQueue:
         )
         unknown.__cause__ = error
         return unknown
+
+    def _expired_error(self, batch: ProducerBatch) -> RequestTimedOutError:
+        last = self.last_error
+        cause = self.below_min_isr or last  # that the leader has gone silent since then explains less
+        state = "may or may not be in the log" if batch.attempt else "were never sent"
+        reason = f"{type(cause).__name__}: {cause}" if cause else self._no_cause()
+        if last is not None and last is not cause:
+            reason += f" (then {type(last).__name__}: {last})"
+        error = RequestTimedOutError(
+            f"{self}: {batch.records_count} records were not acknowledged within delivery.timeout.ms "
+            f"({self._accumulator.settings.delivery_timeout_ms} ms); they {state}. Last cause: {reason}"
+        )
+        error.__cause__ = cause
+        return error
+
+    def _no_cause(self) -> str:
+        if self.leader is None:
+            return "the partition has no leader"
+        if self.needs_identity:
+            return "no producer id could be had from the controller"
+        return "no answer from the leader"
 
     def _drop_unsent(self, batch: ProducerBatch) -> None:
         if batch is self._open:

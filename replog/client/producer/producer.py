@@ -126,9 +126,7 @@ class Producer:
             if partitioner is None
             else partitioner
         )
-        self._accumulator = Accumulator(
-            _accumulator_settings(self.config), on_expired=self._handle_expired, home=self._view.home
-        )
+        self._accumulator = Accumulator(_accumulator_settings(self.config), self._view.home)
         self._memory = self._accumulator.memory
         self._router = Router(self._view, self._accumulator, _sender_settings(self.config))
         self._topics = self._router.topics
@@ -446,9 +444,6 @@ class Producer:
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         self._view.home.enter()
-
-    def _handle_expired(self, queue: PartitionQueue) -> None:
-        self._router.route(queue)
 
 
 def _check_partition(queues: TopicQueues, partition: int) -> None:

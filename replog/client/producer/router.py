@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.view import ClusterView
@@ -17,19 +18,27 @@ from replog.rpc.transport import ConnectionLostError
 
 
 class TopicQueues:
-    """The queues of one topic, by partition."""
+    """The queues of one topic, by partition.
 
-    def __init__(self, info: TopicInfo, accumulator: Accumulator) -> None:
+    Args:
+        on_expired: A function that is told of a queue that lost a batch to its delivery time-out.
+    """
+
+    def __init__(
+        self, info: TopicInfo, accumulator: Accumulator, *, on_expired: Callable[[PartitionQueue], None]
+    ) -> None:
         self.name = info.name
         self.topic_id = info.topic_id
         self.queues: list[PartitionQueue] = []
         self.available: tuple[int, ...] = ()
+        self._on_expired = on_expired
         self.update(info, accumulator)
 
     def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
         """Takes in newer metadata: partitions may have been added, leaders may have gone, batches may have to be smaller."""
         for partition_id in range(len(self.queues), len(info.partitions)):
-            self.queues.append(PartitionQueue(accumulator, info.name, info.topic_id, partition_id))
+            queue = PartitionQueue(accumulator, info.name, info.topic_id, partition_id, on_expired=self._on_expired)
+            self.queues.append(queue)
         batch_bytes_max = min(accumulator.settings.batch_size_bytes, _message_bytes_max(info))
         for queue in self.queues:
             queue.batch_bytes_max = batch_bytes_max
@@ -77,7 +86,7 @@ class Router:
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         if (queues := self.topics.get(topic)) is None:
-            queues = self.topics[topic] = TopicQueues(info, self._accumulator)
+            queues = self.topics[topic] = TopicQueues(info, self._accumulator, on_expired=self.route)
             for queue in queues.queues:
                 queue.leader = self._view.leader(queue.topic, queue.partition_id)
         return queues

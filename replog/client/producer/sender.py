@@ -16,7 +16,6 @@ from replog.client.cluster.session import BrokerSession
 from replog.client.cluster.view import ClusterView
 from replog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch
 from replog.client.producer.partition_queue import PartitionQueue
-from replog.client.types import TopicPartition
 from replog.errors import ErrorCode, NotEnoughReplicasAfterAppendError, ReplogError, RetriableError
 from replog.rpc.messages import Hello, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
 from replog.rpc.request_limits import MAX_PARTITIONS
@@ -50,7 +49,7 @@ class SenderSettings:
 @dataclass(slots=True)
 class _InFlight:
     sent_s: float
-    entries: list[tuple[ProducerBatch, int]]  # with the attempt that this is
+    entries: list[tuple[PartitionQueue, ProducerBatch, int]]  # with the attempt that this is
 
 
 class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
@@ -104,22 +103,22 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
         if not batches:
             return None
         correlation_id = next(self._correlation_ids)
-        for batch in batches:
-            batch.queue.mark_sent(batch)
-        entries = [(batch, batch.attempt) for batch in batches]
+        for queue, batch in batches:
+            queue.mark_sent(batch)
+        entries = [(queue, batch, batch.attempt) for queue, batch in batches]
         self._in_flight[correlation_id] = _InFlight(self._loop.time(), entries)
         return ProduceRequest(
             correlation_id,
             self._settings.request_timeout_ms,
             self._settings.acks,
-            tuple(_destination(batch.queue) for batch in batches),
-            tuple(batch.payload or b"" for batch in batches),
+            tuple(_destination(queue) for queue, _ in batches),
+            tuple(batch.payload or b"" for _, batch in batches),
         )
 
-    def _gather(self, *, allow_partial: bool) -> list[ProducerBatch]:
+    def _gather(self, *, allow_partial: bool) -> list[tuple[PartitionQueue, ProducerBatch]]:
         now_s = self._loop.time()
         size_bytes = 0
-        batches: list[ProducerBatch] = []
+        batches: list[tuple[PartitionQueue, ProducerBatch]] = []
         for queue in list(self._pending):
             if queue.needs_identity:
                 self._on_identity_needed(queue)
@@ -132,7 +131,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
                 self.wake()
                 break
             size_bytes += batch.size_bytes
-            batches.append(batch)
+            batches.append((queue, batch))
             del self._pending[queue]
             self._pending[queue] = None  # to the end of the line: it may have more
         return batches
@@ -148,9 +147,9 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
     def _handle_sent(self, message: ProduceRequest) -> None:
         if self._settings.acks == 0:
             request = self._in_flight.pop(message.correlation_id, None)
-            for batch, attempt in request.entries if request is not None else ():
+            for queue, batch, attempt in request.entries if request is not None else ():
                 if _is_current(batch, attempt):
-                    batch.queue.handle_acknowledged(batch, UNKNOWN_OFFSET, -1)
+                    queue.handle_acknowledged(batch, UNKNOWN_OFFSET, -1)
 
     # ---- replies ---------------------------------------------------------------------------------------------------
 
@@ -162,25 +161,23 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
 
     def _handle_response(self, request: _InFlight, response: ProduceResponse) -> None:
         results = {(result.topic_id, result.partition_id): result for result in response.results}
-        for batch, attempt in request.entries:
-            queue = batch.queue
+        for queue, batch, attempt in request.entries:
             result = results.get((queue.topic_id, queue.partition_id))
             if not _is_current(batch, attempt):
                 continue
             if result is None:
                 batch.give_up_attempt()
-                self._retry_later(batch, ConnectionLostError(f"{self.address} left {queue} out of its answer"))
+                self._retry_later(queue, batch, ConnectionLostError(f"{self.address} left {queue} out of its answer"))
             else:
-                self._handle_result(batch, result)
+                self._handle_result(queue, batch, result)
             if queue.has_work:
                 self._pending[queue] = None
 
-    def _handle_result(self, batch: ProducerBatch, result: ProduceResult) -> None:
-        queue = batch.queue
+    def _handle_result(self, queue: PartitionQueue, batch: ProducerBatch, result: ProduceResult) -> None:
         if result.error in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
             queue.handle_acknowledged(batch, result.base_offset, result.append_time_ms)
             return
-        error = partition_error(result.error, result.message, TopicPartition(queue.topic, queue.partition_id))
+        error = partition_error(result.error, result.message, queue.topic_partition)
         if result.error in _BELOW_MIN_ISR:
             queue.below_min_isr = error
             if self._settings.fail_below_min_isr:
@@ -189,12 +186,11 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
         if result.error in _OUT_OF_ORDER:
             queue.handle_out_of_order(batch, error, backoff_until_s=self._loop.time() + _BACKOFF_S_MIN)
         elif isinstance(error, RetriableError) or result.error in _ALSO_RETRIABLE:
-            self._retry_later(batch, error)
+            self._retry_later(queue, batch, error)
         else:
             queue.handle_failed(batch, error)
 
-    def _retry_later(self, batch: ProducerBatch, error: ReplogError) -> None:
-        queue = batch.queue
+    def _retry_later(self, queue: PartitionQueue, batch: ProducerBatch, error: ReplogError) -> None:
         pause_s = min(_BACKOFF_S_MAX, _BACKOFF_S_MIN * 2 ** min(queue.failures_count, 8))
         queue.failures_count += 1
         queue.handle_retriable(batch, error, backoff_until_s=self._loop.time() + pause_s)
@@ -206,10 +202,10 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
         for queue in self._pending:
             queue.last_error = error
         for request in requests:
-            for batch, attempt in request.entries:
+            for queue, batch, attempt in request.entries:
                 if _is_current(batch, attempt):
-                    batch.queue.handle_lost(batch, error)
-                    self._pending[batch.queue] = None
+                    queue.handle_lost(batch, error)
+                    self._pending[queue] = None
 
     def _oldest_request(self) -> tuple[float, float] | None:
         for request in self._in_flight.values():
@@ -227,7 +223,7 @@ def _below_min_isr_error(batch: ProducerBatch, error: ReplogError) -> ReplogErro
     if batch.attempt == 1:
         return error
     unknown = NotEnoughReplicasAfterAppendError(
-        f"{batch.queue}: {batch.records_count} records were sent before and may be in the log, and may still become visible. "
+        f"{batch.topic_partition}: {batch.records_count} records were sent before and may be in the log, and may still become visible. "
         f"Last answer: {error}"
     )
     unknown.__cause__ = error

@@ -6,7 +6,7 @@ import pytest
 from broker_kit import registered, server_config
 
 from replog.broker.requests.config_description import describe_configs, describe_node_configs
-from replog.config.server import KEYS
+from replog.config.server_keys import KEYS
 from replog.errors import InvalidRequestError
 from replog.metadata.config_keys import BROKER_KEYS, CONFIG_KEYS, CONTROLLER_KEYS
 from replog.metadata.delta import MetadataDelta

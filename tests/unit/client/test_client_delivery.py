@@ -52,7 +52,7 @@ async def test_first_completed_and_first_exception() -> None:
         waiting = asyncio.create_task(asyncio.wait([first, second], return_when=asyncio.FIRST_EXCEPTION))
         await until(lambda: bool(cluster.nodes[1].held))
         batch, _ = second.place
-        batch.queue.handle_failed(batch, RecordTooLargeError("x"))
+        producer._topics["t"].queues[0].handle_failed(batch, RecordTooLargeError("x"))
         done, _ = await asyncio.wait_for(waiting, 5)
         assert second in done
         assert isinstance(second.exception(), RecordTooLargeError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from replog.config.docs import field_meanings, render
-from replog.config.server import KEYS
+from replog.config.server_keys import KEYS
 
 PAGE = Path(__file__).parents[3] / "docs" / "CONFIGURATION.md"
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from replog.config.keys import nearest_name
 from replog.config.kinds import Number, parse_endpoint
-from replog.config.server import KEYS, Endpoint, FlushPolicy, ProcessRole, ServerConfig, Voter
+from replog.config.server import Endpoint, FlushPolicy, ProcessRole, ServerConfig, Voter
+from replog.config.server_keys import KEYS
 from replog.errors import ConfigError
 
 MINIMAL: dict[str, object] = {"node.id": 1, "log.dirs": ["/data/replog"]}

@@ -13,7 +13,7 @@ from local_kit import CountingFileSystem, abandon, open_simulated
 
 import replog
 from replog.errors import BrokerClosedError, DirectoryLockedError, DiskFullError, StorageError
-from replog.local import LocalLog, NewRecord, aio
+from replog.local import LocalLog, NewRecord, async_opening
 from replog.records import scan
 from replog.testing import Operation, SimulatedFileSystem
 from tests.cancelling import WAITS_MAX, cancelled_at_wait
@@ -222,7 +222,7 @@ def test_an_opening_that_is_cancelled_leaves_the_log_to_others(
         opening.cancel()
         may_end.set()
 
-    monkeypatch.setattr(aio, "open_log", slow_open_log)
+    monkeypatch.setattr(async_opening, "open_log", slow_open_log)
     asyncio.run(give_up())
     assert [log.closed for log in opened] == [True]
 

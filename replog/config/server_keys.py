@@ -1,0 +1,453 @@
+"""Every configuration key of a node once, with Kafka's name, type, unit, range, default and meaning.
+
+Why here: reading a file, command-line overrides, error messages and `docs/CONFIGURATION.md` are all made from the
+fields of `ServerKeys`.  A key's name is the field's name with dots for underscores.  `Differs` marks a default that
+is not Kafka's and says why (Kafka's defaults: docs/KAFKA.md 2).  What may be set for a topic or while a cluster runs stands in
+`replog.metadata.config_keys`, too; what a core is told of a key, in `replog.broker.node.core_settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated
+
+from replog.config.keys import Differs, Key, keys_of
+from replog.config.kinds import (
+    Choice,
+    Choices,
+    Endpoint,
+    Endpoints,
+    Flag,
+    Fraction,
+    Number,
+    OneEndpoint,
+    Paths,
+    Text,
+    Voter,
+    Voters,
+    milliseconds,
+    size_bytes,
+)
+from replog.config.log_output import LoggingFormat
+from replog.metadata.config_keys import CleanupPolicy, FlushPolicy, MessageTimestampType
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+YEAR_MS = 365 * DAY_MS
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+DIRTY_WINDOW_BYTES = 8 * MIB
+
+
+class ProcessRole(Enum):
+    """What a node does: keep partitions, take part in the metadata quorum, or both."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+class ReplicaSelector(Enum):
+    """Which replicas serve consumers (`replica.selector`)."""
+
+    LEADER = "leader"
+    RACK_AWARE = "rack-aware"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerKeys:
+    """The keys as fields, in the order of the page.  `ServerConfig` is what checks their values."""
+
+    # ---- who and where ----------------------------------------------------------------------------------------------
+
+    node_id: Annotated[int, Number(0, INT_MAX)]
+    """Number of this node, unique in the cluster and the same after every restart.  It is written into the data
+    directory; a directory of another node is refused."""
+
+    log_dirs: Annotated[
+        tuple[str, ...],
+        Paths("list of folders", count_max=64),
+        Differs('"/tmp/kafka-logs"', "what lies under /tmp does not survive a reboot, so the folder is never guessed"),
+    ]
+    """Folders of this node's data, one for each disk; a string may name several, with commas between them.  New partitions
+    go to the folder with the fewest.  The first one holds the metadata log: without it the node stops, while another that
+    fails takes only its own partitions offline.  They are locked while the node runs and never shared between nodes.
+    A relative name counts from the folder of the file, elsewhere from the working directory.  `log.dir` names a single one."""
+
+    num_recovery_threads_per_data_dir: Annotated[int, Number(1, 64)] = 2
+    """Threads for each folder that check its logs at a start and close them at a stop."""
+
+    log_dir_warn_free_bytes: Annotated[
+        int, size_bytes(0, LONG_MAX, (0, "never")), Differs("no such key", "a full disk should not come as a surprise")
+    ] = GIB
+    """Free bytes of a data folder's disk below which the node warns; at most a tenth of the disk."""
+
+    log_dir_read_only_free_bytes: Annotated[
+        int,
+        size_bytes(0, LONG_MAX, (0, "never")),
+        Differs("no such key; the broker fails", "a full disk is a state that ends by itself when there is room"),
+    ] = 256 * MIB
+    """Free bytes below which nothing is appended to a data folder; at most a twentieth of the disk.  Reads, retention and
+    deletions go on; producers are refused with an error that they retry, followers wait.  Too small: indexes and
+    checkpoints of what is open no longer fit."""
+
+    log_dir_reserve_bytes: Annotated[
+        int,
+        size_bytes(0, LONG_MAX, (0, "none")),
+        Differs("no such key", "checkpoints need room when all else is used up"),
+    ] = 16 * MIB
+    """Size of the file `.reserve` in each data folder, which is given back to a full disk so that checkpoints can be
+    written; at most a fiftieth of the disk."""
+
+    log_dir_space_check_interval_ms: Annotated[
+        int, milliseconds(10, HOUR_MS), Differs("no such key", "how soon a freed disk is used again")
+    ] = 1_000
+    """How often the disks of the data folders are looked at: whether they are there, and their free bytes."""
+
+    process_roles: Annotated[
+        tuple[ProcessRole, ...],
+        Choices(ProcessRole, '"broker", "controller" or both'),
+        Differs("required", "one node alone runs without further settings"),
+    ] = (ProcessRole.BROKER, ProcessRole.CONTROLLER)
+    """What this node does: keep partitions (broker), vote on metadata (controller), or both."""
+
+    cluster_id: Annotated[str | None, Text("[A-Za-z0-9_-]{1,64}", "1 to 64 of A-Z a-z 0-9 _ -")] = None
+    """Identity of the cluster.  Not set: taken from meta.properties in the data directory.  Set: a directory of another
+    cluster is refused, so that two clusters never mix."""
+
+    listeners: Annotated[
+        tuple[Endpoint, ...],
+        Endpoints("list with one host:port, port 0 to 65,535", count_max=1),
+        Differs('"PLAINTEXT://:9092"', "until there is TLS and authentication, only this machine may connect"),
+    ] = (Endpoint("127.0.0.1", 9092),)
+    """The address to bind: one.  Port 0 takes a free port, which suits tests and single nodes; a quorum voter needs a fixed one.
+    Anything but loopback needs allow.insecure."""
+
+    advertised_listeners: Annotated[
+        tuple[Endpoint, ...],
+        Endpoints("list with one host:port, port 1 to 65,535", may_be_empty=True, count_max=1),
+    ] = ()
+    """The address told to clients and other nodes: one.  Not set: the bound one.  Needed where that cannot be connected
+    to (0.0.0.0, address translation)."""
+
+    broker_rack: Annotated[str | None, Text(r"[^\x00-\x1f]{1,255}", "1 to 255 printable characters")] = None
+    """Rack or zone of this broker.  Replicas of a partition are spread over racks."""
+
+    replica_selector: Annotated[
+        ReplicaSelector,
+        Choice(ReplicaSelector),
+        Differs("replica.selector.class, a Java class", "there are no classes here"),
+    ] = ReplicaSelector.LEADER
+    """Who serves consumers.  leader: only leaders.  rack-aware: in-sync followers too, so that a consumer with client.rack
+    reads from a replica in its rack."""
+
+    allow_insecure: Annotated[bool, Flag(), Differs("no such key", "a safety catch of ours")] = False
+    """true: listeners may be reachable from other machines, in plain text and without authentication.  Whoever can
+    connect can then read, write and delete everything."""
+
+    # ---- topics -----------------------------------------------------------------------------------------------------
+
+    num_partitions: Annotated[int, Number(1, 10_000)] = 1
+    """Partitions of a topic created without a number.  More spread the work and order less: order holds per partition."""
+
+    default_replication_factor: Annotated[int, Number(1, 32_767)] = 1
+    """Replicas of a topic created without a number.  1 loses the data with the machine; 3 survives one loss while
+    writing goes on."""
+
+    min_insync_replicas: Annotated[int, Number(1, 32_767)] = 1
+    """In-sync replicas without which acks=all writes are refused and nothing new becomes visible.  2 with 3 replicas
+    is usual; equal to the replication factor means that any stopped broker stops writes.  A new cluster takes it from
+    its first controller; later it is changed in the cluster."""
+
+    message_max_bytes: Annotated[int, size_bytes(256, 32 * MIB)] = MIB + 12
+    """Largest record batch that is accepted.  Larger batches cost memory on every broker that holds one."""
+
+    log_message_timestamp_type: Annotated[MessageTimestampType, Choice(MessageTimestampType)] = (
+        MessageTimestampType.CREATE_TIME
+    )
+    """Whose clock readers see on records.  CreateTime: the producer's.  LogAppendTime: the leader's when it appends; each
+    batch is then copied once more."""
+
+    log_message_timestamp_before_max_ms: Annotated[int, milliseconds(0, LONG_MAX)] = LONG_MAX
+    """How far before the leader's clock a producer's timestamp may lie.  The default is no limit; any other value makes
+    the leader look into every batch, decompressing it."""
+
+    log_message_timestamp_after_max_ms: Annotated[int, milliseconds(0, LONG_MAX)] = HOUR_MS
+    """How far after the leader's clock a producer's timestamp may lie.  A timestamp from the future keeps its segment from
+    being deleted by age."""
+
+    unclean_leader_election_enable: Annotated[bool, Flag()] = False
+    """true: a replica that misses acknowledged records may lead when no other is left.  Available again, with loss.  A new
+    cluster takes it from its first controller; later it is changed in the cluster."""
+
+    # ---- log --------------------------------------------------------------------------------------------------------
+
+    log_segment_bytes: Annotated[int, size_bytes(KIB, INT_MAX)] = GIB
+    """Size at which a segment file is closed and the next begun.  Retention deletes whole segments, so large ones keep
+    data longer; small ones mean many files.  Kafka's least is 1 MiB."""
+
+    log_roll_ms: Annotated[int, milliseconds(1, LONG_MAX)] = 7 * DAY_MS
+    """Age at which a segment is closed even if it is small, so that retention can reach it."""
+
+    log_index_interval_bytes: Annotated[int, size_bytes(0, INT_MAX)] = 4 * KIB
+    """Record bytes between two index entries.  Smaller finds offsets faster and makes larger indexes."""
+
+    log_index_size_max_bytes: Annotated[int, size_bytes(KIB, GIB)] = 10 * MIB
+    """Largest offset index of a segment; a full index closes the segment."""
+
+    log_cleanup_policy: Annotated[tuple[CleanupPolicy, ...], Choices(CleanupPolicy, '"delete", "compact" or both')] = (
+        CleanupPolicy.DELETE,
+    )
+    """What happens to old records of topics that do not say it themselves.  delete: retention by age and size.  compact: of
+    every key the newest record stays, and records need keys."""
+
+    log_retention_ms: Annotated[int, milliseconds(-1, LONG_MAX, (-1, "for ever"))] = 7 * DAY_MS
+    """Age after which segments are deleted, by their newest timestamp: also the newest one of a quiet partition, behind
+    which an empty one begins."""
+
+    log_retention_bytes: Annotated[int, size_bytes(-1, LONG_MAX, (-1, "no limit"))] = -1
+    """Size of a partition above which its oldest segments are deleted; what is left is at least that large."""
+
+    log_segment_delete_delay_ms: Annotated[int, milliseconds(0, LONG_MAX)] = 60_000
+    """How long the files of a deleted segment wait under `.deleted` names before they are removed, so that whoever is
+    reading them can go on.  On a disk without room they are removed at once."""
+
+    log_retention_check_interval_ms: Annotated[int, milliseconds(1, DAY_MS)] = 300_000
+    """How often segments are checked for retention."""
+
+    # ---- compaction -------------------------------------------------------------------------------------------------
+
+    log_cleaner_backoff_ms: Annotated[int, milliseconds(1, DAY_MS)] = 15_000
+    """How often is looked for a log to compact when there was none."""
+
+    log_cleaner_min_cleanable_ratio: Annotated[float, Fraction(0, 1)] = 0.5
+    """Share of a log's bytes not compacted yet, above which it is compacted.  Smaller reads and writes the same data more
+    often; larger lets more superseded records wait."""
+
+    log_cleaner_min_compaction_lag_ms: Annotated[int, milliseconds(0, LONG_MAX)] = 0
+    """How long a record is at least left alone, so that readers who lag see the versions between."""
+
+    log_cleaner_max_compaction_lag_ms: Annotated[int, milliseconds(1, LONG_MAX)] = LONG_MAX
+    """Age at which a record is compacted whatever the ratio.  Segments are rolled at this age too."""
+
+    log_cleaner_delete_retention_ms: Annotated[int, milliseconds(0, LONG_MAX)] = DAY_MS
+    """How long a tombstone is kept after the pass that first met it.  A reader slower than this misses the deletion."""
+
+    log_cleaner_dedupe_buffer_size: Annotated[int, size_bytes(MIB, 64 * GIB)] = 128 * MIB
+    """Memory for the keys of one pass, 24 bytes each.  Too small for the keys of the dirty part: several passes."""
+
+    log_cleaner_io_buffer_load_factor: Annotated[float, Fraction(0.1, 0.99)] = 0.9
+    """How full that memory may get.  Larger: fewer passes, slower look-ups."""
+
+    log_cleaner_io_buffer_size: Annotated[int, size_bytes(4 * KIB, GIB)] = 512 * KIB
+    """Bytes that compaction reads and works on at once.  Larger: requests wait longer for their turn of the processor."""
+
+    log_cleaner_io_max_bytes_per_second: Annotated[int | None, size_bytes(KIB, LONG_MAX)] = None
+    """Bytes that compaction reads and writes in a second, together.  Not set: no limit."""
+
+    # ---- producers --------------------------------------------------------------------------------------------------
+
+    producer_id_expiration_ms: Annotated[int, milliseconds(1, YEAR_MS)] = DAY_MS
+    """How long a silent idempotent producer is remembered.  Too short: its retry after a pause is refused."""
+
+    # ---- flushing ---------------------------------------------------------------------------------------------------
+
+    flush_policy: Annotated[
+        FlushPolicy,
+        Choice(FlushPolicy),
+        Differs("no such key; Kafka acts as os", "an acknowledgement should survive the loss of any one machine"),
+    ] = FlushPolicy.AUTO
+    """When an acks=all acknowledgement waits for fsync.  auto: only while one replica is in sync, since nobody else has
+    the record then.  always: on every in-sync replica; survives a power loss of all.  os: never.  A new cluster takes
+    always and os from its first controller; later it is changed in the cluster.  Changed to always, it covers what was
+    acknowledged before once that is on every disk, which begins at once: change it while all replicas are in sync."""
+
+    log_flush_interval_messages: Annotated[int, Number(1, LONG_MAX)] = LONG_MAX
+    """Records after which a partition is flushed whatever the policy.  The default is never."""
+
+    log_flush_interval_ms: Annotated[int | None, milliseconds(1, LONG_MAX)] = None
+    """Age of unflushed records at which a partition is flushed whatever the policy.  Not set: never."""
+
+    log_flush_scheduler_interval_ms: Annotated[int, milliseconds(1, LONG_MAX)] = LONG_MAX
+    """How often partitions are looked at for log.flush.interval.ms and flush.ms.  The default: twice in the shortest of
+    these (Kafka never looks unless this is set too)."""
+
+    log_dirty_window_bytes: Annotated[
+        int,
+        size_bytes(0, GIB, (0, "off")),
+        Differs("no such key; Kafka leaves it to the kernel", "steady writes, and memory that is used again"),
+    ] = DIRTY_WINDOW_BYTES
+    """Bytes appended to a partition after which the older half is handed to the disk, without waiting for it, and its
+    memory is given back behind what followers and consumers close to the end still read.  Too small: many small writes.
+    Too large: bursts, and more memory for each busy partition.  At four windows producers wait for the disk."""
+
+    log_flush_offset_checkpoint_interval_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 60_000
+    """How often recovery points are written.  Longer means that more of the log is checked after a crash."""
+
+    log_flush_start_offset_checkpoint_interval_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 60_000
+    """How often log start offsets are written.  Longer means that more deleted records may reappear after a crash."""
+
+    # ---- replication ------------------------------------------------------------------------------------------------
+
+    replica_high_watermark_checkpoint_interval_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 5_000
+    """How often high watermarks are written."""
+
+    replica_lag_time_max_ms: Annotated[
+        int,
+        milliseconds(1, DAY_MS),
+        Differs("30,000", "a stuck follower holds back acks=all for this long, and 10 s is ample on a healthy network"),
+    ] = 10_000
+    """A follower that has not caught up with its leader for this long leaves the ISR.  It is looked for every half of it.
+    Too small: it comes and goes with every pause.  Too large: acks=all waits long for a dead follower."""
+
+    replica_fetch_wait_max_ms: Annotated[int, milliseconds(1, 60_000)] = 500
+    """How long a leader holds a follower's fetch open when there is nothing new.  At most replica.lag.time.max.ms."""
+
+    replica_fetch_min_bytes: Annotated[int, size_bytes(1, INT_MAX)] = 1
+    """Bytes for which a leader waits, at most replica.fetch.wait.max.ms, before it answers a follower's fetch.  Above 1
+    it delays acks=all."""
+
+    replica_fetch_max_bytes: Annotated[int, size_bytes(KIB, 32 * MIB)] = MIB
+    """Bytes of one partition in one fetch answer.  A larger single batch is still sent whole."""
+
+    replica_fetch_response_max_bytes: Annotated[int, size_bytes(KIB, 32 * MIB)] = 10 * MIB
+    """Bytes of all partitions in one fetch answer.  Each connected follower can hold this much memory."""
+
+    replica_fetch_backoff_ms: Annotated[int, milliseconds(1, 60_000)] = 1_000
+    """Longest pause of a follower after an error of a partition before it fetches that partition again; the first pause
+    is 20 ms and doubles."""
+
+    # ---- brokers and controller -------------------------------------------------------------------------------------
+
+    broker_heartbeat_interval_ms: Annotated[int, milliseconds(1, 600_000)] = 2_000
+    """How often a broker reports to the controller."""
+
+    broker_session_timeout_ms: Annotated[int, milliseconds(2, 3_600_000)] = 9_000
+    """Silence after which the controller fences a broker and moves its leaderships, and after which that broker itself
+    refuses requests.  Too small: a pause is a failover.  Too large: a dead leader stops its partitions for long."""
+
+    initial_broker_registration_timeout_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 60_000
+    """How long a starting broker tries to register before it gives up and stops."""
+
+    controller_quorum_voters: Annotated[
+        tuple[Voter, ...],
+        Voters("list of id@host:port", may_be_empty=True, count_max=9),
+    ] = ()
+    """The voters a new metadata quorum begins with, the same list on every node; 3 survive the loss of one.  Not set: this
+    node is the only voter.  Once all of them have been heard, the voters stand in the metadata log and are changed by
+    `replog quorum add-voter` and `remove-voter`; this list then says where the quorum is looked for.  A controller that it
+    does not name follows until it is made a voter."""
+
+    auto_leader_rebalance_enable: Annotated[bool, Flag()] = True
+    """true: leaderships move back to the first replica of a partition by themselves once it is in sync again."""
+
+    leader_imbalance_check_interval_seconds: Annotated[int, Number(1, INT_MAX)] = 300
+    """How often the active controller looks for such leaderships, in seconds."""
+
+    metadata_max_idle_interval_ms: Annotated[
+        int,
+        milliseconds(0, INT_MAX, (0, "off")),
+        Differs("500", "an idle cluster should not write to its disks"),
+    ] = 0
+    """Silence after which the active controller writes a record that changes nothing, so that progress of the metadata log
+    can be watched from outside."""
+
+    metadata_log_segment_bytes: Annotated[int, size_bytes(8 * MIB, INT_MAX)] = GIB
+    """Size at which a segment of the metadata log is closed.  What snapshots make superfluous is deleted by segments."""
+
+    metadata_log_max_record_bytes_between_snapshots: Annotated[int, size_bytes(1, LONG_MAX)] = 20 * MIB
+    """Metadata records after which a node writes a snapshot.  Larger means a longer log to read at a start; smaller means
+    that all metadata is written more often."""
+
+    metadata_log_max_snapshot_interval_ms: Annotated[int, milliseconds(1, LONG_MAX)] = HOUR_MS
+    """Age of the newest snapshot at which another is written, if anything has changed since."""
+
+    metadata_max_retention_bytes: Annotated[int, size_bytes(-1, LONG_MAX, (-1, "no limit"))] = 100 * MIB
+    """Metadata log and snapshots together above which the oldest snapshot goes, with the log it makes superfluous.  The
+    newest snapshot and the log behind it always stay."""
+
+    metadata_max_retention_ms: Annotated[int, milliseconds(-1, LONG_MAX, (-1, "for ever"))] = 7 * DAY_MS
+    """Age of its last record at which the oldest snapshot goes; the newest always stays."""
+
+    controller_quorum_append_linger_ms: Annotated[
+        int,
+        milliseconds(0, 1_000),
+        Differs("25", "requests that come together share a batch anyway; a linger is added to every change"),
+    ] = 0
+    """How long the active controller gathers records before it appends them.  0: for one turn of the event loop."""
+
+    controller_quorum_election_timeout_ms: Annotated[int, milliseconds(1, 600_000)] = 1_000
+    """How long a voter waits in an election before it tries again; a random part up to the same length is added."""
+
+    controller_quorum_fetch_timeout_ms: Annotated[int, milliseconds(10, 600_000)] = 2_000
+    """How long a voter goes without an answer of the quorum leader before it starts an election.  Too small: elections
+    under load.  Too large: metadata stands still for long after a loss."""
+
+    controller_quorum_request_timeout_ms: Annotated[int, milliseconds(10, 600_000)] = 2_000
+    """How long a quorum request waits for its answer before the connection is given up."""
+
+    controller_quorum_retry_backoff_ms: Annotated[int, milliseconds(1, 60_000)] = 20
+    """Pause before a failed quorum request is sent again."""
+
+    controller_quorum_election_backoff_max_ms: Annotated[int, milliseconds(1, 600_000)] = 1_000
+    """Most that a loser of an election waits, at random, before the next try."""
+
+    # ---- requests ---------------------------------------------------------------------------------------------------
+
+    queued_max_request_bytes: Annotated[
+        int,
+        size_bytes(MIB, 64 * GIB),
+        Differs(
+            "-1 (no limit)", "every queue has a bound; a full one makes clients wait instead of killing the broker"
+        ),
+    ] = 64 * MIB
+    """Bytes of received requests that may wait to be handled.  When full, the broker stops reading from its clients."""
+
+    request_timeout_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 30_000
+    """How long this node waits for an answer of another node, and at most lets an acks=all write wait for followers."""
+
+    # ---- what it tells ----------------------------------------------------------------------------------------------
+
+    logging_format: Annotated[
+        LoggingFormat,
+        Choice(LoggingFormat),
+        Differs("no such key; Kafka configures log4j", "there is no JVM"),
+    ] = LoggingFormat.TEXT
+    """Lines of what a node prints.  text: for people.  json: an object each, for log collectors; needs the extra
+    `replog[json]`."""
+
+    metrics_listener: Annotated[
+        Endpoint | None,
+        OneEndpoint(),
+        Differs("no such key; Kafka exports JMX", "there is no JVM; Prometheus reads it as it is"),
+    ] = None
+    """Address that serves metrics to Prometheus, at /metrics.  Not set, or empty: off, at no cost.  Port 0 takes a free one,
+    which the log tells.  Needs the extra `replog[metrics]`, and allow.insecure for anything but loopback."""
+
+    # ---- what follows from it ---------------------------------------------------------------------------------------
+
+    @property
+    def is_broker(self) -> bool:
+        return ProcessRole.BROKER in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return ProcessRole.CONTROLLER in self.process_roles
+
+    @property
+    def log_dir(self) -> str:
+        """The first folder of `log_dirs`."""
+        return self.log_dirs[0]
+
+    @property
+    def voter_ids(self) -> tuple[int, ...]:
+        """Node ids of the quorum's voters, ascending; this node's alone where none are configured."""
+        return tuple(sorted(voter.voter_id for voter in self.controller_quorum_voters)) or (self.node_id,)
+
+
+KEYS: Mapping[str, Key] = keys_of(ServerKeys)
+"""Every key by its dotted name, in the order of `ServerKeys`."""
