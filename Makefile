@@ -11,7 +11,7 @@ BENCH_ARGS ?=
 unexport DEMO_ARGS TEST_ARGS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-sim test-cluster lint format bench proto docs clean
+.PHONY: help demo examples test test-quick test-sim test-cluster lint format bench proto docs clean
 
 define install
 @command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -23,6 +23,7 @@ endef
 
 help:
 	@echo "make demo   three brokers, a killed leader, every record read back, also by Spark  (DEMO_ARGS=--fast)"
+	@echo "make examples   what the pipelines of examples/ need"
 	@echo "make test   all tests                                                              (TEST_ARGS='-k codec')"
 	@echo "make test-quick, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
 	@echo "make lint   format, lint, types, import contracts, generated files"
@@ -36,6 +37,10 @@ help:
 demo:
 	$(call install,demo)
 	@.venv/bin/replog demo $(DEMO_ARGS)
+
+examples:
+	$(call install,examples)
+	@echo "examples/README.md says what there is to run, for example: .venv/bin/python examples/delays_by_hour.py"
 
 test:
 	$(call install,test)
