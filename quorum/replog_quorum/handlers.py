@@ -5,8 +5,6 @@ from __future__ import annotations
 from uuid import UUID
 
 from replog_quorum import arithmetic
-from replog_quorum.follower import Follower
-from replog_quorum.leader import Leader
 from replog_quorum.machine import RoleMachine
 from replog_quorum.messages import (
     BeginQuorumEpochRequest,
@@ -22,6 +20,8 @@ from replog_quorum.messages import (
     VoteRequest,
     VoteResponse,
 )
+from replog_quorum.roles.follower import Follower
+from replog_quorum.roles.leader import Leader
 from replog_quorum.transitions import ToUnattached
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import assert_never
 from uuid import UUID
 
-from replog_quorum.candidate import Candidate
 from replog_quorum.context import Context
 from replog_quorum.errors import QuorumInvariantError
-from replog_quorum.follower import Follower
-from replog_quorum.leader import Leader
 from replog_quorum.messages import (
     AppendLeaderChange,
     BecameLeader,
@@ -20,9 +17,13 @@ from replog_quorum.messages import (
     LostLeadership,
     QuorumError,
 )
-from replog_quorum.prospective import Prospective
-from replog_quorum.resigned import Resigned
-from replog_quorum.role import Role
+from replog_quorum.roles.candidate import Candidate
+from replog_quorum.roles.follower import Follower
+from replog_quorum.roles.leader import Leader
+from replog_quorum.roles.prospective import Prospective
+from replog_quorum.roles.resigned import Resigned
+from replog_quorum.roles.role import Role
+from replog_quorum.roles.unattached import Unattached
 from replog_quorum.transitions import (
     RoleName,
     ToCandidate,
@@ -34,7 +35,6 @@ from replog_quorum.transitions import (
     Transition,
     check_transition,
 )
-from replog_quorum.unattached import Unattached
 
 
 class RoleMachine:

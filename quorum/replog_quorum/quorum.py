@@ -14,8 +14,6 @@ from replog_quorum import handlers
 from replog_quorum.config import QuorumConfig
 from replog_quorum.context import Context
 from replog_quorum.errors import QuorumConfigError, QuorumInvariantError
-from replog_quorum.follower import Follower
-from replog_quorum.leader import Leader
 from replog_quorum.machine import RoleMachine
 from replog_quorum.messages import (
     Appended,
@@ -52,6 +50,8 @@ from replog_quorum.messages import (
     VoteResponse,
     VoterSetChanged,
 )
+from replog_quorum.roles.follower import Follower
+from replog_quorum.roles.leader import Leader
 from replog_quorum.status import QuorumStatus
 from replog_quorum.transitions import RoleName, ToProspective
 from replog_quorum.voter_history import VoterHistory

@@ -1,4 +1,4 @@
-"""The gRPC side of the transport seam: channels, streams, and a server of generic handlers.
+"""The gRPC side of the transport seam: channels, and a server of generic handlers.
 
 gRPC is used with identity serializers: the codecs of this package turn messages into bytes, so that record bytes pass
 without a protobuf copy.  The settings below were measured to matter:
@@ -17,7 +17,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import UUID
 
 import grpc
@@ -28,7 +28,6 @@ from replog.errors import (
     BrokerClosedError,
     BrokerNotAvailableError,
     ConfigError,
-    ErrorCode,
     InvariantViolationError,
     MalformedFrameError,
     ReplogError,
@@ -36,27 +35,25 @@ from replog.errors import (
 from replog.rpc import calls, frames, quorum_codec, watch_codec
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.controller_stream import ControllerCalls, ControllerSession, ItemStream, decode_items, encode_items
-from replog.rpc.error_codes import error_code_of, error_from_code
+from replog.rpc.error_codes import error_code_of
 from replog.rpc.forks import note_use
+from replog.rpc.grpc_stream import (
+    ERROR_CODE_KEY,
+    MAX_MESSAGE_BYTES,
+    MAX_STATUS_CHARACTERS,
+    GrpcStream,
+    reason_of,
+    within_limit,
+)
 from replog.rpc.loop_noise import keep_quiet
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext, Stream, StreamPresence
 
-Out = TypeVar("Out")
-In = TypeVar("In")
-
-MAX_MESSAGE_BYTES = 64 << 20
-"""Bound of one message either way.  A batch (message.max.bytes) and a fetch response must fit."""
-
-MAX_STATUS_CHARACTERS = 1000
-"""Of the message that ends a stream: it travels in HTTP/2 headers, which have a limit of 8 KiB."""
-
 HELLO_TIMEOUT_S = 5.0
 
 SERVICE = "replog.v1.Node"
-_ERROR_CODE_KEY = "replog-error-code"
 
 _log = logging.getLogger(__name__)
 keep_quiet()
@@ -89,94 +86,6 @@ _SERVER_OPTIONS = [
 
 def _identity(data: bytes) -> bytes:
     return data
-
-
-class _GrpcStream(Generic[Out, In]):
-    """One end of a stream over anything with gRPC's ``read`` and ``write`` (a client call or a server context)."""
-
-    def __init__(
-        self,
-        channel: Any,
-        encode: Callable[[Any], bytes],
-        decode: Callable[[bytes], Any],
-        *,
-        address: str,
-        close: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        self._address = address
-        self._channel = channel
-        self._encode = encode
-        self._decode = decode
-        self._close = close
-        self._is_greeted = False
-
-    def greeted(self) -> None:
-        """Notes that both sides have said hello; from here on a hello is no message any more."""
-        self._is_greeted = True
-
-    async def send(self, message: Out) -> None:
-        data = _within_limit(self._encode(message), self._address)
-        try:
-            await self._channel.write(data)
-        except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
-            raise await self._lost(error) from error
-
-    async def receive(self) -> In:
-        try:
-            data = await self._channel.read()
-        except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
-            raise await self._lost(error) from error
-        if data is grpc.aio.EOF:
-            raise await self._lost(None)
-        message: In = self._decode(data)
-        if self._is_greeted and isinstance(message, Hello):
-            raise MalformedFrameError("hello was said before; after it only requests and answers follow")
-        return message
-
-    async def close(self) -> None:
-        if self._close is not None:
-            await self._close()
-
-    async def _lost(self, error: BaseException | None) -> ReplogError:
-        """Returns why the stream ended: the other side's own error if it gave one."""
-        if isinstance(error, grpc.aio.AioRpcError):
-            return _reason_of(self._address, error.code(), error.details(), error.trailing_metadata())
-        channel = self._channel
-        if isinstance(channel, grpc.aio.Call):
-            code = await channel.code()
-            return _reason_of(self._address, code, await channel.details(), await channel.trailing_metadata())
-        return ConnectionLostError("the other side closed the stream")
-
-
-def _reason_of(address: str, code: Any, details: str | None, trailing: Any) -> ReplogError:
-    """Returns the error that ended a call: the other side's own if it gave one, else what gRPC's status means here."""
-    details = details or f"the connection ended with {code}"
-    for key, value in trailing or ():
-        if key == _ERROR_CODE_KEY:
-            return _error_of(str(value), details)
-    match code:
-        case grpc.StatusCode.UNIMPLEMENTED:
-            return MalformedFrameError(
-                f"{address} does not speak replog's protocol ({details}). Is this the port of a replog broker?"
-            )
-        case grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return MalformedFrameError(f"{address}: a message over {MAX_MESSAGE_BYTES} bytes was refused ({details})")
-        case _:  # also a bug over there (UNKNOWN): that node stops, another may answer
-            return ConnectionLostError(f"{address}: {details}", refused="refused" in details.lower())
-
-
-def _within_limit(data: bytes, address: str) -> bytes:
-    """Returns the message; raises on one too large to send, of which gRPC only says that something went wrong."""
-    if len(data) > MAX_MESSAGE_BYTES:
-        raise MalformedFrameError(f"{address}: a message of {len(data)} bytes, the limit is {MAX_MESSAGE_BYTES}")
-    return data
-
-
-def _error_of(code: str, message: str) -> ReplogError:
-    try:
-        return error_from_code(ErrorCode(int(code)), message)
-    except ValueError:  # of a newer version
-        return ReplogError(f"error {code}: {message}")
 
 
 async def _close_after(channel: Any, under_way: set[Any]) -> None:
@@ -221,7 +130,7 @@ class GrpcConnection:
             request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded
         )
         answer = await self._controller_calls.call(
-            _within_limit(data, self._address), self._open_controller, timeout_ms=timeout_ms
+            within_limit(data, self._address), self._open_controller, timeout_ms=timeout_ms
         )
         return calls.decode_controller_response(answer)
 
@@ -233,7 +142,7 @@ class GrpcConnection:
                 yield watch_codec.decode_update(data)
             raise ConnectionLostError(f"{self._address} ended the metadata watch")
         except grpc.aio.AioRpcError as error:
-            raise _reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
+            raise reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
         finally:
             call.cancel()
 
@@ -268,9 +177,9 @@ class GrpcConnection:
     async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
         start = self._usable_channel().unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
         try:
-            answer: bytes = await self._noted(start(_within_limit(data, self._address), timeout=timeout_ms / 1000))
+            answer: bytes = await self._noted(start(within_limit(data, self._address), timeout=timeout_ms / 1000))
         except grpc.aio.AioRpcError as error:
-            raise _reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
+            raise reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
         return answer
 
     def _usable_channel(self) -> Any:
@@ -296,18 +205,18 @@ class GrpcConnection:
 
     async def _open(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
-    ) -> _GrpcStream[Any, Any]:
+    ) -> GrpcStream[Any, Any]:
         return (await self._greet(method, encode, decode, hello))[0]
 
     async def _greet(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
-    ) -> tuple[_GrpcStream[Any, Any], Hello]:
+    ) -> tuple[GrpcStream[Any, Any], Hello]:
         call = self._noted(self._usable_channel().stream_stream(f"/{SERVICE}/{method}", _identity, _identity)())
 
         async def close() -> None:
             call.cancel()
 
-        stream: _GrpcStream[Any, Any] = _GrpcStream(call, encode, decode, address=self._address, close=close)
+        stream: GrpcStream[Any, Any] = GrpcStream(call, encode, decode, address=self._address, close=close)
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 await stream.send(hello)
@@ -471,7 +380,7 @@ class _Service:
         decode: Callable[[bytes], Any],
         handle: Callable[[Hello, Any, RequestContext], Awaitable[None]],
     ) -> None:
-        stream: _GrpcStream[Any, Any] = _GrpcStream(context, encode, decode, address=context.peer())
+        stream: GrpcStream[Any, Any] = GrpcStream(context, encode, decode, address=context.peer())
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 hello = await stream.receive()
@@ -522,7 +431,7 @@ async def _outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
 
 async def _abort(context: Any, error: ReplogError) -> None:
     """Ends a stream with our error, readable by our client."""
-    trailing = ((_ERROR_CODE_KEY, str(int(error_code_of(error)))),)
+    trailing = ((ERROR_CODE_KEY, str(int(error_code_of(error)))),)
     details = str(error)[:MAX_STATUS_CHARACTERS]
     await context.abort(grpc.StatusCode.FAILED_PRECONDITION, details, trailing)
 

@@ -16,12 +16,12 @@ from uuid import UUID
 from replog_quorum import ElectionState, EpochEnd, PersistElectionState, arithmetic, handlers
 from replog_quorum.context import Context
 from replog_quorum.machine import RoleMachine
-from replog_quorum.majority import CheckQuorum
 from replog_quorum.messages import LogView, QuorumError
-from replog_quorum.progress import ProgressTable, ReplicaProgress
-from replog_quorum.prospective import Prospective
+from replog_quorum.roles.majority import CheckQuorum
+from replog_quorum.roles.progress import ProgressTable, ReplicaProgress
+from replog_quorum.roles.prospective import Prospective
+from replog_quorum.roles.voter_changes import Refusal, VoterChanges
 from replog_quorum.transitions import ToCandidate, Transition
-from replog_quorum.voter_changes import Refusal, VoterChanges
 from replog_quorum.voter_history import VoterHistory
 from tests.sim.ablation_table import AblationTable, Found, Patches, taken_out
 from tests.sim.quorum_sim_checker import Checker

@@ -15,12 +15,12 @@ from replog_quorum import (
     Voter,
     VoterSet,
 )
-from replog_quorum.follower import Follower
-from replog_quorum.leader import Leader
 from replog_quorum.messages import LogView
-from replog_quorum.prospective import Prospective
-from replog_quorum.resigned import Resigned
-from replog_quorum.role import Role
+from replog_quorum.roles.follower import Follower
+from replog_quorum.roles.leader import Leader
+from replog_quorum.roles.prospective import Prospective
+from replog_quorum.roles.resigned import Resigned
+from replog_quorum.roles.role import Role
 from tests.sim.quorum_sim_checker import Violation
 from tests.sim.quorum_sim_log import SimDisk
 from tests.sim.quorum_sim_network import Network

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from types import TracebackType
 from typing import Literal, Self, get_args
@@ -18,14 +18,13 @@ from replog.client.arguments import (
     require_text,
     require_whole,
 )
-from replog.client.cluster.leader_calls import first_few, require_partitions
-from replog.client.cluster.offsets import list_offsets
+from replog.client.cluster.leader_calls import require_partitions
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.backlog import Backlog
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.consumer.fetcher import FetchSettings
 from replog.client.consumer.fetcher_pool import FetcherPool
-from replog.client.consumer.start import Start, check_start, is_offset
+from replog.client.consumer.start import Start, check_start, is_offset, offsets_at, start_positions
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.ending import Ending
 from replog.errors import (
@@ -203,7 +202,7 @@ class Consumer:
         wanted = dict.fromkeys(partitions_of("partitions", partitions))
         await require_partitions(self._view, wanted)
         new = {partition: None for partition in wanted if not self._is_current(partition)}
-        positions = await self._start_positions(new, start, timeout_ms)
+        positions = await start_positions(self._view, new, start, timeout_ms)
         for partition in new:
             if (
                 partition.topic not in self._view.image.topics
@@ -488,25 +487,7 @@ class Consumer:
             raise InvalidRequestError(f"{wanted} is not assigned; call assign first")
         return state
 
-    async def _start_positions(
-        self, new: Collection[TopicPartition], start: Start | Mapping[tuple[str, int], int], timeout_ms: int
-    ) -> Mapping[TopicPartition, int]:
-        if not isinstance(start, str):
-            offsets = {TopicPartition(*partition): index(offset) for partition, offset in start.items()}
-            if missing := [str(partition) for partition in new if partition not in offsets]:
-                raise InvalidRequestError(f"start has no offset for {first_few(missing, ', ')}")
-            return offsets
-        if not new:
-            return {}
-        if start == "latest":
-            return await self._offsets(new, LATEST_TIMESTAMP, timeout_ms)
-        wanted = dict.fromkeys(new, EARLIEST_TIMESTAMP)
-        found = await list_offsets(self._view, wanted, timeout_ms=timeout_ms, skips_leaderless=True)
-        return {partition: answer.offset for partition, answer in found.items()}
-
     async def _offsets(self, partitions: Partitions, timestamp: int, timeout_ms: int) -> dict[TopicPartition, int]:
         self._raise_if_closed()
         require_limit("timeout_ms", timeout_ms)
-        wanted = dict.fromkeys(partitions_of("partitions", partitions), timestamp)
-        found = await list_offsets(self._view, wanted, timeout_ms=timeout_ms) if wanted else {}
-        return {partition: answer.offset for partition, answer in found.items()}
+        return await offsets_at(self._view, partitions_of("partitions", partitions), timestamp, timeout_ms)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import index
 from typing import Literal, SupportsIndex, get_args
 
 from replog.choices import require_choice
 from replog.client.arguments import partition_of
+from replog.client.cluster.leader_calls import first_few
+from replog.client.cluster.offsets import list_offsets
+from replog.client.cluster.view import ClusterView
+from replog.client.types import TopicPartition
 from replog.errors import InvalidRequestError
+from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 OFFSET_MAX = 2**63 - 1
 
@@ -41,3 +46,44 @@ def check_start(start: object) -> None:
 def is_offset(offset: object) -> bool:
     """Whether this is a whole number from 0 that a request can say, of whatever library."""
     return isinstance(offset, SupportsIndex) and 0 <= index(offset) <= OFFSET_MAX
+
+
+async def start_positions(
+    view: ClusterView,
+    partitions: Collection[TopicPartition],
+    start: Start | Mapping[tuple[str, int], int],
+    timeout_ms: int,
+) -> Mapping[TopicPartition, int]:
+    """Returns where to begin; a partition that nobody leads is left out where its beginning is asked for.
+
+    Args:
+        view: The cluster to ask.
+        partitions: The partitions that are read anew.
+        start: What `check_start` has let through.
+        timeout_ms: The longest wait for the leaders' answers.
+
+    Raises:
+        InvalidRequestError: A mapping lacks one of the partitions.
+        RequestTimedOutError: A leader did not answer in time, or, for "latest", there was none.
+    """
+    if not isinstance(start, str):
+        offsets = {TopicPartition(*partition): index(offset) for partition, offset in start.items()}
+        if missing := [str(partition) for partition in partitions if partition not in offsets]:
+            raise InvalidRequestError(f"start has no offset for {first_few(missing, ', ')}")
+        return offsets
+    if not partitions:
+        return {}
+    if start == "latest":
+        return await offsets_at(view, partitions, LATEST_TIMESTAMP, timeout_ms)
+    wanted = dict.fromkeys(partitions, EARLIEST_TIMESTAMP)
+    found = await list_offsets(view, wanted, timeout_ms=timeout_ms, skips_leaderless=True)
+    return {partition: answer.offset for partition, answer in found.items()}
+
+
+async def offsets_at(
+    view: ClusterView, partitions: Iterable[TopicPartition], timestamp: int, timeout_ms: int
+) -> dict[TopicPartition, int]:
+    """Asks the leaders for the offset of each partition at `timestamp`, which may be one of the special ones."""
+    wanted = dict.fromkeys(partitions, timestamp)
+    found = await list_offsets(view, wanted, timeout_ms=timeout_ms) if wanted else {}
+    return {partition: answer.offset for partition, answer in found.items()}

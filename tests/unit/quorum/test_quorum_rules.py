@@ -35,10 +35,10 @@ from replog_quorum import (
 )
 from replog_quorum.context import Outbox
 from replog_quorum.messages import LostLeadership
-from replog_quorum.progress import OBSERVER_SESSION_TIMEOUT_MS
 from replog_quorum.requests import RequestTracker
+from replog_quorum.roles.progress import OBSERVER_SESSION_TIMEOUT_MS
+from replog_quorum.roles.votes import VoteTally
 from replog_quorum.transitions import RoleName, check_transition
-from replog_quorum.votes import VoteTally
 from tests.sim.quorum_sim_log import SimLog
 from tests.sim.quorum_sim_nodes import directory_id
 

@@ -20,10 +20,10 @@ from replog_quorum import (
     VoterChangeAnswered,
     VoterSet,
 )
-from replog_quorum.majority import CheckQuorum, Lease
-from replog_quorum.progress import ProgressTable
+from replog_quorum.roles.majority import CheckQuorum, Lease
+from replog_quorum.roles.progress import ProgressTable
+from replog_quorum.roles.votes import VoteTally
 from replog_quorum.voter_history import CONFIGURED_OFFSET, VoterHistory
-from replog_quorum.votes import VoteTally
 from tests.sim.quorum_sim_log import SimLog
 from tests.sim.quorum_sim_nodes import directory_id
 

@@ -27,7 +27,7 @@ from replog.errors import (
     TopicExistsError,
     UnsupportedVersionError,
 )
-from replog.rpc import grpc_transport
+from replog.rpc import grpc_stream, grpc_transport
 from replog.rpc.calls import IncomingCall
 from replog.rpc.grpc_transport import GrpcConnection, GrpcTransport, client_hello, serve
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProducePartition, ProduceRequest, ProduceResponse
@@ -364,9 +364,7 @@ async def test_a_long_error_fits_into_the_status() -> None:
 
 
 async def test_an_error_code_of_a_newer_version_is_an_error_of_ours() -> None:
-    error = grpc_transport._reason_of(
-        "a:1", grpc.StatusCode.FAILED_PRECONDITION, "new", (("replog-error-code", "4711"),)
-    )
+    error = grpc_stream.reason_of("a:1", grpc.StatusCode.FAILED_PRECONDITION, "new", (("replog-error-code", "4711"),))
     assert type(error) is ReplogError
     assert str(error) == "error 4711: new"
 
@@ -438,7 +436,7 @@ async def test_an_error_ends_the_watch_as_its_class() -> None:
 
 async def test_a_message_over_the_limit_is_no_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that took it for one would send it again for ever."""
-    monkeypatch.setattr(grpc_transport, "MAX_MESSAGE_BYTES", 20_000)
+    monkeypatch.setattr(grpc_stream, "MAX_MESSAGE_BYTES", 20_000)
     async with serving() as (handlers, connection):
         stream = await connection.open_produce(HELLO)
         await stream.send(produce(1, 10_000))

@@ -9,9 +9,7 @@ from __future__ import annotations
 from replog_quorum import arithmetic
 from replog_quorum.arithmetic import UNKNOWN_OFFSET
 from replog_quorum.context import Context, earliest
-from replog_quorum.download import SnapshotDownload
 from replog_quorum.errors import QuorumInvariantError
-from replog_quorum.fetching import send_fetch
 from replog_quorum.messages import (
     AppendBatches,
     EpochEnd,
@@ -27,7 +25,9 @@ from replog_quorum.messages import (
     UpdateVoterResponse,
     VoteRequest,
 )
-from replog_quorum.role import Role
+from replog_quorum.roles.download import SnapshotDownload
+from replog_quorum.roles.fetching import send_fetch
+from replog_quorum.roles.role import Role
 from replog_quorum.transitions import RoleName, ToProspective, Transition
 from replog_quorum.voters import Voter
 

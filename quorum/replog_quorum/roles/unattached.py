@@ -7,9 +7,9 @@ answer of any of them names the leader.
 from __future__ import annotations
 
 from replog_quorum.context import Context, earliest
-from replog_quorum.fetching import send_fetch
 from replog_quorum.messages import VoteRequest
-from replog_quorum.role import Role, grants_without_leader
+from replog_quorum.roles.fetching import send_fetch
+from replog_quorum.roles.role import Role, grants_without_leader
 from replog_quorum.transitions import RoleName, ToProspective, Transition
 
 

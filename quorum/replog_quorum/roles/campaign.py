@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from replog_quorum.context import Context, earliest
 from replog_quorum.messages import QuorumError, Response, VoteRequest, VoteResponse
-from replog_quorum.role import Role
+from replog_quorum.roles.role import Role
+from replog_quorum.roles.votes import VoteTally
 from replog_quorum.transitions import Transition
 from replog_quorum.voters import Voter
-from replog_quorum.votes import VoteTally
 
 _REFUSALS = (QuorumError.INVALID_REQUEST, QuorumError.INVALID_VOTER_KEY)
 

@@ -20,7 +20,7 @@ from replog_quorum.messages import (
     UpdateVoterRequest,
     VoterChangeAnswered,
 )
-from replog_quorum.progress import ProgressTable
+from replog_quorum.roles.progress import ProgressTable
 from replog_quorum.voters import Voter, VoterSet
 
 

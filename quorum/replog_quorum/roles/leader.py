@@ -10,7 +10,6 @@ from replog_quorum import arithmetic
 from replog_quorum.arithmetic import UNKNOWN_OFFSET
 from replog_quorum.context import Context, earliest
 from replog_quorum.errors import QuorumInvariantError
-from replog_quorum.majority import CheckQuorum, Lease
 from replog_quorum.messages import (
     BeginQuorumEpochRequest,
     ChangeVoters,
@@ -26,12 +25,13 @@ from replog_quorum.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from replog_quorum.positions import Redirect, redirect
-from replog_quorum.progress import ProgressTable
-from replog_quorum.purgatory import FetchPurgatory, ParkedFetch
-from replog_quorum.role import Role
+from replog_quorum.roles.majority import CheckQuorum, Lease
+from replog_quorum.roles.positions import Redirect, redirect
+from replog_quorum.roles.progress import ProgressTable
+from replog_quorum.roles.purgatory import FetchPurgatory, ParkedFetch
+from replog_quorum.roles.role import Role
+from replog_quorum.roles.voter_changes import VoterChanges
 from replog_quorum.transitions import RoleName, ToResigned, Transition
-from replog_quorum.voter_changes import VoterChanges
 
 
 class Leader(Role):

@@ -14,7 +14,7 @@ from replog_quorum.messages import (
     Response,
     VoteRequest,
 )
-from replog_quorum.role import Role
+from replog_quorum.roles.role import Role
 from replog_quorum.transitions import RoleName, ToUnattached, Transition
 
 

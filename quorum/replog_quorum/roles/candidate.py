@@ -7,9 +7,9 @@ a look at its log, and lead without a committed record.
 
 from __future__ import annotations
 
-from replog_quorum.campaign import Campaign
 from replog_quorum.context import Context
 from replog_quorum.messages import VoteRequest
+from replog_quorum.roles.campaign import Campaign
 from replog_quorum.transitions import RoleName, ToLeader, ToProspective, Transition
 
 

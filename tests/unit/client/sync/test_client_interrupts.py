@@ -15,7 +15,7 @@ from fake_cluster import FakeCluster
 
 from replog.client import SyncAdmin, SyncProducer
 
-SCRIPT = Path(__file__).with_name("interrupted_clients.py")
+SCRIPT = Path(__file__).parents[1] / "interrupted_clients.py"
 INTERRUPTS_OF_EACH_USE = 100
 
 

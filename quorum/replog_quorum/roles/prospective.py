@@ -6,10 +6,10 @@ leader aside.
 
 from __future__ import annotations
 
-from replog_quorum.campaign import Campaign
 from replog_quorum.context import Context
 from replog_quorum.messages import VoteRequest
-from replog_quorum.role import grants_without_leader
+from replog_quorum.roles.campaign import Campaign
+from replog_quorum.roles.role import grants_without_leader
 from replog_quorum.transitions import RoleName, ToCandidate, ToFollower, ToUnattached, Transition
 
 
