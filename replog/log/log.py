@@ -29,6 +29,7 @@ from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
 from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
+from replog.log.flush import FlushJob
 from replog.log.log_append import LogAppending
 from replog.log.log_compaction import LogCompaction
 from replog.log.log_truncation import LogTruncation
@@ -274,6 +275,22 @@ class Log(LogAppending, LogTruncation, LogCompaction):
         """Takes the result of a job; see `DirtyWindow.complete_write_back`."""
         self._window.complete_write_back(job)
 
+    def prepare_flush(self) -> FlushJob | None:
+        """Captures what is dirty for an fsync in another thread; see `Flusher.prepare_flush`."""
+        return self._flusher.prepare_flush()
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Takes the result of a job: the recovery point moves up; see `Flusher.complete_flush`."""
+        self._flusher.complete_flush(job)
+
+    def flush(self) -> None:
+        """Makes everything appended so far durable, blocking; see `Flusher.flush`."""
+        self._flusher.flush()
+
+    def release_files(self) -> bool:
+        """Closes the descriptors of an idle log; False: it is not idle, see `Flusher.release_files`."""
+        return self._flusher.release_files()
+
     def claim_complete(self) -> None:
         """Notes that nothing compacts this log from its end on, unless a file says more already.
 
@@ -468,12 +485,31 @@ class Log(LogAppending, LogTruncation, LogCompaction):
         Raises:
             StorageError: The disk failed.
         """
-        self._close_files()
+        self.close_for_good()
         return retire_directory(self._state.fs, self._state.directory, unique_id)
+
+    def close(self, now_ms: int) -> None:
+        """Flushes, completes the indexes, writes a producer snapshot, closes every file.  No flush may be running.
+
+        A failed log is only closed: what is on disk is for recovery to judge.
+
+        Raises:
+            TooManyOpenFilesError, StorageError: Not everything could be written; the files are closed all the same, and
+                the stop was not clean.
+        """
+        if self._state.guard.is_closed:
+            return
+        try:
+            if self._state.guard.refusal is None:
+                self._flusher.flush_before_close(now_ms)
+        finally:
+            self.close_for_good()
 
     def close_for_good(self) -> None:
         """Closes the log without writing anything more: its directory is about to be renamed, or removed."""
-        self._close_files()
+        if self._compaction is not None:
+            self._compaction.cancel()
+        self._state.close()
 
 
 def _read_only_loader(

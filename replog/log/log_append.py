@@ -24,7 +24,7 @@ from replog.errors import (
 from replog.log.append_group import AppendGroup, AppendInfo, AppendOutcome
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.file_names import LOG_SUFFIX, file_path
-from replog.log.log_flushing import LogFlushing
+from replog.log.log_part import LogPart
 from replog.log.producers.files import apply_batch, parse_marker, write_snapshot
 from replog.log.producers.state import ProducedBatch
 from replog.log.recovery.epoch_witness import UNKNOWN_EPOCH
@@ -46,7 +46,7 @@ UNSYNCED_FILES_MAX: Final = 24
 """Indexes and snapshots that may wait for an fsync, three a segment; its log is open as long.  Then a roll flushes."""
 
 
-class LogAppending(LogFlushing):
+class LogAppending(LogPart):
     """The part of a log that grows."""
 
     __slots__ = ()
@@ -318,7 +318,7 @@ class LogAppending(LogFlushing):
         if last_offset - self._state.log_end_offset <= RELATIVE_OFFSET_MAX:
             self._roll(self._state.log_end_offset, now_ms)
             return
-        self.flush()
+        self._flusher.flush()
         self._roll(base_offset, now_ms)
 
     def _check_replicated(self, batches: Buffer, leader_epoch: int | None, expected_offset: int) -> list[BatchHeader]:
@@ -408,7 +408,7 @@ class LogAppending(LogFlushing):
         sealed and never believed after a crash, and a snapshot says the truth or has a wrong checksum.
         """
         if len(self._state.unsynced) >= UNSYNCED_FILES_MAX:
-            self.flush()
+            self._flusher.flush()
         sealed = self._state.segments.active
         self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)
         written: list[File] = []

@@ -9,6 +9,7 @@ from replog.log.compaction.job import CompactionJob
 from replog.log.config import LogConfig
 from replog.log.dirty_window import DirtyWindow
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
+from replog.log.flush import Flusher
 from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
@@ -22,7 +23,7 @@ from replog_checkpoints import FileSystem
 class LogPart:
     """What the parts of a log share."""
 
-    __slots__ = ("_compaction", "_reader", "_state", "_window")
+    __slots__ = ("_compaction", "_flusher", "_reader", "_state", "_window")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class LogPart:
         self._compaction: CompactionJob | None = None
         self._reader = LogReader(self._state)
         self._window = DirtyWindow(self._state, self._reader)
+        self._flusher = Flusher(self._state, self._window)
 
     @property
     def directory(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from replog.errors import BrokerClosedError
 from replog.log.config import LogConfig
 from replog.log.deletion import DeletedSegments
 from replog.log.epoch_cache import EpochEndOffset
@@ -227,10 +228,6 @@ class LogState:
 
     # Flushes
 
-    def add_unsynced(self, file: File) -> None:
-        """Leaves an open file beside the log for the next flush to sync."""
-        self.unsynced.append(file)
-
     def drop_unsynced(self, files: Sequence[File]) -> None:
         """Closes those of the files that were waiting for a flush: they are synced, or nobody needs them any more."""
         for file in files:
@@ -275,3 +272,15 @@ class LogState:
     def raise_first_dirty_offset(self, offset: int) -> None:
         """Notes that everything below `offset` is compacted."""
         self.first_dirty_offset = max(self.first_dirty_offset, offset)
+
+    # Its end
+
+    def close(self) -> None:
+        """Closes every file; from now on the log refuses every change."""
+        self.flushed_file.close()
+        for file in self.unsynced:
+            self.closer.close(file)
+        self.unsynced.clear()
+        self.deleted.release_all()
+        self.segments.release_all()
+        self.guard.refuse(BrokerClosedError(f"{self.topic_partition} is closed"))
