@@ -23,17 +23,15 @@ from pathlib import PurePosixPath
 from typing import Final
 from uuid import UUID, uuid4
 
-from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeError, ReadOnlyLogError, StorageError
-from replog.log.append_group import AppendInfo
+from replog.errors import CorruptRecordError, DiskFullError, ReadOnlyLogError, ReplogError, StorageError
+from replog.log.append_group import AppendInfo, AppendOutcome
 from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
 from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
 from replog.log.flush import FlushJob
-from replog.log.log_append import LogAppending
 from replog.log.log_compaction import LogCompaction
-from replog.log.log_truncation import LogTruncation
-from replog.log.producers.files import remove_snapshot, write_snapshot
+from replog.log.producers.files import remove_snapshot
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import unreadable
 from replog.log.reading.tail_cache import LogTail, TailCache
@@ -44,14 +42,14 @@ from replog.log.recovery.read_only_view import ReadOnlyView
 from replog.log.recovery.segment_recovery import ScanProgress
 from replog.log.retention import segments_to_delete
 from replog.log.segments.segment import OFFSET_MAX, LogSegment
-from replog.records import Buffer, scan
+from replog.records import BatchHeader, Buffer
 from replog_checkpoints import File, FileSystem, make_durable_dirs, parent_of
 
 READ_ONLY_LOOKS_MAX: Final = 100
 """How often a log is looked at anew because a writer has deleted files of it meanwhile, before a reader gives up."""
 
 
-class Log(LogAppending, LogTruncation, LogCompaction):
+class Log(LogCompaction):
     """One partition replica's log.  Made by `Log.open`.
 
     Invariants:
@@ -182,30 +180,70 @@ class Log(LogAppending, LogTruncation, LogCompaction):
             "process deletes from this log. What was seen says nothing: open it again"
         )
 
-    def append_as_follower(self, batches: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
-        """Appends batches exactly as the leader stored them; see `LogAppending.append_as_follower`.
+    def append_as_leader(
+        self, batch: Buffer, *, leader_epoch: int, now_ms: int, header: BatchHeader | None = None
+    ) -> AppendInfo:
+        """Appends one batch, giving it the next offsets and the leader's epoch.
 
-        An empty log takes a first batch that begins below its start, too (KAFKA.md 4.5): records were deleted up to
-        a place inside of it.  The log's start stays there.
+        Args:
+            batch: Exactly one batch that passed `validate_produced`, or one of our own; not changed, not kept.
+            leader_epoch: Leader epoch of this leader, at least the last one in the log.
+            now_ms: Wall time.
+            header: The header of `batch`, when the caller has it already.
+
+        Returns:
+            Where it is, or where the batch is that it repeats.
+
+        Raises:
+            OutOfOrderSequenceError, InvalidProducerEpochError: See `ProducerStateManager.check`.
+            RecordTooLargeError: The batch is larger than a segment.
+            DiskFullError: There is no room; nothing was appended.
+            StorageError: The disk failed, now or earlier.
         """
-        begin = self._begin_of_straddling(batches)
-        if begin is None:
-            return super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
-        if not self._check_replicated(batches, leader_epoch, begin):
-            return None
-        log_start_offset = self._state.log_start_offset
-        self.truncate_fully_and_start_at(begin)
-        info = super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
-        self.set_log_start_offset(min(log_start_offset, self._state.log_end_offset))
-        return None if info is None else info._replace(log_start_offset=self._state.log_start_offset)
+        headers = None if header is None else (header,)
+        (outcome,) = self._leader.append_all((batch,), leader_epoch=leader_epoch, now_ms=now_ms, headers=headers)
+        if isinstance(outcome, ReplogError):
+            raise outcome
+        return outcome
 
-    def _begin_of_straddling(self, batches: Buffer) -> int | None:
-        """Returns where the first batch begins, if this log is empty and stands inside of it."""
-        if self._state.log_start_offset < self._state.log_end_offset:
-            return None
-        for first in scan(batches):
-            return first.base_offset if first.base_offset < self._state.log_end_offset <= first.last_offset else None
-        return None
+    def append_all_as_leader(
+        self,
+        batches: Sequence[Buffer],
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        headers: Sequence[BatchHeader] | None = None,
+    ) -> list[AppendOutcome]:
+        """Appends several batches in order, with one write for each segment; see `LeaderAppender.append_all`."""
+        return self._leader.append_all(batches, leader_epoch=leader_epoch, now_ms=now_ms, headers=headers)
+
+    def append_as_follower(self, batches: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
+        """Appends batches exactly as the leader stored them; see `FollowerAppender.append`."""
+        return self._follower.append(batches, now_ms=now_ms, leader_epoch=leader_epoch)
+
+    def assign_epoch_start(self, epoch: int) -> None:
+        """Notes that a leader begins: `epoch` starts at the log end.  Durable when it returns."""
+        self._leader.assign_epoch_start(epoch)
+
+    def roll(self, now_ms: int) -> None:
+        """Begins a new segment, unless the active one is empty."""
+        self._active.roll(now_ms)
+
+    def maybe_roll(self, now_ms: int) -> None:
+        """Begins a new segment when the active one is due by size or age, without waiting for the next append."""
+        self._active.maybe_roll(now_ms)
+
+    def replace_active_segment(self, now_ms: int) -> bool:
+        """Begins an empty segment so that the active one can be deleted; see `ActiveSegment.replace`."""
+        return self._active.replace(now_ms)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cuts the batch that holds `offset` and everything after it (KIP-101); see `Truncator.truncate_to`."""
+        return self._truncator.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empties the log; the next record gets `offset`; see `Truncator.truncate_fully_and_start_at`."""
+        self._truncator.truncate_fully_and_start_at(offset)
 
     def read(
         self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
@@ -318,14 +356,7 @@ class Log(LogAppending, LogTruncation, LogCompaction):
         Raises:
             OffsetOutOfRangeError: The offset is above the log end.
         """
-        self._state.guard.check()
-        if offset > self._state.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"{self._state.topic_partition} ends at {self._state.log_end_offset}, it cannot start at {offset}",
-                self._state.log_start_offset,
-                self._state.log_end_offset,
-            )
-        self._state.log_start_offset = max(self._state.log_start_offset, offset)
+        self._state.raise_log_start(offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Deletes the oldest segments that retention or the log start makes superfluous.
@@ -360,61 +391,20 @@ class Log(LogAppending, LogTruncation, LogCompaction):
             for _ in range(count):
                 base_offset = self._state.segments[0].base_offset
                 self._state.deleted.add(
-                    self._state.segments.replace(0, 1, ()), now_ms + self._state.config.file_delete_delay_ms
+                    self._state.replace_segments(0, 1, ()), now_ms + self._state.config.file_delete_delay_ms
                 )
                 remove_snapshot(self._state.fs, self._state.directory, base_offset)
                 self._state.fs.sync_dir(self._state.directory)
             with contextlib.suppress(DiskFullError):  # deleting makes room; more epochs than segments do no harm
-                self._state.epochs.truncate_from_start(self._state.segments[0].base_offset)
+                self._state.forget_epochs_before(self._state.segments[0].base_offset)
         except OSError as error:
             if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
-                self._state.name_changes += 1
+                self._state.note_name_change()
                 outcome = "What is deleted by now stays so, the rest goes the next time"
                 raise disk_full("deleting old segments stopped early", self._state.directory, error, outcome) from error
             self._state.guard.fail("deleting old segments failed", error)
         self.mend_indexes()
         return count
-
-    def replace_active_segment(self, now_ms: int) -> bool:
-        """Begins an empty segment so that the active one, which nobody wants any more, can be deleted.
-
-        Its indexes are not written: where a crash keeps it, they are made again.  The producers are, durably, because
-        the batches that tell of them are about to go.
-
-        Returns:
-            False: it is empty already, or the disk has no room.
-
-        Raises:
-            StorageError: The disk failed.
-        """
-        self._state.guard.check()
-        if not self._state.segments.active.size_bytes:
-            return False
-        try:
-            self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)
-            if self._state.producers.producers:
-                self._write_durable_snapshot()
-            active = LogSegment.create(
-                self._state.fs, self._state.directory, self._state.log_end_offset, self._state.config, now_ms
-            )
-        except OSError as error:
-            if is_disk_full(error):
-                return False
-            self._state.guard.fail("a new segment cannot be created", error)
-        self._state.segments.active.drop_indexes()
-        self._state.segments.append(active)
-        self._state.name_changes += 1
-        self._state.is_touched = True
-        return True
-
-    def _write_durable_snapshot(self) -> None:
-        snapshot = write_snapshot(
-            self._state.fs, self._state.directory, self._state.log_end_offset, self._state.producers
-        )
-        try:
-            snapshot.sync()
-        finally:
-            snapshot.close()
 
     def mend_indexes(self) -> int:
         """Puts an index on disk that a look-up found missing or wrong and made again in memory, one segment a call.

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replog.errors import StorageError
+from replog.log.active_segment import ActiveSegment
 from replog.log.compaction.job import CompactionJob
 from replog.log.config import LogConfig
 from replog.log.dirty_window import DirtyWindow
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import Flusher
+from replog.log.follower_append import FollowerAppender
+from replog.log.leader_append import LeaderAppender
 from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
@@ -17,13 +20,24 @@ from replog.log.reading.reader import LogReader
 from replog.log.segments.segment_list import LogFiles
 from replog.log.segments.transaction_index import AbortedTransaction
 from replog.log.state import LogState
+from replog.log.truncator import Truncator
 from replog_checkpoints import FileSystem
 
 
 class LogPart:
     """What the parts of a log share."""
 
-    __slots__ = ("_compaction", "_flusher", "_reader", "_state", "_window")
+    __slots__ = (
+        "_active",
+        "_compaction",
+        "_flusher",
+        "_follower",
+        "_leader",
+        "_reader",
+        "_state",
+        "_truncator",
+        "_window",
+    )
 
     def __init__(
         self,
@@ -41,6 +55,10 @@ class LogPart:
         self._reader = LogReader(self._state)
         self._window = DirtyWindow(self._state, self._reader)
         self._flusher = Flusher(self._state, self._window)
+        self._truncator = Truncator(self._state, self._reader, self._window)
+        self._active = ActiveSegment(self._state, self._flusher)
+        self._leader = LeaderAppender(self._state, self._active, self._reader)
+        self._follower = FollowerAppender(self._state, self._active, self._truncator)
 
     @property
     def directory(self) -> str:
