@@ -283,7 +283,7 @@ class LogState:
         self.log_end_offset = offset
 
     def write_checkpoint(self, *, is_emptied: bool) -> None:
-        """Has recovery point and log start made durable, where somebody keeps them.
+        """Makes recovery point and log start durable, where somebody keeps them.
 
         Args:
             is_emptied: Whether the log start counts although it lies above the recovery point.
