@@ -22,8 +22,8 @@ from uuid import UUID
 
 from replog.errors import StorageError
 from replog.log.disk_space import is_disk_full
+from replog.log.file_closer import FileCloser
 from replog.log.file_names import DELETED_SUFFIX, deleted_dir_name, stray_dir_name
-from replog.log.flush import FileCloser
 from replog.log.segments.segment import LogSegment
 from replog_checkpoints import FileSystem, parent_of
 

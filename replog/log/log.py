@@ -17,40 +17,45 @@ Not thread-safe: one owner, the event loop.  Only the `run` of its jobs may run 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
-from typing import Final
 from uuid import UUID, uuid4
 
-from replog.errors import CorruptRecordError, DiskFullError, OffsetOutOfRangeError, ReadOnlyLogError, StorageError
-from replog.log.append_group import AppendInfo
+from replog.errors import ReadOnlyLogError, ReplogError, StorageError
+from replog.log.active_segment import ActiveSegment
+from replog.log.append_group import AppendInfo, AppendOutcome
+from replog.log.compaction.job import CompactionJob
+from replog.log.compaction.planning import Dirtiness
+from replog.log.compaction.settings import CompactionSettings
+from replog.log.compaction.statistics import CompactionStats
+from replog.log.compactor import Compactor
 from replog.log.config import LogConfig
 from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
-from replog.log.dirty_window import WriteBackJob
-from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
-from replog.log.log_append import LogAppending
-from replog.log.log_compaction import LogCompaction
-from replog.log.log_truncation import LogTruncation
-from replog.log.producers.files import remove_snapshot, write_snapshot
+from replog.log.dirty_window import DirtyWindow, WriteBackJob
+from replog.log.disk_space import is_disk_full
+from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
+from replog.log.flush import Flusher, FlushJob
+from replog.log.follower_append import FollowerAppender
+from replog.log.leader_append import LeaderAppender
+from replog.log.loaded_log import LoadedLog, RecoveryReport
+from replog.log.producers.state import ProducerStateManager
+from replog.log.reading.aborted import aborted_transactions
 from replog.log.reading.read_job import ReadJob
-from replog.log.reading.reader import unreadable
+from replog.log.reading.reader import LogReader
 from replog.log.reading.tail_cache import LogTail, TailCache
-from replog.log.recovery.flushed_offset import FlushedOffsetFile
-from replog.log.recovery.loader import LogLoader
-from replog.log.recovery.promises import Promises, read_promises
-from replog.log.recovery.read_only_view import ReadOnlyView
+from replog.log.recovery.opening import load_for_reading, load_for_writing
+from replog.log.recovery.promises import Promises
 from replog.log.recovery.segment_recovery import ScanProgress
-from replog.log.retention import segments_to_delete
-from replog.log.segments.segment import OFFSET_MAX, LogSegment
-from replog.records import Buffer, scan
-from replog_checkpoints import File, FileSystem, make_durable_dirs, parent_of
+from replog.log.segments.segment_list import LogFiles
+from replog.log.segments.transaction_index import AbortedTransaction
+from replog.log.state import LogState
+from replog.log.truncator import Truncator
+from replog.log.upkeep import Upkeep
+from replog.records import BatchHeader, Buffer
+from replog_checkpoints import FileSystem
 
-READ_ONLY_LOOKS_MAX: Final = 100
-"""How often a log is looked at anew because a writer has deleted files of it meanwhile, before a reader gives up."""
 
-
-class Log(LogAppending, LogTruncation, LogCompaction):
+class Log:
     """One partition replica's log.  Made by `Log.open`.
 
     Invariants:
@@ -58,7 +63,40 @@ class Log(LogAppending, LogTruncation, LogCompaction):
         - nothing is appended after a write or an fsync failed.
     """
 
-    __slots__ = ()
+    __slots__ = (
+        "_active",
+        "_compactor",
+        "_flusher",
+        "_follower",
+        "_leader",
+        "_reader",
+        "_state",
+        "_truncator",
+        "_upkeep",
+        "_window",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        config: LogConfig,
+        topic_partition: str,
+        loaded: LoadedLog,
+        checkpoint: Callable[[], None] | None,
+        now_ms: int,
+        admission: Callable[[int], None] | None = None,
+    ) -> None:
+        self._state = state = LogState(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission)
+        self._reader = LogReader(state)
+        self._window = DirtyWindow(state, self._reader)
+        self._flusher = Flusher(state, self._window)
+        self._truncator = Truncator(state, self._reader, self._window)
+        self._active = ActiveSegment(state, self._flusher)
+        self._leader = LeaderAppender(state, self._active, self._reader)
+        self._follower = FollowerAppender(state, self._active, self._truncator)
+        self._compactor = Compactor(state, self._reader)
+        self._upkeep = Upkeep(state, self._reader, self._active)
 
     @classmethod
     def open(
@@ -103,24 +141,18 @@ class Log(LogAppending, LogTruncation, LogCompaction):
             DiskFullError: Recovery or creation needs room that the disk does not have; the same may work later.
             StorageError: The disk failed.
         """
-        try:
-            make_durable_dirs(fs, directory)
-            if not clean:  # a killed process may have made it and never synced its name
-                fs.sync_dir(parent_of(directory))
-            flushed_file = FlushedOffsetFile.load(fs, directory)
-            loader = LogLoader(fs, directory, config, recovery_point, flushed_file, log_start_offset, clean, now_ms)
-            loader.on_progress = on_progress
-            loader.is_compacted = is_compacted
-            loaded = loader.load()
-            if clean:  # another program may have cut the log since
-                flushed_file.lower_to(loaded.log_end_offset)
-            else:  # recovery has made segments durable that no checkpoint knows of yet
-                flushed_file.raise_to(loaded.recovery_point, flushed_file.era)
-            return cls(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission)
-        except OSError as error:
-            if is_disk_full(error):
-                raise disk_full("the log cannot be opened", directory, error) from error
-            raise StorageError(f"{directory} cannot be opened: {error}. Check the disk, then start again") from error
+        loaded = load_for_writing(
+            fs,
+            directory,
+            config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=clean,
+            now_ms=now_ms,
+            on_progress=on_progress,
+            is_compacted=is_compacted,
+        )
+        return cls(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission)
 
     @classmethod
     def open_read_only(
@@ -157,54 +189,209 @@ class Log(LogAppending, LogTruncation, LogCompaction):
                 meanwhile.
         """
         config = config or LogConfig()
-        try:
-            for _ in range(READ_ONLY_LOOKS_MAX):
-                known = promises or read_promises(fs, directory)
-                view = ReadOnlyView(fs, directory)
-                loader = _read_only_loader(view, directory, config, known, now_ms, verify_all=verify_all)
-                loader.on_progress = on_progress
-                try:
-                    loaded = loader.load()
-                except (OSError, StorageError):
-                    if view.is_outdated():  # a writer deletes files: what was seen were not those of one moment
-                        continue
-                    raise
-                log = cls(view, directory, config, PurePosixPath(directory).name, loaded, None, now_ms)
-                log._state.guard.refuse(ReadOnlyLogError(f"{directory} was opened for reading only"))
-                return log
-        except OSError as error:
-            if is_out_of_files(error):
-                raise disk_full("the log cannot be opened", directory, error) from error
-            raise StorageError(f"{directory} cannot be read: {error}. Check the path and the disk") from error
-        raise StorageError(
-            f"{directory} cannot be read: files came and went during each of {READ_ONLY_LOOKS_MAX} attempts, because a "
-            "process deletes from this log. What was seen says nothing: open it again"
+        view, loaded = load_for_reading(
+            fs, directory, config, now_ms=now_ms, promises=promises, verify_all=verify_all, on_progress=on_progress
         )
+        log = cls(view, directory, config, PurePosixPath(directory).name, loaded, None, now_ms)
+        log._state.guard.refuse(ReadOnlyLogError(f"{directory} was opened for reading only"))
+        return log
+
+    # What it is
+
+    @property
+    def directory(self) -> str:
+        """The partition folder."""
+        return self._state.directory
+
+    @property
+    def topic_partition(self) -> str:
+        """Name for messages."""
+        return self._state.topic_partition
+
+    @property
+    def config(self) -> LogConfig:
+        """Settings in force."""
+        return self._state.config
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that may be read."""
+        return self._state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset of the next record, exclusive end."""
+        return self._state.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on stable storage (or deleted), exclusive."""
+        return self._state.flushed_offset
+
+    @property
+    def checkpointed_recovery_point(self) -> int:
+        """The recovery point without regard to the log start: true whatever a crash does to the log-start checkpoint."""
+        return self._state.recovery_point
+
+    @property
+    def checkpointed_log_start_offset(self) -> int:
+        """The log start as far as a crash cannot leave it above the log end, unless the log is being emptied."""
+        return self._state.checkpointed_log_start_offset
+
+    @property
+    def complete_from(self) -> int | None:
+        """The offset from which on none was ever left out; None: unknown, or there are gaps."""
+        return self._state.complete.offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """The same as the recovery point: how far a power cut cannot reach."""
+        return self._state.flushed_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments, without indexes."""
+        return self._state.segments.size_bytes
+
+    def size_from(self, offset: int) -> int:
+        """Reckons the bytes of the batches from `offset` on without looking at the disk; see `SegmentList`."""
+        return self._state.segments.size_from(offset, self._state.log_end_offset)
+
+    def files(self) -> LogFiles:
+        """Returns the segments that the log consists of now, with their sizes."""
+        return self._state.files()
+
+    @property
+    def needs_log_start_checkpoint(self) -> bool:
+        """Whether the oldest segment's name does not say where the log starts (or goes before another name says it)."""
+        return self._state.needs_log_start_checkpoint
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        """Base offsets of all segments, rising."""
+        return [segment.base_offset for segment in self._state.segments]
+
+    @property
+    def has_unflushed_segment(self) -> bool:
+        """Whether a sealed segment is not on stable storage yet (docs/KAFKA.md 3.6)."""
+        return self._state.segments.active.base_offset > self._state.recovery_point
+
+    @property
+    def leader_epochs(self) -> LeaderEpochCache:
+        """Which epoch began where."""
+        return self._state.epochs
+
+    @property
+    def producers(self) -> ProducerStateManager:
+        """Idempotent producers."""
+        return self._state.producers
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What opening it found."""
+        return self._state.report
+
+    @property
+    def last_epoch(self) -> int | None:
+        """The latest leader epoch in the cache; None when there is none."""
+        return self._state.last_epoch
+
+    @property
+    def failed(self) -> bool:
+        """Whether a write or an fsync failed, so that only reads work."""
+        return self._state.guard.has_failed
+
+    @property
+    def failure(self) -> StorageError | None:
+        """Why only reads work; None: more does, or the log is closed."""
+        return StorageError(str(self._state.guard.refusal)) if self.failed else None
+
+    def set_config(self, config: LogConfig) -> None:
+        """Takes new settings; index limits apply from the next segment on."""
+        self._state.set_config(config)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
+        """Returns where `epoch` ended here; None when this log cannot know (docs/KAFKA.md 3.5)."""
+        return self._state.end_offset_for_epoch(epoch)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Returns the aborted transactions with records in [start, end); see `reading.aborted`."""
+        return aborted_transactions(self._state, start_offset, end_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Returns the offset below which every transaction has ended, and its end is replicated (docs/KAFKA.md 4.1).
+
+        Args:
+            high_watermark: The high watermark, exclusive.
+        """
+        return self._state.last_stable_offset(high_watermark)
+
+    # Appending
+
+    def append_as_leader(
+        self, batch: Buffer, *, leader_epoch: int, now_ms: int, header: BatchHeader | None = None
+    ) -> AppendInfo:
+        """Appends one batch, giving it the next offsets and the leader's epoch.
+
+        Args:
+            batch: Exactly one batch that passed `validate_produced`, or one of our own; not changed, not kept.
+            leader_epoch: Leader epoch of this leader, at least the last one in the log.
+            now_ms: Wall time.
+            header: The header of `batch`, when the caller has it already.
+
+        Returns:
+            Where it is, or where the batch is that it repeats.
+
+        Raises:
+            OutOfOrderSequenceError, InvalidProducerEpochError: See `ProducerStateManager.check`.
+            RecordTooLargeError: The batch is larger than a segment.
+            DiskFullError: There is no room; nothing was appended.
+            StorageError: The disk failed, now or earlier.
+        """
+        headers = None if header is None else (header,)
+        (outcome,) = self._leader.append_all((batch,), leader_epoch=leader_epoch, now_ms=now_ms, headers=headers)
+        if isinstance(outcome, ReplogError):
+            raise outcome
+        return outcome
+
+    def append_all_as_leader(
+        self,
+        batches: Sequence[Buffer],
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        headers: Sequence[BatchHeader] | None = None,
+    ) -> list[AppendOutcome]:
+        """Appends several batches in order, with one write for each segment; see `LeaderAppender.append_all`."""
+        return self._leader.append_all(batches, leader_epoch=leader_epoch, now_ms=now_ms, headers=headers)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int, leader_epoch: int | None = None) -> AppendInfo | None:
-        """Appends batches exactly as the leader stored them; see `LogAppending.append_as_follower`.
+        """Appends batches exactly as the leader stored them; see `FollowerAppender.append`."""
+        return self._follower.append(batches, now_ms=now_ms, leader_epoch=leader_epoch)
 
-        An empty log takes a first batch that begins below its start, too (KAFKA.md 4.5): records were deleted up to
-        a place inside of it.  The log's start stays there.
-        """
-        begin = self._begin_of_straddling(batches)
-        if begin is None:
-            return super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
-        if not self._check_replicated(batches, leader_epoch, begin):
-            return None
-        log_start_offset = self._state.log_start_offset
-        self.truncate_fully_and_start_at(begin)
-        info = super().append_as_follower(batches, now_ms=now_ms, leader_epoch=leader_epoch)
-        self.set_log_start_offset(min(log_start_offset, self._state.log_end_offset))
-        return None if info is None else info._replace(log_start_offset=self._state.log_start_offset)
+    def assign_epoch_start(self, epoch: int) -> None:
+        """Notes that a leader begins: `epoch` starts at the log end.  Durable when it returns."""
+        self._leader.assign_epoch_start(epoch)
 
-    def _begin_of_straddling(self, batches: Buffer) -> int | None:
-        """Returns where the first batch begins, if this log is empty and stands inside of it."""
-        if self._state.log_start_offset < self._state.log_end_offset:
-            return None
-        for first in scan(batches):
-            return first.base_offset if first.base_offset < self._state.log_end_offset <= first.last_offset else None
-        return None
+    def roll(self, now_ms: int) -> None:
+        """Begins a new segment, unless the active one is empty."""
+        self._active.roll(now_ms)
+
+    def maybe_roll(self, now_ms: int) -> None:
+        """Begins a new segment when the active one is due by size or age, without waiting for the next append."""
+        self._active.maybe_roll(now_ms)
+
+    def replace_active_segment(self, now_ms: int) -> bool:
+        """Begins an empty segment so that the active one can be deleted; see `ActiveSegment.replace`."""
+        return self._active.replace(now_ms)
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cuts the batch that holds `offset` and everything after it (KIP-101); see `Truncator.truncate_to`."""
+        return self._truncator.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Empties the log; the next record gets `offset`; see `Truncator.truncate_fully_and_start_at`."""
+        self._truncator.truncate_fully_and_start_at(offset)
 
     def read(
         self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
@@ -274,6 +461,22 @@ class Log(LogAppending, LogTruncation, LogCompaction):
         """Takes the result of a job; see `DirtyWindow.complete_write_back`."""
         self._window.complete_write_back(job)
 
+    def prepare_flush(self) -> FlushJob | None:
+        """Captures what is dirty for an fsync in another thread; see `Flusher.prepare_flush`."""
+        return self._flusher.prepare_flush()
+
+    def complete_flush(self, job: FlushJob) -> None:
+        """Takes the result of a job: the recovery point moves up; see `Flusher.complete_flush`."""
+        self._flusher.complete_flush(job)
+
+    def flush(self) -> None:
+        """Makes everything appended so far durable, blocking; see `Flusher.flush`."""
+        self._flusher.flush()
+
+    def release_files(self) -> bool:
+        """Closes the descriptors of an idle log; False: it is not idle, see `Flusher.release_files`."""
+        return self._flusher.release_files()
+
     def claim_complete(self) -> None:
         """Notes that nothing compacts this log from its end on, unless a file says more already.
 
@@ -301,132 +504,15 @@ class Log(LogAppending, LogTruncation, LogCompaction):
         Raises:
             OffsetOutOfRangeError: The offset is above the log end.
         """
-        self._state.guard.check()
-        if offset > self._state.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"{self._state.topic_partition} ends at {self._state.log_end_offset}, it cannot start at {offset}",
-                self._state.log_start_offset,
-                self._state.log_end_offset,
-            )
-        self._state.log_start_offset = max(self._state.log_start_offset, offset)
+        self._state.raise_log_start(offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
-        """Deletes the oldest segments that retention or the log start makes superfluous.
-
-        Never one that reaches above the high watermark; the active one only after an empty one took its place.  One by
-        one, each durably: a crash leaves a later start, never a hole.  Their files are renamed only: see
-        `remove_deleted_files`.
-
-        Returns:
-            How many segments were deleted.
-        """
-        self._state.guard.check()
-        try:
-            count = segments_to_delete(
-                self._state.segments,
-                self._state.config,
-                now_ms,
-                high_watermark,
-                self._state.log_start_offset,
-                self._state.log_end_offset,
-            )
-        except OSError as error:
-            raise unreadable(self._state, error) from error
-        if count == len(self._state.segments) and not self.replace_active_segment(now_ms):
-            count -= 1
-        if count:
-            self._reader.forget_places()
-        try:
-            if count:
-                self._state.complete.raise_to(self._state.segments[count].base_offset)
-                self.set_log_start_offset(self._state.segments[count].base_offset)
-            for _ in range(count):
-                base_offset = self._state.segments[0].base_offset
-                self._state.deleted.add(
-                    self._state.segments.replace(0, 1, ()), now_ms + self._state.config.file_delete_delay_ms
-                )
-                remove_snapshot(self._state.fs, self._state.directory, base_offset)
-                self._state.fs.sync_dir(self._state.directory)
-            with contextlib.suppress(DiskFullError):  # deleting makes room; more epochs than segments do no harm
-                self._state.epochs.truncate_from_start(self._state.segments[0].base_offset)
-        except OSError as error:
-            if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
-                self._state.name_changes += 1
-                outcome = "What is deleted by now stays so, the rest goes the next time"
-                raise disk_full("deleting old segments stopped early", self._state.directory, error, outcome) from error
-            self._state.guard.fail("deleting old segments failed", error)
-        self.mend_indexes()
-        return count
-
-    def replace_active_segment(self, now_ms: int) -> bool:
-        """Begins an empty segment so that the active one, which nobody wants any more, can be deleted.
-
-        Its indexes are not written: where a crash keeps it, they are made again.  The producers are, durably, because
-        the batches that tell of them are about to go.
-
-        Returns:
-            False: it is empty already, or the disk has no room.
-
-        Raises:
-            StorageError: The disk failed.
-        """
-        self._state.guard.check()
-        if not self._state.segments.active.size_bytes:
-            return False
-        try:
-            self._state.producers.expire(now_ms, self._state.config.producer_id_expiration_ms)
-            if self._state.producers.producers:
-                self._write_durable_snapshot()
-            active = LogSegment.create(
-                self._state.fs, self._state.directory, self._state.log_end_offset, self._state.config, now_ms
-            )
-        except OSError as error:
-            if is_disk_full(error):
-                return False
-            self._state.guard.fail("a new segment cannot be created", error)
-        self._state.segments.active.drop_indexes()
-        self._state.segments.append(active)
-        self._state.name_changes += 1
-        self._state.is_touched = True
-        return True
-
-    def _write_durable_snapshot(self) -> None:
-        snapshot = write_snapshot(
-            self._state.fs, self._state.directory, self._state.log_end_offset, self._state.producers
-        )
-        try:
-            snapshot.sync()
-        finally:
-            snapshot.close()
+        """Deletes the oldest segments that retention or the log start makes superfluous; see `Upkeep`."""
+        return self._upkeep.delete_old_segments(now_ms, high_watermark)
 
     def mend_indexes(self) -> int:
-        """Puts an index on disk that a look-up found missing or wrong and made again in memory, one segment a call.
-
-        Returns:
-            How many segments.
-
-        Raises:
-            StorageError: The disk failed.
-        """
-        self._state.guard.check()
-        for number in range(self._state.segments.number_for(self._state.recovery_point)):
-            segment = self._state.segments[number]
-            if segment.needs_rewrite:
-                return self._mend(segment)
-        return 0
-
-    def _mend(self, segment: LogSegment) -> int:
-        try:
-            _sync_and_close(segment.rewrite_indexes())
-            self._state.fs.sync_dir(self._state.directory)
-        except CorruptRecordError:
-            return 0  # reads of those records say so; there is nothing to make an index from
-        except OSError as error:
-            if is_disk_full(error):
-                return 0
-            self._state.guard.fail("an index cannot be replaced", error)
-        segment.drop_maps()
-        return 1
+        """Puts an index on disk that a look-up found missing or wrong; returns for how many segments, see `Upkeep`."""
+        return self._upkeep.mend_indexes()
 
     @property
     def next_file_deletion_ms(self) -> int | None:
@@ -435,24 +521,55 @@ class Log(LogAppending, LogTruncation, LogCompaction):
 
     def prepare_file_deletion(self, now_ms: int) -> FileDeletionJob | None:
         """Returns a job that removes the files that are due, to be run in any thread; None: nothing is due."""
-        return self._state.deleted.take_due(now_ms)
+        return self._upkeep.prepare_file_deletion(now_ms)
 
     def remove_deleted_files(self, now_ms: int) -> int:
-        """Removes the files of segments that were deleted `file_delete_delay_ms` ago; returns how many segments.
+        """Removes the files of segments that were deleted long enough ago; returns how many segments, see `Upkeep`."""
+        return self._upkeep.remove_deleted_files(now_ms)
+
+    # Compacting
+
+    @property
+    def first_dirty_offset(self) -> int:
+        """Everything below it was compacted; what a `cleaner-offset-checkpoint` keeps (docs/KAFKA.md 1.10)."""
+        return self._state.first_dirty_offset
+
+    def restore_first_dirty_offset(self, offset: int) -> None:
+        """Takes over what a checkpoint says; 0 when it says nothing: everything is dirty."""
+        self._state.restore_first_dirty_offset(offset)
+
+    def dirtiness(self, now_ms: int, high_watermark: int) -> Dirtiness:
+        """Measures how much there is to compact; see `Compactor.dirtiness`."""
+        return self._compactor.dirtiness(now_ms, high_watermark)
+
+    def prepare_compaction(
+        self, now_ms: int, high_watermark: int, settings: CompactionSettings | None = None
+    ) -> CompactionJob | None:
+        """Prepares one pass over the log, for another thread; see `Compactor.prepare_compaction`."""
+        return self._compactor.prepare_compaction(now_ms, high_watermark, settings)
+
+    def complete_compaction(self, job: CompactionJob, now_ms: int) -> CompactionStats | None:
+        """Takes the result of a pass: the compacted segments take the place of those it read; see `Compactor`."""
+        return self._compactor.complete_compaction(job, now_ms)
+
+    # Its end
+
+    def require_writable(self) -> None:
+        """Raises the error that every change of this log meets, if there is one.
 
         Raises:
-            StorageError: Some files cannot be removed; the log works on, the next start sweeps them.
+            StorageError: A write or an fsync failed.
+            ReadOnlyLogError, BrokerClosedError: It was opened for reading only, or is closed.
         """
-        job = self.prepare_file_deletion(now_ms)
-        if job is None:
-            return 0
-        try:
-            job.run()
-        except OSError as error:
-            raise StorageError(
-                f"{self._state.directory}: a deleted file cannot be removed: {error}. Check the disk"
-            ) from error
-        return job.segment_count
+        self._state.guard.check()
+
+    def fail(self, error: Exception) -> None:
+        """Marks the log as failed, because what holds it has, such as the disk: nothing is appended any more.
+
+        Reads are still tried.
+        """
+        if self._state.guard.refusal is None:
+            self._state.guard.note_failure(error)
 
     def delete(self) -> None:
         """Deletes the log, blocking.  The directory gets another name first, so that half a log is never opened.
@@ -468,37 +585,27 @@ class Log(LogAppending, LogTruncation, LogCompaction):
         Raises:
             StorageError: The disk failed.
         """
-        self._close_files()
+        self.close_for_good()
         return retire_directory(self._state.fs, self._state.directory, unique_id)
+
+    def close(self, now_ms: int) -> None:
+        """Flushes, completes the indexes, writes a producer snapshot, closes every file.  No flush may be running.
+
+        A failed log is only closed: what is on disk is for recovery to judge.
+
+        Raises:
+            TooManyOpenFilesError, StorageError: Not everything could be written; the files are closed all the same, and
+                the stop was not clean.
+        """
+        if self._state.guard.is_closed:
+            return
+        try:
+            if self._state.guard.refusal is None:
+                self._flusher.flush_before_close(now_ms)
+        finally:
+            self.close_for_good()
 
     def close_for_good(self) -> None:
         """Closes the log without writing anything more: its directory is about to be renamed, or removed."""
-        self._close_files()
-
-
-def _read_only_loader(
-    view: ReadOnlyView, directory: str, config: LogConfig, promises: Promises, now_ms: int, *, verify_all: bool
-) -> LogLoader:
-    return LogLoader(
-        view,
-        directory,
-        config,
-        promises.recovery_point,
-        FlushedOffsetFile(view, directory, promises.flushed_offset),
-        promises.log_start_offset,
-        promises.clean and not verify_all,
-        now_ms,
-        is_read_only=True,
-        scan_from=0 if verify_all else None if promises.recovery_point else OFFSET_MAX,
-        is_compacted=promises.is_compacted,
-        opens_holes=True,
-    )
-
-
-def _sync_and_close(files: Sequence[File]) -> None:
-    try:
-        for file in files:
-            file.sync()
-    finally:
-        for file in files:
-            file.close()
+        self._compactor.cancel()
+        self._state.close()

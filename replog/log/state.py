@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from replog.errors import BrokerClosedError, OffsetOutOfRangeError
 from replog.log.config import LogConfig
 from replog.log.deletion import DeletedSegments
 from replog.log.epoch_cache import EpochEndOffset
@@ -179,13 +180,18 @@ class LogState:
     # Appends
 
     def begin_epochs(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Notes, durably, that epochs begin at the (epoch, offset) pairs.
+        """Notes, durably, that epochs begin at the (epoch, offset) pairs; where it is the latest one, it goes on.
 
         Raises:
             DiskFullError: There is no room; nothing was changed.
-            OSError: The disk failed.
+            StorageError: The disk failed.
         """
-        self.epochs.assign_all(starts)
+        if len(starts) == 1 and starts[0][0] == self.last_epoch:
+            return
+        try:
+            self.epochs.assign_all(starts)
+        except OSError as error:
+            self.guard.fail("the leader-epoch checkpoint cannot be written", error)
         self.last_epoch = self.epochs.latest_epoch
 
     def note_appended(self, log_end_offset: int, now_ms: int) -> None:
@@ -207,6 +213,10 @@ class LogState:
         """Notes that the directory was fsynced after so many changes."""
         self.name_changes_synced = max(self.name_changes_synced, name_changes)
 
+    def note_name_synced(self) -> None:
+        """Notes that the directory was fsynced for the last change of a name: no flush has to."""
+        self.name_changes -= 1
+
     def begin_segment(self, active: LogSegment, unsynced: Sequence[File] = ()) -> None:
         """Makes an empty segment the active one.
 
@@ -227,10 +237,6 @@ class LogState:
 
     # Flushes
 
-    def add_unsynced(self, file: File) -> None:
-        """Leaves an open file beside the log for the next flush to sync."""
-        self.unsynced.append(file)
-
     def drop_unsynced(self, files: Sequence[File]) -> None:
         """Closes those of the files that were waiting for a flush: they are synced, or nobody needs them any more."""
         for file in files:
@@ -245,8 +251,39 @@ class LogState:
 
     # Truncation
 
+    def begin_generation(self) -> None:
+        """Notes that the log is about to be cut: what was captured before says nothing any more."""
+        self.is_touched = True
+        self.generation += 1
+
+    def move_log_start(self, offset: int) -> None:
+        """Lets the log start at `offset`, which may be lower: it is cut or emptied, or was not after all."""
+        self.log_start_offset = offset
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """Withdraws the promise that what is at or above `offset` is on stable storage."""
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def lower_first_dirty_offset(self, offset: int) -> None:
+        """Notes that nothing at or above `offset` is compacted any more."""
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
+
+    def forget_epochs_from(self, end_offset: int) -> None:
+        """Removes, durably, the epochs that began at or above `end_offset`."""
+        self.epochs.truncate_from_end(end_offset)
+        self.last_epoch = self.epochs.latest_epoch
+
+    def forget_epochs(self) -> None:
+        """Removes, durably, all epochs: the log is being emptied."""
+        self.epochs.clear()
+        self.last_epoch = self.epochs.latest_epoch
+
+    def end_at(self, offset: int) -> None:
+        """Lets the log end at `offset`: what was behind it is cut."""
+        self.log_end_offset = offset
+
     def write_checkpoint(self, *, is_emptied: bool) -> None:
-        """Has recovery point and log start made durable, where somebody keeps them.
+        """Makes recovery point and log start durable, where somebody keeps them.
 
         Args:
             is_emptied: Whether the log start counts although it lies above the recovery point.
@@ -265,8 +302,26 @@ class LogState:
     # Deletion and compaction
 
     def raise_log_start(self, offset: int) -> None:
-        """Moves the log start up; an offset below it is ignored."""
+        """Moves the log start up: what is below may be deleted.  Lower offsets are ignored.
+
+        Not durable by itself: after a crash the log may start lower again, and its leader epochs are still known then
+        (they are forgotten with the segments, unlike in Kafka).
+
+        Raises:
+            OffsetOutOfRangeError: The offset is above the log end.
+        """
+        self.guard.check()
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition} ends at {self.log_end_offset}, it cannot start at {offset}",
+                self.log_start_offset,
+                self.log_end_offset,
+            )
         self.log_start_offset = max(self.log_start_offset, offset)
+
+    def forget_epochs_before(self, offset: int) -> None:
+        """Forgets, durably, the epochs that ended at or below `offset`, where the log starts."""
+        self.epochs.truncate_from_start(offset)
 
     def restore_first_dirty_offset(self, offset: int) -> None:
         """Takes over what a checkpoint of the cleaner says; 0 when it says nothing: everything is dirty."""
@@ -275,3 +330,15 @@ class LogState:
     def raise_first_dirty_offset(self, offset: int) -> None:
         """Notes that everything below `offset` is compacted."""
         self.first_dirty_offset = max(self.first_dirty_offset, offset)
+
+    # Its end
+
+    def close(self) -> None:
+        """Closes every file; from now on the log refuses every change."""
+        self.flushed_file.close()
+        for file in self.unsynced:
+            self.closer.close(file)
+        self.unsynced.clear()
+        self.deleted.release_all()
+        self.segments.release_all()
+        self.guard.refuse(BrokerClosedError(f"{self.topic_partition} is closed"))

@@ -36,13 +36,16 @@ from replog.controller.managers.alter_partition import IsrControl
 from replog.controller.managers.replication import ReplicationControl
 from replog.controller.partitions.change import Placement
 from replog.errors import ErrorCode
-from replog.log import Log, LogManager, log_append
+from replog.log import Log, LogManager, follower_append
 from replog.log.directories import log_manager
 from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.move import FolderCopy
 from replog.log.file_names import MOVED_DIR_SUFFIX
+from replog.log.follower_append import FollowerAppender
+from replog.log.leader_append import LeaderAppender
 from replog.log.recovery.loader import LogLoader
 from replog.log.segments.reader import SegmentReader
+from replog.log.truncator import Truncator
 from replog.replication import high_watermark
 from replog.replication.fetch_check import check_fetch
 from replog.replication.follower import Follower
@@ -129,9 +132,9 @@ _MAYBE_EXPAND = Leader._maybe_expand
 _SEND = AlterPartitionSender._send
 _LEADER_INIT = Leader.__init__
 _FOLLOWER_INIT = Follower.__init__
-_STAGE = Log._stage
-_ASSIGN_EPOCH_START = Log.assign_epoch_start
-_PROMISE_NO_MORE_THAN = Log._promise_no_more_than
+_STAGE = LeaderAppender._stage
+_ASSIGN_EPOCH_START = LeaderAppender.assign_epoch_start
+_PROMISE_NO_MORE_THAN = Truncator._promise_no_more_than
 _LOAD = LogLoader.load
 _READ_CHECKPOINT = LogDirectory._read_checkpoint
 _APPEND_AS_FOLLOWER = Log.append_as_follower
@@ -223,21 +226,21 @@ def without_log_starts(self: LogDirectory, checkpoint: Any) -> None:
         _READ_CHECKPOINT(self, checkpoint)
 
 
-def begins_with_a_batch(self: Log, epoch: int) -> None:
+def begins_with_a_batch(self: LeaderAppender, epoch: int) -> None:
     """A leader takes over and writes nothing."""
-    if not self.topic_partition.startswith(TOPIC):
+    if not self._state.topic_partition.startswith(TOPIC):
         _ASSIGN_EPOCH_START(self, epoch)
 
 
 def stage_with_epoch(
-    self: Log, group: Any, number: int, batch: Any, header: Any, leader_epoch: int, now_ms: int
+    self: LeaderAppender, group: Any, number: int, batch: Any, header: Any, leader_epoch: int, now_ms: int
 ) -> Any:
     if leader_epoch != self._state.last_epoch:
         _ASSIGN_EPOCH_START(self, leader_epoch)
     return _STAGE(self, group, number, batch, header, leader_epoch, now_ms)
 
 
-def promises_as_before(self: Log, end_offset: int, *, is_emptied: bool) -> None:
+def promises_as_before(self: Truncator, end_offset: int, *, is_emptied: bool) -> None:
     """The checkpoint on the disk still says more than the log will hold."""
     checkpoint, self._state.checkpoint = self._state.checkpoint, None
     try:
@@ -529,7 +532,7 @@ ABLATIONS = (
     Ablation(
         "an empty log begins inside of a batch",
         "stuck",
-        ((Log, "_begin_of_straddling", nothing),),
+        ((FollowerAppender, "_begin_of_straddling", nothing),),
         swarm=DELETIONS,
     ),
     Ablation("the lease", "stale_end", ((BrokerLifecycle, "refuses_because", nothing),), FreshEndsSimulation, CUTS),
@@ -561,7 +564,7 @@ ABLATIONS = (
     Ablation(
         "who fetches looks at checksums",
         "S3|R14",
-        ((SegmentReader, "checked", unchecked), (log_append, "check_crc", nothing)),
+        ((SegmentReader, "checked", unchecked), (follower_append, "check_crc", nothing)),
         swarm=ROT,
     ),
     Ablation(
@@ -636,14 +639,17 @@ ABLATIONS = (
     Ablation(
         "an epoch begins before its first batch",
         "R",
-        ((Log, "assign_epoch_start", begins_with_a_batch), (Log, "_stage", stage_with_epoch)),
+        (
+            (LeaderAppender, "assign_epoch_start", begins_with_a_batch),
+            (LeaderAppender, "_stage", stage_with_epoch),
+        ),
         swarm=CUTS_AND_CRASHES,
         unfound_because="under load the first batch comes at once; shown by `worked_cluster_empty_lost_epoch.txt`",
     ),
     Ablation(
         "a recovery point is lowered before a cut",
         "node . ended|stuck|R",
-        ((Log, "_promise_no_more_than", promises_as_before),),
+        ((Truncator, "_promise_no_more_than", promises_as_before),),
         swarm=CUTS_AND_CRASHES,
         unfound_because="a power cut must come between a cut and the next checkpoint; found by `test_log_model.py`",
     ),

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from replog.errors import StorageError
 from replog.log.config import LogConfig
+from replog.log.file_closer import FileCloser
 from replog.log.file_names import CLEANED_SUFFIX
-from replog.log.flush import FileCloser
 from replog.log.segments.segment import LogSegment
 from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records.compaction import Rewritten

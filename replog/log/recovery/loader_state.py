@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from replog.errors import CorruptRecordError
 from replog.log.config import LogConfig
 from replog.log.epoch_cache import LeaderEpochCache
-from replog.log.flush import FileCloser
+from replog.log.file_closer import FileCloser
 from replog.log.loaded_log import RecoveryReport
 from replog.log.producers.state import ProducerStateManager
 from replog.log.recovery.completeness import Completeness

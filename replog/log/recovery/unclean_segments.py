@@ -167,7 +167,7 @@ class LogRecovery(SegmentScanning):
             self._refuse_hole(segments[number], end_offset, segments[number + 1].base_offset)
             return False
         if segments[number + 1].base_offset - segments[number].base_offset > RELATIVE_OFFSET_MAX + 1:
-            return False  # a follower met a wide gap, and flushed first (`LogAppending._roll_before`)
+            return False  # a follower met a wide gap, and flushed first (`ActiveSegment.make_room`)
         if self._is_flushed(end_offset):
             raise self._lost(segments[number].path, segments[number].size_bytes, end_offset, "the segment ends here")
         return True

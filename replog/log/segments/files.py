@@ -6,8 +6,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from replog.log.file_closer import FileCloser
 from replog.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, file_path
-from replog.log.flush import FileCloser
 from replog.log.segments.index_cache import INDEX_CACHE
 from replog_checkpoints import File, FileSystem, OpenMode
 

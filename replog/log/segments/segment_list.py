@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from replog.errors import InvariantViolationError
-from replog.log.flush import FileCloser
+from replog.log.file_closer import FileCloser
 from replog.log.segments.segment import LogSegment
 
 SEALED_OPEN_MAX: Final = 2

@@ -213,7 +213,6 @@ def replicate_across_rolls(replica: Replica) -> None:
 def lead_without_records(replica: Replica) -> None:
     replica.epoch = 7
     replica.log.assign_epoch_start(7)
-    replica.log.write_producer_snapshot()
     replica.flush()
 
 

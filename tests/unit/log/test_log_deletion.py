@@ -10,7 +10,7 @@ from log_test_kit import T0, append, content, filled, offsets, open_log, write_f
 from replog.errors import InvariantViolationError, StorageError
 from replog.log import Log, LogConfig
 from replog.log.deletion import DeletedSegments
-from replog.log.flush import FileCloser
+from replog.log.file_closer import FileCloser
 from replog.log.segments.segment import LogSegment
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem

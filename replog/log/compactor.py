@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from replog.errors import BrokerClosedError, CorruptRecordError, InvariantViolationError, StorageError
+from replog.errors import CorruptRecordError, InvariantViolationError, StorageError
 from replog.log.compaction.job import CompactionJob
 from replog.log.compaction.planning import Dirtiness, SourceSegment, measure
 from replog.log.compaction.settings import CompactionSettings
@@ -22,24 +22,27 @@ from replog.log.compaction.statistics import CompactionStats
 from replog.log.compaction.swap import rename_to_swap, strip_swap
 from replog.log.disk_space import disk_full, disk_full_errors, is_disk_full, is_out_of_files
 from replog.log.file_names import CLEANED_SUFFIX
-from replog.log.log_part import LogPart
 from replog.log.producers.files import remove_snapshot
+from replog.log.reading.aborted import aborted_transactions
+from replog.log.reading.reader import LogReader
 from replog.log.segments.segment import LogSegment
+from replog.log.state import LogState
 
 
-class LogCompaction(LogPart):
-    """The part of a log that is compacted."""
+class Compactor:
+    """Prepares compactions of a log, and puts their results in place.
 
-    __slots__ = ()
+    Args:
+        state: The state of the log.
+        reader: The reader of the log, whose places are wrong once segments are exchanged.
+    """
 
-    @property
-    def first_dirty_offset(self) -> int:
-        """Everything below it was compacted; what a `cleaner-offset-checkpoint` keeps (docs/KAFKA.md 1.10)."""
-        return self._state.first_dirty_offset
+    __slots__ = ("_job", "_reader", "_state")
 
-    def restore_first_dirty_offset(self, offset: int) -> None:
-        """Takes over what a checkpoint says; 0 when it says nothing: everything is dirty."""
-        self._state.first_dirty_offset = min(offset, self._state.log_end_offset)
+    def __init__(self, state: LogState, reader: LogReader) -> None:
+        self._state = state
+        self._reader = reader
+        self._job: CompactionJob | None = None  # that is under way
 
     def dirtiness(self, now_ms: int, high_watermark: int) -> Dirtiness:
         """Measures how much there is to compact.
@@ -51,17 +54,18 @@ class LogCompaction(LogPart):
         Raises:
             TooManyOpenFilesError, StorageError: A file cannot be read.
         """
+        state = self._state
         try:
-            with disk_full_errors("a log cannot be read", self._state.directory):
+            with disk_full_errors("a log cannot be read", state.directory):
                 return measure(
-                    self._state.segments,
-                    self._state.config,
-                    first_dirty_offset=max(self._state.first_dirty_offset, self._state.log_start_offset),
-                    ceiling=min(self.last_stable_offset(high_watermark), self._state.recovery_point),
+                    state.segments,
+                    state.config,
+                    first_dirty_offset=max(state.first_dirty_offset, state.log_start_offset),
+                    ceiling=min(state.last_stable_offset(high_watermark), state.recovery_point),
                     now_ms=now_ms,
                 )
         except OSError as error:
-            raise StorageError(f"{self._state.topic_partition} cannot be read: {error}. Check the disk") from error
+            raise StorageError(f"{state.topic_partition} cannot be read: {error}. Check the disk") from error
 
     def prepare_compaction(
         self, now_ms: int, high_watermark: int, settings: CompactionSettings | None = None
@@ -80,28 +84,29 @@ class LogCompaction(LogPart):
         Raises:
             TooManyOpenFilesError, StorageError: A file cannot be read, or the log has failed.
         """
-        self._state.guard.check()
-        if not self._state.config.compacts or self._compaction is not None:
+        state = self._state
+        state.guard.check()
+        if not state.config.compacts or self._job is not None:
             return None
         dirtiness = self.dirtiness(now_ms, high_watermark)
-        if not dirtiness.is_due(self._state.config):
+        if not dirtiness.is_due(state.config):
             return None
-        aborted = self.aborted_transactions(self._state.segments[0].base_offset, dirtiness.end_offset)
-        producers = self._state.producers.producers
-        self._compaction = CompactionJob(
-            self._state.fs,
-            self._state.directory,
-            self._state.config,
+        aborted = aborted_transactions(state, state.segments[0].base_offset, dirtiness.end_offset)
+        producers = state.producers.producers
+        self._job = CompactionJob(
+            state.fs,
+            state.directory,
+            state.config,
             settings or CompactionSettings(),
             [self._source(number) for number in range(dirtiness.segments_count)],
             aborted,
             first_dirty_offset=dirtiness.first_dirty_offset,
             last_data_offsets=frozenset(one.batches[-1].last_offset for one in producers.values() if one.batches),
             marker_epochs={pid: one.producer_epoch for pid, one in producers.items() if not one.batches},
-            generation=self._state.generation,
+            generation=state.generation,
             now_ms=now_ms,
         )
-        return self._compaction
+        return self._job
 
     def complete_compaction(self, job: CompactionJob, now_ms: int) -> CompactionStats | None:
         """Takes the result of a pass: the compacted segments take the place of those it read.
@@ -120,33 +125,39 @@ class LogCompaction(LogPart):
             UnsupportedCompressionError: A library is not installed; the log is untouched.
             StorageError: The disk failed.  `failed` tells whether the log did as well.
         """
-        if self._compaction is not job:
+        state = self._state
+        if self._job is not job:
             raise InvariantViolationError(
-                f"{self._state.topic_partition}: a compaction was completed that it did not prepare"
+                f"{state.topic_partition}: a compaction was completed that it did not prepare"
             )
-        self._compaction = None
-        if isinstance(self._state.guard.refusal, BrokerClosedError) or job.is_cancelled or not self._still_has(job):
+        self._job = None
+        if state.guard.is_closed or job.is_cancelled or not self._still_has(job):
             job.discard()
             return None
         if job.error is not None:
             self._refuse_compaction(job.error)
         if not job.finished:
-            raise InvariantViolationError(f"{self._state.topic_partition}: a compaction was completed that never ran")
-        if self._state.guard.refusal is not None:
+            raise InvariantViolationError(f"{state.topic_partition}: a compaction was completed that never ran")
+        if state.guard.refusal is not None:
             job.discard()
-        self._state.guard.check()
+        state.guard.check()
         try:
-            self._state.complete.withdraw()
+            state.complete.withdraw()
         except OSError as error:
             job.discard()
             self._refuse_compaction(error)
         try:
             replaced = self._swap(job, now_ms)
         except OSError as error:
-            self._state.guard.fail("exchanging compacted segments failed", error)
-        self._state.first_dirty_offset = max(self._state.first_dirty_offset, job.stats.clean_end_offset)
-        self._state.guard.end("exchanging compacted segments", partial(self._end_swap, replaced, job.segments))
+            state.guard.fail("exchanging compacted segments failed", error)
+        state.raise_first_dirty_offset(job.stats.clean_end_offset)
+        state.guard.end("exchanging compacted segments", partial(self._end_swap, replaced, job.segments))
         return job.stats
+
+    def cancel(self) -> None:
+        """Makes a pass that is under way stop early: the log is closed."""
+        if self._job is not None:
+            self._job.cancel()
 
     # Parts
 
@@ -157,19 +168,21 @@ class LogCompaction(LogPart):
 
     def _still_has(self, job: CompactionJob) -> bool:
         """Whether the log holds what the job read."""
-        first = self._state.segments.number_for(job.sources[0].base_offset)
-        if job.generation != self._state.generation or first + len(job.sources) >= len(self._state.segments):
+        state = self._state
+        first = state.segments.number_for(job.sources[0].base_offset)
+        if job.generation != state.generation or first + len(job.sources) >= len(state.segments):
             return False
-        return all(self._state.segments[first + i] is source.segment for i, source in enumerate(job.sources))
+        return all(state.segments[first + i] is source.segment for i, source in enumerate(job.sources))
 
     def _refuse_compaction(self, error: Exception) -> None:
         """Raises the error that the job met; the log fails with it only when an fsync did."""
+        state = self._state
         if isinstance(error, OSError):
             if is_disk_full(error):
-                raise disk_full("compacted segments cannot be written", self._state.directory, error) from error
-            raise StorageError(f"{self._state.topic_partition} cannot be compacted: {error}. Check the disk") from error
+                raise disk_full("compacted segments cannot be written", state.directory, error) from error
+            raise StorageError(f"{state.topic_partition} cannot be compacted: {error}. Check the disk") from error
         if isinstance(error, StorageError) and not isinstance(error, CorruptRecordError):
-            self._state.guard.fail("a compaction failed", error)
+            state.guard.fail("a compaction failed", error)
         raise error
 
     def _swap(self, job: CompactionJob, now_ms: int) -> list[LogSegment]:
@@ -178,10 +191,11 @@ class LogCompaction(LogPart):
         Returns:
             Those that are replaced; `_end_swap` must follow.
         """
+        state = self._state
         count = job.stats.segments_before
-        first = self._state.segments.number_for(job.sources[0].base_offset)
+        first = state.segments.number_for(job.sources[0].base_offset)
         try:
-            rename_to_swap(self._state.fs, self._state.directory, job.segments)
+            rename_to_swap(state.fs, state.directory, job.segments)
         except OSError as error:
             if not is_out_of_files(error):
                 raise
@@ -189,10 +203,10 @@ class LogCompaction(LogPart):
                 segment.change_suffix(CLEANED_SUFFIX)
             job.discard()
             self._refuse_compaction(error)
-        self._state.is_touched = True
+        state.touch()
         self._reader.forget_places()
-        replaced = self._state.segments.replace(first, count, job.segments)
-        self._state.deleted.add(replaced, now_ms + self._state.config.file_delete_delay_ms)
+        replaced = state.replace_segments(first, count, job.segments)
+        state.deleted.add(replaced, now_ms + state.config.file_delete_delay_ms)
         return replaced
 
     def _end_swap(self, replaced: list[LogSegment], new: list[LogSegment]) -> None:

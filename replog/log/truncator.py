@@ -22,18 +22,31 @@ import contextlib
 from functools import partial
 
 from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError, StorageError
+from replog.log.dirty_window import DirtyWindow
 from replog.log.disk_space import disk_full_errors, is_out_of_files
 from replog.log.file_names import CLEANED_SUFFIX
-from replog.log.log_part import LogPart
 from replog.log.producers.files import rebuild_producers, remove_snapshots
+from replog.log.reading.reader import LogReader
 from replog.log.recovery.cut_bytes import FOLLOWER_CUT_BYTES_MAX, CutPiece, keep_cut, tell_cut
 from replog.log.segments.segment import LogSegment
+from replog.log.state import LogState
 
 
-class LogTruncation(LogPart):
-    """The part of a log that is cut."""
+class Truncator:
+    """Cuts a log.
 
-    __slots__ = ()
+    Args:
+        state: The state of the log.
+        reader: The reader of the log, whose places are wrong after a cut.
+        window: The dirty window of the log, which begins to count anew after one.
+    """
+
+    __slots__ = ("_reader", "_state", "_window")
+
+    def __init__(self, state: LogState, reader: LogReader, window: DirtyWindow) -> None:
+        self._state = state
+        self._reader = reader
+        self._window = window
 
     def truncate_to(self, offset: int) -> bool:
         """Cuts the batch that holds `offset` and everything after it (KIP-101).
@@ -52,20 +65,21 @@ class LogTruncation(LogPart):
             DiskFullError: Nothing was cut; or, for want of descriptors, the cut is there and ends with the next change.
             StorageError: The disk failed.
         """
-        self._state.guard.check()
-        if offset >= self._state.log_end_offset:
+        state = self._state
+        state.guard.check()
+        if offset >= state.log_end_offset:
             self._forget_empty_epochs(offset)
             return False
-        if offset < self._state.segments[0].base_offset:
+        if offset < state.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
         try:
             end_offset, is_durable = self._truncate_segments(offset)
         except (CorruptRecordError, CorruptIndexError) as error:
-            self._state.guard.note_failure(error)
+            state.guard.note_failure(error)
             raise
         except (OSError, StorageError) as error:
-            self._state.guard.fail("a truncation failed", error)
+            state.guard.fail("a truncation failed", error)
         self._after_cut(end_offset, is_durable=is_durable)
         return True
 
@@ -82,20 +96,21 @@ class LogTruncation(LogPart):
                 change.
             StorageError: The disk failed.
         """
-        self._state.guard.check()
-        log_start_offset, log_end_offset = self._state.log_start_offset, self._state.log_end_offset
+        state = self._state
+        state.guard.check()
+        log_start_offset, log_end_offset = state.log_start_offset, state.log_end_offset
         pieces = self._pieces_from(0, 0)
         try:
             first = self._prepare_emptying(offset)
             is_durable = self._remove_segments_from(0)
             first.change_suffix("")
-            self._state.segments.append(first)
+            state.begin_segment(first)
             is_durable &= self._sync_names()
         except (OSError, StorageError) as error:
-            self._state.guard.fail("a truncation failed", error)
-        self._state.recovery_point = offset
+            state.guard.fail("a truncation failed", error)
+        state.raise_recovery_point(offset)
         why = f"it begins anew at offset {offset}"
-        tell_cut(self._state.topic_partition, pieces, f"{log_start_offset} to {log_end_offset}", why, 0)
+        tell_cut(state.topic_partition, pieces, f"{log_start_offset} to {log_end_offset}", why, 0)
         self._after_cut(offset, is_durable=is_durable)
 
     def _prepare_emptying(self, offset: int) -> LogSegment:
@@ -103,56 +118,57 @@ class LogTruncation(LogPart):
 
         A crash leaves it under a name that the next start sweeps.
         """
-        log_start_offset = self._state.log_start_offset
+        state = self._state
+        log_start_offset = state.log_start_offset
         first: LogSegment | None = None
         try:
-            with disk_full_errors("the log cannot be emptied", self._state.directory):
+            with disk_full_errors("the log cannot be emptied", state.directory):
                 first = self._new_segment(offset)
-                self._state.complete.raise_to(offset)
+                state.complete.raise_to(offset)
                 self._promise_nothing()
-                self._state.log_start_offset = offset
+                state.move_log_start(offset)
                 self._promise_no_more_than(offset, is_emptied=True)
-                self._state.epochs.clear()
+                state.forget_epochs()
         except DiskFullError:  # promised less than is true; nothing was cut
-            self._state.log_start_offset = log_start_offset
+            state.move_log_start(log_start_offset)
             if first is not None:
-                first.remove(self._state.closer)
+                first.remove(state.closer)
             raise
         return first
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         """Makes a segment named `.cleaned`, since one in use may have its base; replaces one of an earlier attempt."""
-        unused = LogSegment(self._state.fs, self._state.directory, base_offset, 0, self._state.wall_ms, CLEANED_SUFFIX)
+        state = self._state
+        unused = LogSegment(state.fs, state.directory, base_offset, 0, state.wall_ms, CLEANED_SUFFIX)
         with contextlib.suppress(FileNotFoundError):
-            self._state.fs.remove(unused.path)
-        made = LogSegment.create(
-            self._state.fs, self._state.directory, base_offset, self._state.config, self._state.wall_ms, CLEANED_SUFFIX
-        )
-        made.release(self._state.closer)  # it gets another name
+            state.fs.remove(unused.path)
+        made = LogSegment.create(state.fs, state.directory, base_offset, state.config, state.wall_ms, CLEANED_SUFFIX)
+        made.release(state.closer)  # it gets another name
         return made
 
     def _truncate_segments(self, offset: int) -> tuple[int, bool]:
         """Cuts the segments; returns where the log ends now, and whether the directory says so durably."""
-        number = self._state.segments.number_for(offset)
-        segment = self._state.segments[number]
-        was_active, log_start_offset = segment.is_active, self._state.log_start_offset
+        state = self._state
+        number = state.segments.number_for(offset)
+        segment = state.segments[number]
+        was_active, log_start_offset = segment.is_active, state.log_start_offset
         try:
-            with disk_full_errors("the log cannot be cut", self._state.directory):
+            with disk_full_errors("the log cannot be cut", state.directory):
                 position, end_offset = self._prepare_cut(segment, offset)
-                self._state.log_start_offset = min(log_start_offset, end_offset)
+                state.move_log_start(min(log_start_offset, end_offset))
                 self._promise_no_more_than(end_offset, is_emptied=False)
-                self._state.epochs.truncate_from_end(end_offset)
+                state.forget_epochs_from(end_offset)
         except DiskFullError:  # promised less than is true; nothing was cut
-            self._state.log_start_offset = log_start_offset
+            state.move_log_start(log_start_offset)
             if not was_active:
                 segment.drop_indexes()
             raise
-        log_end_offset, pieces = self._state.log_end_offset, self._pieces_from(number, position)
-        kept_bytes = keep_cut(self._state.fs, self._state.directory, pieces, FOLLOWER_CUT_BYTES_MAX)
+        log_end_offset, pieces = state.log_end_offset, self._pieces_from(number, position)
+        kept_bytes = keep_cut(state.fs, state.directory, pieces, FOLLOWER_CUT_BYTES_MAX)
         is_durable = self._remove_segments_from(number + 1)
         segment.truncate(position, end_offset)
         why = "its leader, or whoever repairs it, says that the log ends there"
-        tell_cut(self._state.topic_partition, pieces, f"{end_offset} to {log_end_offset}", why, kept_bytes)
+        tell_cut(state.topic_partition, pieces, f"{end_offset} to {log_end_offset}", why, kept_bytes)
         return end_offset, is_durable
 
     def _prepare_cut(self, segment: LogSegment, offset: int) -> tuple[int, int]:
@@ -167,7 +183,7 @@ class LogTruncation(LogPart):
         """Deletes segment `number` and all later ones, the last one first; returns whether durably."""
         is_durable = True
         while len(self._state.segments) > number:
-            self._state.segments.remove_last()
+            self._state.remove_last_segment()
             is_durable = self._sync_names()
         return is_durable
 
@@ -183,50 +199,48 @@ class LogTruncation(LogPart):
 
     def _pieces_from(self, number: int, position: int) -> list[CutPiece]:
         """Returns the pieces of the log from byte `position` of segment `number` on."""
-        segment = self._state.segments[number]
-        later = [self._state.segments[behind] for behind in range(number + 1, len(self._state.segments))]
+        state = self._state
+        segment = state.segments[number]
+        later = [state.segments[behind] for behind in range(number + 1, len(state.segments))]
         pieces = [CutPiece(segment.path, position, segment.size_bytes)]
         return pieces + [CutPiece(one.path, 0, one.size_bytes) for one in later]
 
     def _forget_empty_epochs(self, end_offset: int) -> None:
         try:
-            self._state.epochs.truncate_from_end(end_offset)
+            self._state.forget_epochs_from(end_offset)
         except OSError as error:
             self._state.guard.fail("the leader-epoch checkpoint cannot be written", error)
-        self._state.last_epoch = self._state.epochs.latest_epoch
 
     def _promise_nothing(self) -> None:
         """Lowers the recovery point to 0, durably, before the log start moves.
 
         A log start above the log end is believed only where nothing is promised.
         """
-        self._state.flushed_file.lower_to(0)
-        self._state.log_start_offset = (
-            self._state.checkpointed_log_start_offset
-        )  # it may have been raised above what is flushed
-        self._state.recovery_point = 0
-        self._state.write_checkpoint(is_emptied=True)
+        state = self._state
+        state.flushed_file.lower_to(0)
+        state.move_log_start(state.checkpointed_log_start_offset)  # it may have been raised above what is flushed
+        state.lower_recovery_point(0)
+        state.write_checkpoint(is_emptied=True)
 
     def _promise_no_more_than(self, end_offset: int, *, is_emptied: bool) -> None:
         """Lowers what a crash would take as a promise about bytes that are about to go."""
-        self._state.is_touched = True
-        self._state.generation += 1
+        state = self._state
+        state.begin_generation()
         self._reader.forget_places()
-        self._state.flushed_file.lower_to(0 if is_emptied else end_offset)
-        is_lowered = self._state.recovery_point > end_offset or self._state.log_start_offset >= end_offset
-        self._state.recovery_point = 0 if is_emptied else min(self._state.recovery_point, end_offset)
-        self._state.first_dirty_offset = min(self._state.first_dirty_offset, end_offset)
+        state.flushed_file.lower_to(0 if is_emptied else end_offset)
+        is_lowered = state.recovery_point > end_offset or state.log_start_offset >= end_offset
+        state.lower_recovery_point(0 if is_emptied else end_offset)
+        state.lower_first_dirty_offset(end_offset)
         if is_lowered or is_emptied:
-            self._state.write_checkpoint(is_emptied=is_emptied)
-        if remove_snapshots(self._state.fs, self._state.directory, above=-1 if is_emptied else end_offset):
-            self._state.name_changes += 1  # if this fsync does not come about, the next flush does it
-            self._state.fs.sync_dir(self._state.directory)
-            self._state.name_changes -= 1
+            state.write_checkpoint(is_emptied=is_emptied)
+        if remove_snapshots(state.fs, state.directory, above=-1 if is_emptied else end_offset):
+            state.note_name_change()  # if this fsync does not come about, the next flush does it
+            state.fs.sync_dir(state.directory)
+            state.note_name_synced()
 
     def _after_cut(self, end_offset: int, *, is_durable: bool) -> None:
-        self._state.log_end_offset = end_offset
+        self._state.end_at(end_offset)
         self._window.restart()
-        self._state.last_epoch = self._state.epochs.latest_epoch
         self._state.guard.end("a truncation", partial(self._end_cut, is_durable=is_durable))
 
     def _end_cut(self, *, is_durable: bool) -> None:
@@ -234,14 +248,15 @@ class LogTruncation(LogPart):
 
         Nothing may be appended before: an old tail must not come back behind it, nor producers of what was cut count.
         """
+        state = self._state
         if not is_durable:
-            self._state.fs.sync_dir(self._state.directory)
+            state.fs.sync_dir(state.directory)
         rebuild_producers(
-            self._state.fs,
-            self._state.directory,
-            self._state.producers,
-            self._state.segments,
-            self._state.config,
-            self._state.wall_ms,
-            flushed_offset=self._state.recovery_point,
+            state.fs,
+            state.directory,
+            state.producers,
+            state.segments,
+            state.config,
+            state.wall_ms,
+            flushed_offset=state.recovery_point,
         )

@@ -1,0 +1,140 @@
+"""What a log needs from time to time: old segments go, their files follow, lost indexes come back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from replog.errors import CorruptRecordError, DiskFullError, StorageError
+from replog.log.active_segment import ActiveSegment
+from replog.log.deletion import FileDeletionJob
+from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
+from replog.log.producers.files import remove_snapshot
+from replog.log.reading.reader import LogReader, unreadable
+from replog.log.retention import segments_to_delete
+from replog.log.segments.segment import LogSegment
+from replog.log.state import LogState
+from replog_checkpoints import File
+
+
+class Upkeep:
+    """Deletes old segments and mends indexes.
+
+    Args:
+        state: The state of the log.
+        reader: The reader of the log, whose places may be in a segment that goes.
+        active: The active segment of the log, which goes only when another one took its place.
+    """
+
+    __slots__ = ("_active", "_reader", "_state")
+
+    def __init__(self, state: LogState, reader: LogReader, active: ActiveSegment) -> None:
+        self._state = state
+        self._reader = reader
+        self._active = active
+
+    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
+        """Deletes the oldest segments that retention or the log start makes superfluous.
+
+        Never one that reaches above the high watermark; the active one only after an empty one took its place.  One by
+        one, each durably: a crash leaves a later start, never a hole.  Their files are renamed only: see
+        `remove_deleted_files`.
+
+        Returns:
+            How many segments were deleted.
+        """
+        state = self._state
+        state.guard.check()
+        try:
+            count = segments_to_delete(
+                state.segments, state.config, now_ms, high_watermark, state.log_start_offset, state.log_end_offset
+            )
+        except OSError as error:
+            raise unreadable(state, error) from error
+        if count == len(state.segments) and not self._active.replace(now_ms):
+            count -= 1
+        if count:
+            self._reader.forget_places()
+        try:
+            self._delete(count, now_ms)
+            with contextlib.suppress(DiskFullError):  # deleting makes room; more epochs than segments do no harm
+                state.forget_epochs_before(state.segments[0].base_offset)
+        except OSError as error:
+            if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
+                state.note_name_change()
+                outcome = "What is deleted by now stays so, the rest goes the next time"
+                raise disk_full("deleting old segments stopped early", state.directory, error, outcome) from error
+            state.guard.fail("deleting old segments failed", error)
+        self.mend_indexes()
+        return count
+
+    def _delete(self, count: int, now_ms: int) -> None:
+        state = self._state
+        if count:
+            state.complete.raise_to(state.segments[count].base_offset)
+            state.raise_log_start(state.segments[count].base_offset)
+        for _ in range(count):
+            base_offset = state.segments[0].base_offset
+            state.deleted.add(state.replace_segments(0, 1, ()), now_ms + state.config.file_delete_delay_ms)
+            remove_snapshot(state.fs, state.directory, base_offset)
+            state.fs.sync_dir(state.directory)
+
+    def mend_indexes(self) -> int:
+        """Puts an index on disk that a look-up found missing or wrong and made again in memory, one segment a call.
+
+        Returns:
+            How many segments.
+
+        Raises:
+            StorageError: The disk failed.
+        """
+        state = self._state
+        state.guard.check()
+        for number in range(state.segments.number_for(state.recovery_point)):
+            segment = state.segments[number]
+            if segment.needs_rewrite:
+                return self._mend(segment)
+        return 0
+
+    def _mend(self, segment: LogSegment) -> int:
+        state = self._state
+        try:
+            _sync_and_close(segment.rewrite_indexes())
+            state.fs.sync_dir(state.directory)
+        except CorruptRecordError:
+            return 0  # reads of those records say so; there is nothing to make an index from
+        except OSError as error:
+            if is_disk_full(error):
+                return 0
+            state.guard.fail("an index cannot be replaced", error)
+        segment.drop_maps()
+        return 1
+
+    def prepare_file_deletion(self, now_ms: int) -> FileDeletionJob | None:
+        """Returns a job that removes the files that are due, to be run in any thread; None: nothing is due."""
+        return self._state.deleted.take_due(now_ms)
+
+    def remove_deleted_files(self, now_ms: int) -> int:
+        """Removes the files of segments that were deleted `file_delete_delay_ms` ago; returns how many segments.
+
+        Raises:
+            StorageError: Some files cannot be removed; the log works on, the next start sweeps them.
+        """
+        job = self.prepare_file_deletion(now_ms)
+        if job is None:
+            return 0
+        try:
+            job.run()
+        except OSError as error:
+            directory = self._state.directory
+            raise StorageError(f"{directory}: a deleted file cannot be removed: {error}. Check the disk") from error
+        return job.segment_count
+
+
+def _sync_and_close(files: Sequence[File]) -> None:
+    try:
+        for file in files:
+            file.sync()
+    finally:
+        for file in files:
+            file.close()
