@@ -65,7 +65,7 @@ class ServerKeys:
     # ---- who and where ----------------------------------------------------------------------------------------------
 
     node_id: Annotated[int, Number(0, INT_MAX)]
-    """Number of this node, unique in the cluster and the same after every restart.  It is written into the data
+    """Number of this node, unique in the cluster and the same after every restart.  It is written into each log
     directory; a directory of another node is refused."""
 
     log_dirs: Annotated[
@@ -116,7 +116,7 @@ class ServerKeys:
     """What this node does: keep partitions (broker), vote on metadata (controller), or both."""
 
     cluster_id: Annotated[str | None, Text("[A-Za-z0-9_-]{1,64}", "1 to 64 of A-Z a-z 0-9 _ -")] = None
-    """Identity of the cluster.  Not set: taken from meta.properties in the data directory.  Set: a directory of another
+    """Identity of the cluster.  Not set: taken from meta.properties in the log directory.  Set: a directory of another
     cluster is refused, so that two clusters never mix."""
 
     listeners: Annotated[

@@ -164,7 +164,7 @@ class Controller:
         return min(queued_ms, parked_ms)
 
     def status(self) -> ControllerStatus:
-        """Returns a picture for people and metrics."""
+        """Returns what people and metrics are shown."""
         replication, offsets = self._state.replication, self._offsets
         brokers = self._state.brokers.all()
         return ControllerStatus(

@@ -1,4 +1,4 @@
-"""The cluster as one node knows it: an immutable picture of the metadata log up to one offset.
+"""The cluster as one node knows it: what the metadata log says up to one offset, immutable.
 
 A broker holds one image and swaps it for the next, so a reader never sees half a change.  The next image is made by
 `replog.metadata.delta` and shares everything that did not change, of each table and of the partitions of each topic

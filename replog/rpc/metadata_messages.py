@@ -79,8 +79,8 @@ class WatchRequest:
     """Everything, in steps of a bounded size, or what changed since.
 
     Attributes:
-        known_offset: The `metadata_offset` of the picture the client has; 0 or less: none.
-        follow: Whether the watch goes on with every change; else it ends with the first picture.
+        known_offset: The `metadata_offset` of the image the client has; 0 or less: none.
+        follow: Whether the watch goes on with every change; else it ends with the first image.
     """
 
     known_offset: int = 0
@@ -89,18 +89,18 @@ class WatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class MetadataUpdate:
-    """One step of the metadata watch; the steps up to one with `is_last` lead from one picture to the next.
+    """One step of the metadata watch; the steps up to one with `is_last` lead from one image to the next.
 
-    The first steps start from the picture of the request's `known_offset`, or from nothing.
+    The first steps start from the image of the request's `known_offset`, or from nothing.
 
     Attributes:
-        metadata_offset: The offset of the picture that the steps lead to; below `known_offset` the sender is behind,
-            and the receiver keeps its picture.
+        metadata_offset: The offset of the image that the steps lead to; below `known_offset` the sender is behind,
+            and the receiver keeps its image.
         controller_id: The same as in `ClusterMetadata`.
         topics: The changed topics with all their configs.  Of one that was known under the same id the changed
             partitions, of another all of them, which may be spread over several steps.
         deleted_topics: The names of deleted topics; they go before `topics` come, which may have the same names.
-        is_full: Whether the picture starts from nothing.
+        is_full: Whether the image starts from nothing.
     """
 
     cluster_id: str

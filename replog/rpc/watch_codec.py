@@ -1,4 +1,4 @@
-"""The metadata watch: one request, then steps from one picture of the cluster to the next."""
+"""The metadata watch: one request, then steps from one image of the cluster to the next."""
 
 from __future__ import annotations
 

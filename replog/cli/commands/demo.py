@@ -9,7 +9,7 @@ import typer
 
 def demo(
     fast: Annotated[bool, typer.Option("--fast", help="A tenth of the rows.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the data directories, and print where.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the log directories, and print where.")] = False,
     nodes: Annotated[int, typer.Option("--nodes", min=3, max=9, help="Broker processes.")] = 3,
 ) -> None:
     """Start brokers, write a year of flights, kill a leader on the way, and read everything back, also with Spark.

@@ -26,7 +26,7 @@ def shell(
         typer.Argument(metavar="[COMMAND...]", help="ls, cat, tree, find, diff A..B, watch; without: a prompt."),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="A node's data directory; it may be running.")
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="A node's log directory; it may be running.")
     ] = None,
     bootstrap: Annotated[
         str | None,
@@ -57,7 +57,7 @@ def shell(
 @app.command("check")
 def check(
     data_dir: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A node's data directory, or the metadata log's own folder.")
+        Path, typer.Argument(metavar="DIR", help="A node's log directory, or the metadata log's own folder.")
     ],
     as_json: common.AsJson = False,
 ) -> None:

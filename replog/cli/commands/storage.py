@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PEER_TIMEOUT_MS = 1_000
 """For a voter that runs already to say which cluster it is of."""
 
-app = typer.Typer(help="Format data directories.", no_args_is_help=True)
+app = typer.Typer(help="Format log directories.", no_args_is_help=True)
 
 _CLUSTER_ID = re.compile("[A-Za-z0-9_-]{1,64}")
 
@@ -30,7 +30,7 @@ def format_storage(
         typer.Option("--cluster-id", help="The same on every node; default: cluster.id of the file, or new."),
     ] = None,
 ) -> None:
-    """Write the identity of the cluster and the node into the data directories of a node.
+    """Write the identity of the cluster and the node into the log directories of a node.
 
     Where one of them was formatted before, or another node of the quorum knows another cluster id, all are refused.
     """

@@ -203,7 +203,7 @@ def metadata_directory(path: Path) -> Path:
     raise UsageError(
         "--data-dir",
         str(path),
-        f"{path} holds no metadata log: name a node's data directory, which has {METADATA_DIRECTORY}",
+        f"{path} holds no metadata log: name a node's log directory, which has {METADATA_DIRECTORY}",
     )
 
 

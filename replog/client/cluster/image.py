@@ -95,10 +95,10 @@ class ClusterImage:
         yield from (address_of(broker) for broker in self.broker_infos if broker.fenced)
 
     def after(self, steps: Sequence[MetadataUpdate]) -> ClusterImage:
-        """Returns the picture that the steps of an update lead to; this one if the sender is behind or nothing changed.
+        """Returns the image that the steps of an update lead to; this one if the sender is behind or nothing changed.
 
         Args:
-            steps: The steps of a watch since this picture, up to the one with `is_last`.
+            steps: The steps of a watch since this image, up to the one with `is_last`.
         """
         last = steps[-1]
         if last.cluster_id == self.cluster_id and last.metadata_offset < self.metadata_offset:

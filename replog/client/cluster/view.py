@@ -1,4 +1,4 @@
-"""The client's picture of the cluster: who leads what, and how to reach it.
+"""The client's image of the cluster: who leads what, and how to reach it.
 
 Metadata comes two ways.  A watch stream on one broker pushes every change, which is how a client learns of a new
 leader within milliseconds; when that stream is lost the watch moves to the next broker.  A refresh on demand asks any
@@ -25,7 +25,7 @@ from replog.client.backoff import Backoff, retry, telling, timed_out
 from replog.client.cluster.addresses import LeaderAddress, parse_bootstrap_servers
 from replog.client.cluster.connections import DATA, ConnectionPool, default_transport
 from replog.client.cluster.image import ClusterImage
-from replog.client.cluster.pictures import pictures_of
+from replog.client.cluster.watched_images import watched_images
 from replog.client.home_loop import HomeLoop
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import (
@@ -359,11 +359,11 @@ class ClusterView:
         it knows of no controller: it may be cut off from a cluster that goes on."""
         async with (
             self._pool.use(address) as connection,
-            aclosing(pictures_of(connection, self.image, ATTEMPT_TIMEOUT_MS)) as pictures,
+            aclosing(watched_images(connection, self.image, ATTEMPT_TIMEOUT_MS)) as images,
         ):
-            async for picture in pictures:
-                self._adopt(address, picture.image)
-                if picture.knows_controller:
+            async for watched in images:
+                self._adopt(address, watched.image)
+                if watched.knows_controller:
                     backoff.reset()
                     self._good_address = address
                 await self._pool.prune({*self.image.addresses(), *self.bootstrap})
@@ -407,15 +407,15 @@ class ClusterView:
         """Asks one broker for what has changed and adopts it; returns whether that broker knows of a controller."""
         async with (
             self._pool.use(address) as connection,
-            aclosing(pictures_of(connection, self.image, limit_ms, follow=False)) as pictures,
+            aclosing(watched_images(connection, self.image, limit_ms, follow=False)) as images,
         ):
             try:
                 async with asyncio.timeout(limit_ms / 1000):
-                    picture = await anext(pictures)
+                    watched = await anext(images)
             except TimeoutError:
                 raise ConnectionLostError(f"{address} sends no metadata in {limit_ms} ms") from None
-            self._adopt(address, picture.image)
-            return picture.knows_controller
+            self._adopt(address, watched.image)
+            return watched.knows_controller
 
     def _adopt(self, address: str, image: ClusterImage) -> None:
         if self.cluster_id and image.cluster_id != self.cluster_id:

@@ -1,4 +1,4 @@
-"""What one broker says of the metadata, step by step, put together to whole pictures."""
+"""What one broker says of the metadata, step by step, put together to whole images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from replog.rpc.transport import Connection, ConnectionLostError
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class WatchedImage:
     """What one broker's metadata led to: `image` may be newer than what that broker knows.
 
     Attributes:
@@ -23,17 +23,17 @@ class Picture:
     knows_controller: bool
 
 
-async def pictures_of(
+async def watched_images(
     connection: Connection, known: ClusterImage, limit_ms: int, *, follow: bool = True
-) -> AsyncGenerator[Picture]:
-    """Yields the pictures of a watch on one broker, one for each whole update.
+) -> AsyncGenerator[WatchedImage]:
+    """Yields the images of a watch on one broker, one for each whole update.
 
     Args:
         connection: The connection to that broker.
-        known: The picture to start from.
-        limit_ms: The longest silence, in ms, up to the end of the first picture, and while the broker knows of no
+        known: The image to start from.
+        limit_ms: The longest silence, in ms, up to the end of the first image, and while the broker knows of no
             controller; otherwise silence means that nothing changes.
-        follow: Whether to go on after the first picture.
+        follow: Whether to go on after the first image.
 
     Raises:
         ConnectionLostError: Nothing came within the limit, or the connection was lost.
@@ -48,7 +48,7 @@ async def pictures_of(
                 steps.append(await anext(updates))
             if steps[-1].is_last:
                 known, knows_controller = known.after(steps), steps[-1].controller_id >= 0
-                yield Picture(known, knows_controller)
+                yield WatchedImage(known, knows_controller)
                 steps, limit_s = [], None if knows_controller else limit_ms / 1000
                 problem = "ended the metadata watch" if knows_controller else "knows of no controller"
     except (TimeoutError, StopAsyncIteration):
