@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from bench.systems.brokers import BenchConsumer, BenchProducer, BrokerSystem, Digest, ReadAs
 from replog.client import Admin, Consumer, Delivery, Producer
 from replog.cluster import LocalCluster
-from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.node_spec import ConfigValue
 from replog.records import decode_records, scan
 
 NODES = 3

@@ -19,82 +19,22 @@ import json
 import secrets
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from replog.broker.node.recovery_log import RECOVERING
 from replog.client import Admin
+from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
 from replog.cluster.processes import NodePlace, ProcessId, free_ports, last_lines, spawn_node, wait_until_gone
-from replog.config.server import ServerConfig
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
-from replog.log.directories.expected_data import missing_data
-from replog_checkpoints import OsFileSystem
 
 STATE_FILE = "cluster.json"
-DATA_FOLDER = "data"
 STOP_TIMEOUT_S = 15.0
 READY_TIMEOUT_S = 30.0
 READY_ATTEMPT_MS = 1_000
-
-ConfigValue = str | int | bool | list[str]
-
-BOTH_ROLES = ("broker", "controller")
-
-
-@dataclass(slots=True)
-class NodeSpec:
-    """One node of a local cluster.
-
-    Attributes:
-        has_data: Whether its log directories were seen with data: they are never formatted again unasked.
-    """
-
-    node_id: int
-    port: int
-    directory: Path
-    process: ProcessId | None = None
-    roles: tuple[str, ...] = BOTH_ROLES
-    place: NodePlace = field(default_factory=NodePlace)
-    has_data: bool = False
-    popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-
-    @property
-    def address(self) -> str:
-        return f"{self.place.host}:{self.port}"
-
-    @property
-    def listeners(self) -> dict[str, ConfigValue]:
-        """Keys for what it binds and, where that is something else, how it is known."""
-        if not self.place.listens_on:
-            return {"listeners": [self.address]}
-        return {"listeners": [f"{self.place.listens_on}:{self.port}"], "advertised.listeners": [self.address]}
-
-    @property
-    def config_file(self) -> Path:
-        return self.directory / "server.toml"
-
-    @property
-    def log_file(self) -> Path:
-        return self.directory / "server.log"
-
-    def missing_data(self) -> list[str]:
-        """Returns its log directories that should hold data and do not (see `replog.log.directories.expected_data`).
-
-        Raises:
-            ConfigError: Its configuration cannot be read.
-        """
-        return missing_data(OsFileSystem(), ServerConfig.from_toml(self.config_file).log_dirs, self.node_id)
-
-    @property
-    def is_alive(self) -> bool:
-        if self.popen is not None:
-            return self.popen.poll() is None
-        return self.process is not None and self.process.is_alive()
 
 
 class LocalCluster:
@@ -165,17 +105,7 @@ class LocalCluster:
         file, absolute = directory / STATE_FILE, directory.absolute()
         try:
             state = json.loads(file.read_text(encoding="utf-8"))
-            specs = {
-                entry["node_id"]: NodeSpec(
-                    entry["node_id"],
-                    entry["port"],
-                    absolute / f"node-{entry['node_id']}",
-                    ProcessId(**entry["process"]) if entry["process"] else None,
-                    roles=tuple(entry.get("roles", BOTH_ROLES)),
-                    has_data=entry.get("has_data", True),
-                )
-                for entry in state["nodes"]
-            }
+            specs = {entry["node_id"]: NodeSpec.from_state(entry, absolute) for entry in state["nodes"]}
             return cls(absolute, state["cluster_id"], specs, die_with_parent=False)
         except FileNotFoundError:
             raise ConfigError(
@@ -220,7 +150,7 @@ class LocalCluster:
         voters = self._voters()
         spec = NodeSpec(node_id, free_ports(1)[0], self.directory / f"node-{node_id}", roles=tuple(roles))
         self.nodes[node_id] = spec
-        self._write_config(spec, voters, config or {})
+        spec.write_config(self.cluster_id, voters, config or {})
         self.start_node(node_id)
         return node_id
 
@@ -279,13 +209,13 @@ class LocalCluster:
     async def kill(self, node_id: int) -> None:
         """Ends a node with SIGKILL and waits until it is gone."""
         spec = self.nodes[node_id]
-        _tell(spec, signal.SIGKILL)
+        spec.tell(signal.SIGKILL)
         await self._wait_until_gone(spec)
 
     async def stop(self, node_id: int) -> None:
         """Stops a node in order (SIGTERM); with SIGKILL if it does not within 15 s."""
         spec = self.nodes[node_id]
-        _tell(spec, signal.SIGTERM)
+        spec.tell(signal.SIGTERM)
         await self._wait_until_stopped(spec)
 
     def pause(self, node_id: int) -> None:
@@ -303,7 +233,7 @@ class LocalCluster:
     async def _wait_until_stopped(self, spec: NodeSpec) -> None:
         """Waits until a node that has been told to stop is gone; kills it where it does not go in time."""
         if not await self._wait_until_gone(spec):
-            _tell(spec, signal.SIGKILL)
+            spec.tell(signal.SIGKILL)
             await self._wait_until_gone(spec)
 
     async def _wait_until_gone(self, spec: NodeSpec) -> bool:
@@ -392,7 +322,7 @@ class LocalCluster:
     async def _end_all(self, number: signal.Signals, wait: Callable[[NodeSpec], Coroutine[Any, Any, object]]) -> None:
         specs = list(self.nodes.values())
         for spec in specs:  # here and not in the tasks: one that is cancelled before its first step does nothing
-            _tell(spec, number)
+            spec.tell(number)
         await asyncio.gather(*map(wait, specs))
 
     def remove_files(self) -> None:
@@ -423,23 +353,9 @@ class LocalCluster:
         voters = self._voters()
         try:
             for spec in self.nodes.values():
-                self._write_config(spec, voters, {**config, **node_config.get(spec.node_id, {})})
+                spec.write_config(self.cluster_id, voters, {**config, **node_config.get(spec.node_id, {})})
         except OSError as error:
             raise _unusable(self.directory, error) from error
-
-    def _write_config(self, spec: NodeSpec, voters: list[str], config: Mapping[str, ConfigValue]) -> None:
-        values: dict[str, ConfigValue] = {
-            "node.id": spec.node_id,
-            "cluster.id": self.cluster_id,
-            "process.roles": list(spec.roles),
-            "controller.quorum.voters": voters,
-            "log.dirs": [DATA_FOLDER],
-            **spec.listeners,
-            **config,
-        }
-        spec.directory.mkdir(parents=True, exist_ok=True)
-        lines = [f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in values.items()]
-        spec.config_file.write_text("".join(lines), encoding="utf-8")
 
     def _save(self) -> None:
         for spec in self.nodes.values():
@@ -447,16 +363,7 @@ class LocalCluster:
                 spec.has_data = spec.has_data or not spec.missing_data()
         state = {
             "cluster_id": self.cluster_id,
-            "nodes": [
-                {
-                    "node_id": spec.node_id,
-                    "port": spec.port,
-                    "roles": list(spec.roles),
-                    "process": asdict(spec.process) if spec.process else None,
-                    "has_data": spec.has_data,
-                }
-                for spec in self.nodes.values()
-            ],
+            "nodes": [spec.to_state() for spec in self.nodes.values()],
         }
         temporary = self.directory / f"{STATE_FILE}.tmp"
         temporary.write_text(json.dumps(state, indent=2), encoding="utf-8")
@@ -505,12 +412,6 @@ def _new_specs(
         )
         for node_id, port in enumerate(ports, start=1)
     }
-
-
-def _tell(spec: NodeSpec, number: signal.Signals) -> None:
-    """Sends a signal to the node's process, if there is one."""
-    if spec.process is not None:
-        spec.process.signal(number)
 
 
 def _ports(count: int, first: int) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from replog.client import Admin, Consumer, TopicPartition
 from replog.cluster import LocalCluster
-from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.node_spec import ConfigValue
 from replog.errors import ReplogError, UnknownTopicOrPartitionError
 from replog.records import decode_batch, scan
 from replog.rpc.metadata_messages import PartitionInfo

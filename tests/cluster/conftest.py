@@ -16,7 +16,7 @@ import replog_quorum
 import replog_timeline
 from replog.client import Admin
 from replog.cluster import LocalCluster
-from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.node_spec import ConfigValue
 from replog.cluster.processes import last_lines
 
 LOG_LINES_SHOWN = 25

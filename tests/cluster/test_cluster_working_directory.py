@@ -10,7 +10,7 @@ from cluster_kit import QUICK, run_node
 
 from replog.client import Admin
 from replog.cluster import LocalCluster
-from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.node_spec import ConfigValue
 from replog.cluster.processes import last_lines
 from replog.errors import BrokerNotAvailableError, ConfigError
 

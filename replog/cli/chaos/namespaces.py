@@ -27,7 +27,7 @@ from typing import Self
 
 from replog.cli.chaos.network import CLIENT, Link, Network
 from replog.cluster import LocalCluster, NodePlace
-from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.node_spec import ConfigValue
 from replog.errors import ReplogError
 
 TOOLS = ("ip", "nsenter", "sh", "unshare")

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from replog.cluster import LocalCluster, NodePlace
-from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.node_spec import ConfigValue
 
 CLIENT = 0
 """Instead of a node id: everything that is no node."""

@@ -20,7 +20,7 @@ from typing import Self
 
 from replog.cli.chaos.network import CLIENT, Link, Network
 from replog.cluster import LocalCluster
-from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.node_spec import ConfigValue
 from replog.errors import InvariantViolationError
 
 CHUNK_BYTES = 64 * 1024

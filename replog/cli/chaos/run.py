@@ -13,7 +13,7 @@ from replog.cli.chaos.faults import Links, faults_with
 from replog.cli.chaos.load import Load
 from replog.cli.chaos.outcome import FaultOutcome, Injected, blamed, combined, unavailable_s
 from replog.cli.chaos.scenes import prepared
-from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.node_spec import ConfigValue
 
 TOPIC = "chaos"
 QUIET_S = 2.0

@@ -15,7 +15,7 @@ from replog.cli.chaos.network import Network
 from replog.cli.chaos.proxy import Proxies
 from replog.client import Admin
 from replog.cluster import LocalCluster, NodePlace
-from replog.cluster.local_cluster import ConfigValue
+from replog.cluster.node_spec import ConfigValue
 
 LEADER_TIME: Mapping[str, ConfigValue] = {"log.message.timestamp.type": "LogAppendTime"}
 

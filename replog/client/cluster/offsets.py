@@ -60,7 +60,7 @@ async def list_offset_results(
     skips_leaderless: bool = False,
     give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, ListOffsetsResult]:
-    """Does what `list_offsets` does; returns the leaders' whole answers, which say in which epoch they lead."""
+    """Asks as `list_offsets` does; returns the leaders' whole answers, which say in which epoch they lead."""
 
     def request_for(members: Members) -> ListOffsetsRequest:
         return ListOffsetsRequest(

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
+from replica_kit import on_driver, stored
 
 from replog.broker.replicas import log_keeper
 from replog.broker.replicas.log_keeper import LogKeeper
@@ -278,7 +279,6 @@ async def test_a_follower_waits_for_room_and_goes_on() -> None:
         await it.apply(*BROKERS, *topic((1, 2), leader=2))
         home = it.directory.directories[DIRECTORY]
         home.space.refuse()
-        from test_broker_replica_manager import on_driver, stored
 
         await on_driver(it, stored(0), high_watermark=1)
         assert it.replica.log.log_end_offset == 0

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from hostile_requests import hostile
-from test_broker_node import Running, config
+from node_kit import Running, config
 
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node

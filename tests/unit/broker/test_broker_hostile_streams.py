@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 from broker_kit import batch, wait_until
 from hostile_streams import fetch_requests, produce_requests, watch_requests
+from node_kit import Running
 from test_broker_hostile_requests import check_serves, is_ours, leading, unhurried_node
-from test_broker_node import Running
 
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.rpc import frames, watch_codec

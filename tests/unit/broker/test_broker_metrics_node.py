@@ -9,7 +9,7 @@ import sys
 import pytest
 from broker_kit import batch, wait_until
 from metrics_kit import parsed, scrape
-from test_broker_node import config, node
+from node_kit import config, node
 
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import gc
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from broker_kit import batch, wait_until
+from node_kit import Running, config, node, stopping
 
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
@@ -24,7 +24,6 @@ from replog.controller.messages import (
     AlterConfigsResource,
     CreateTopics,
     DeleteTopics,
-    NewTopic,
 )
 from replog.controller.requests import TopicPartition
 from replog.errors import (
@@ -41,90 +40,21 @@ from replog.errors import (
 )
 from replog.metadata.records import ResourceType
 from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
-from replog.rpc.grpc_transport import GrpcConnection, GrpcServer, GrpcTransport, bind, client_hello
+from replog.rpc.grpc_transport import GrpcServer, GrpcTransport, bind, client_hello
 from replog.rpc.messages import (
     LATEST_TIMESTAMP,
-    FetchPartition,
-    FetchRequest,
     Hello,
     InitProducerIdRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ProducePartition,
     ProduceRequest,
-    ProduceResult,
 )
-from replog.rpc.metadata_messages import MetadataRequest, MetadataUpdate, TopicInfo, WatchRequest
+from replog.rpc.metadata_messages import MetadataRequest, MetadataUpdate, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
 from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OpenMode, OsFileSystem, read_clean_shutdown
-
-
-def config(directory: str = "/data", **values: object) -> ServerConfig:
-    named = {name.replace("_", "."): value for name, value in values.items()}
-    return ServerConfig.from_mapping(
-        {"node.id": 1, "log.dirs": [directory], "cluster.id": "c", "listeners": ["127.0.0.1:0"], **named}
-    )
-
-
-class Running:
-    """A node and a client of it."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.connection: GrpcConnection = GrpcTransport().connect(node.address, purpose="test")
-
-    async def create(self, name: str = "t") -> TopicInfo:
-        response = await self.connection.controller_call(CreateTopics((NewTopic(name, 1, 1),)), timeout_ms=5000)
-        assert response.topics[0].error is ErrorCode.NONE, response  # type: ignore[union-attr]
-        return await self.topic(name)
-
-    async def topic(self, name: str = "t") -> TopicInfo:
-        metadata = await self.connection.call(MetadataRequest((name,)), timeout_ms=5000)
-        (found,) = metadata.topics  # type: ignore[union-attr]
-        return found
-
-    async def produce(self, topic: TopicInfo, *, acks: int = -1, timeout_s: float = 5) -> ProduceResult:
-        stream = await self.connection.open_produce(client_hello("c", "test"))
-        try:
-            partition = ProducePartition(topic.topic_id, 0)
-            await stream.send(ProduceRequest(1, 5000, acks, (partition,), (batch(),)))
-            ((response,),) = (await asyncio.wait_for(stream.receive(), timeout_s),)
-            return response.results[0]
-        finally:
-            await stream.close()
-
-    async def fetch(self, topic: TopicInfo) -> int:
-        """Bytes from the start."""
-        stream = await self.connection.open_fetch(client_hello("c", "test"))
-        try:
-            partition = FetchPartition(topic.topic_id, 0, 0)
-            await stream.send(FetchRequest(1, 5000, -1, -1, 100, 1, 1 << 20, (partition,)))
-            return len((await stream.receive()).batches[0])
-        finally:
-            await stream.close()
-
-
-@contextlib.asynccontextmanager
-async def node(fs: FileSystem, configuration: ServerConfig | None = None) -> AsyncIterator[Running]:
-    started = await Node.start(configuration or config(), environment=NodeEnvironment(fs=fs))
-    async with stopping(started) as it:
-        yield it
-
-
-@contextlib.asynccontextmanager
-async def stopping(started: Node) -> AsyncIterator[Running]:
-    """Ready, and stopped at the end."""
-    it = Running(started)
-    try:
-        async with asyncio.timeout(10):
-            await started.wait_until_ready()
-            yield it
-    finally:
-        await it.connection.close()
-        with contextlib.suppress(StorageError):
-            await started.stop()
 
 
 def marker(fs: FileSystem, directory: str = "/data") -> int | None:

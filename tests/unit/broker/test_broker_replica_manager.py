@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, server_config, topic, wait_until
+from replica_kit import BROKERS, follow, lead, on_driver, stored
 
 from replog.broker.replicas.log_keeper import known_high_watermarks
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
@@ -20,53 +21,10 @@ from replog.metadata.records import (
     RemoveTopicRecord,
     ResourceType,
 )
-from replog.records import encode_batch
 from replog.replication.follower import Follower
 from replog.replication.follower_status import FollowerState
 from replog.replication.leader import Leader
-from replog.replication.messages import FetchAnswered
 from replog.testing import Operation, SimulatedFileSystem
-
-BROKERS = (registered(1), registered(2), registered(3))
-
-
-def stored(base_offset: int, *, epoch: int = 0, count: int = 1) -> bytes:
-    """As a leader stored it."""
-    return encode_batch([(1, None, b"v", ())] * count, base_offset=base_offset, partition_leader_epoch=epoch)
-
-
-def answer(it: Rig, data: bytes, *, high_watermark: int = 0, leader_end_offset: int = 10) -> None:
-    """The leader's answer to what the follower asks now."""
-    role = it.replica.role
-    assert isinstance(role, Follower)
-    position = role.fetch_position(it.clock.now_ms())
-    assert position is not None
-    it.stepper.step_follower(
-        it.replica,
-        FetchAnswered(
-            position.fetch_offset,
-            position.leader_epoch,
-            ErrorCode.NONE,
-            high_watermark,
-            0,
-            leader_end_offset,
-            len(data),
-        ),
-        data,
-    )
-
-
-async def on_driver(it: Rig, data: bytes, **known: int) -> None:
-    await it.stepper.driver.call(lambda: answer(it, data, **known))
-
-
-async def lead(it: Rig) -> None:
-    await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
-
-
-async def follow(it: Rig) -> None:
-    await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
-
 
 # ---- roles -------------------------------------------------------------------------------------------------------------
 

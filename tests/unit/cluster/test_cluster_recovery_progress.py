@@ -6,7 +6,8 @@ import logging
 from pathlib import Path
 
 from replog.broker.node.recovery_log import RecoveryLog
-from replog.cluster.local_cluster import LocalCluster, NodeSpec
+from replog.cluster.local_cluster import LocalCluster
+from replog.cluster.node_spec import NodeSpec
 from replog.cluster.processes import last_lines
 from replog.log import RecoveryProgress
 

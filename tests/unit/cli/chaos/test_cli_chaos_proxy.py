@@ -13,7 +13,7 @@ import pytest
 from replog.cli.chaos.network import CLIENT
 from replog.cli.chaos.proxy import Proxies, owner, socket_inode
 from replog.cluster import LocalCluster
-from replog.cluster.local_cluster import NodeSpec
+from replog.cluster.node_spec import NodeSpec
 from replog.cluster.processes import ProcessId
 
 DEADLINE_S = 20

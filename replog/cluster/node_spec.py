@@ -1,0 +1,122 @@
+"""One node of a local cluster: its files, its process, and what is kept of it between commands."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from replog.cluster.processes import NodePlace, ProcessId
+from replog.config.server import ServerConfig
+from replog.log.directories.expected_data import missing_data
+from replog_checkpoints import OsFileSystem
+
+DATA_FOLDER = "data"
+ConfigValue = str | int | bool | list[str]
+
+BOTH_ROLES = ("broker", "controller")
+
+
+@dataclass(slots=True)
+class NodeSpec:
+    """One node of a local cluster.
+
+    Attributes:
+        has_data: Whether its log directories were seen with data: they are never formatted again unasked.
+    """
+
+    node_id: int
+    port: int
+    directory: Path
+    process: ProcessId | None = None
+    roles: tuple[str, ...] = BOTH_ROLES
+    place: NodePlace = field(default_factory=NodePlace)
+    has_data: bool = False
+    popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def address(self) -> str:
+        return f"{self.place.host}:{self.port}"
+
+    @property
+    def listeners(self) -> dict[str, ConfigValue]:
+        """Keys for what it binds and, where that is something else, how it is known."""
+        if not self.place.listens_on:
+            return {"listeners": [self.address]}
+        return {"listeners": [f"{self.place.listens_on}:{self.port}"], "advertised.listeners": [self.address]}
+
+    @property
+    def config_file(self) -> Path:
+        return self.directory / "server.toml"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "server.log"
+
+    def missing_data(self) -> list[str]:
+        """Returns its log directories that should hold data and do not (see `replog.log.directories.expected_data`).
+
+        Raises:
+            ConfigError: Its configuration cannot be read.
+        """
+        return missing_data(OsFileSystem(), ServerConfig.from_toml(self.config_file).log_dirs, self.node_id)
+
+    @property
+    def is_alive(self) -> bool:
+        if self.popen is not None:
+            return self.popen.poll() is None
+        return self.process is not None and self.process.is_alive()
+
+    def tell(self, number: signal.Signals) -> None:
+        """Sends a signal to its process, if there is one."""
+        if self.process is not None:
+            self.process.signal(number)
+
+    def write_config(self, cluster_id: str, voters: list[str], config: Mapping[str, ConfigValue]) -> None:
+        """Writes its file: what makes it a node of this cluster, and `config` over that.
+
+        Raises:
+            OSError: Its folder cannot be made, or not written to.
+        """
+        values: dict[str, ConfigValue] = {
+            "node.id": self.node_id,
+            "cluster.id": cluster_id,
+            "process.roles": list(self.roles),
+            "controller.quorum.voters": voters,
+            "log.dirs": [DATA_FOLDER],
+            **self.listeners,
+            **config,
+        }
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lines = [f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in values.items()]
+        self.config_file.write_text("".join(lines), encoding="utf-8")
+
+    @classmethod
+    def from_state(cls, entry: dict[str, Any], cluster_directory: Path) -> NodeSpec:
+        """Makes a node from what `to_state` returned.
+
+        Raises:
+            KeyError, TypeError: It did not.
+        """
+        return cls(
+            entry["node_id"],
+            entry["port"],
+            cluster_directory / f"node-{entry['node_id']}",
+            ProcessId(**entry["process"]) if entry["process"] else None,
+            roles=tuple(entry.get("roles", BOTH_ROLES)),
+            has_data=entry.get("has_data", True),
+        )
+
+    def to_state(self) -> dict[str, Any]:
+        """Returns what `cluster.json` says of it."""
+        return {
+            "node_id": self.node_id,
+            "port": self.port,
+            "roles": list(self.roles),
+            "process": asdict(self.process) if self.process else None,
+            "has_data": self.has_data,
+        }
