@@ -94,7 +94,7 @@ class LogState:
         loaded: LoadedLog,
         checkpoint: Callable[[], None] | None,
         now_ms: int,
-        admission: Callable[[int], None] | None,
+        admission: Callable[[int], None] | None = None,
     ) -> None:
         self.fs = fs
         self.directory = directory

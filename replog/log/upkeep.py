@@ -33,6 +33,25 @@ class Upkeep:
         self._reader = reader
         self._active = active
 
+    def claim_complete(self) -> None:
+        """Notes that nothing compacts this log from its end on, unless a file says more already.
+
+        For `open_log`, which knows that of its own logs.
+
+        Of what is there already nobody knows: another program may have compacted it, or a segment may be gone for long.
+
+        Raises:
+            StorageError: The disk failed.
+        """
+        state = self._state
+        if state.complete.offset is not None:
+            return
+        try:
+            state.complete.claim(state.log_end_offset)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise StorageError(f"{state.directory} cannot be opened: {error}. Check the disk") from error
+
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Deletes the oldest segments that retention or the log start makes superfluous.
 

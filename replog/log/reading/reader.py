@@ -19,7 +19,7 @@ from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.reading.captured_read import CapturedRead, Part, Place, ReadOutcome, ReadRequest, read_first
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import LogTail
-from replog.log.reading.time_search import first_record_from, newest_record
+from replog.log.reading.time_search import first_record_from
 from replog.log.recovery.completeness import hole
 from replog.log.segments.reader import NotCachedError
 from replog.log.segments.scan import scan_headers
@@ -164,26 +164,6 @@ class LogReader:
             return first_record_from(
                 state.segments,
                 timestamp_ms,
-                start_offset=state.log_start_offset,
-                end_offset=min(end_offset, state.log_end_offset),
-                flushed_offset=state.recovery_point,
-            )
-        except OSError as error:
-            raise unreadable(state, error) from error
-
-    def offset_of_max_timestamp(self, *, end_offset: int) -> tuple[int, int] | None:
-        """Returns (offset, timestamp) of the first record with the largest timestamp; None: no record has one.
-
-        Args:
-            end_offset: Exclusive ceiling: batches that end above it are not looked at.
-
-        Raises:
-            CorruptRecordError, StorageError: See `read`.
-        """
-        state = self._state
-        try:
-            return newest_record(
-                state.segments,
                 start_offset=state.log_start_offset,
                 end_offset=min(end_offset, state.log_end_offset),
                 flushed_offset=state.recovery_point,

@@ -25,12 +25,12 @@ def load_for_writing(
     fs: FileSystem,
     directory: str,
     config: LogConfig,
-    *,
     recovery_point: int,
     log_start_offset: int,
-    clean: bool,
     now_ms: int,
     on_progress: Callable[[ScanProgress], None] | None,
+    *,
+    clean: bool,
     is_compacted: bool,
 ) -> LoadedLog:
     """Loads the log in `directory`, which is made when it is not there; recovers what a crash left.
