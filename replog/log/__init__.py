@@ -31,11 +31,11 @@ from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import FlushJob
-from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import TailCache
+from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.progress import RecoveryProgress
 
 if TYPE_CHECKING:

@@ -23,12 +23,12 @@ from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import Flusher, FlushJob
 from replog.log.follower_append import FollowerAppender
 from replog.log.leader_append import LeaderAppender
-from replog.log.loaded_log import RecoveryReport
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
 from replog.log.reading.tail_cache import LogTail, TailCache
+from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.opening import load_for_reading, load_for_writing
 from replog.log.recovery.promises import Promises
 from replog.log.recovery.segment_recovery import ScanProgress

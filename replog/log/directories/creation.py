@@ -21,8 +21,8 @@ import replog_checkpoints as checkpoints
 from replog.log.config import LogConfig
 from replog.log.epoch_file import epoch_path
 from replog.log.file_names import partition_dir_name
-from replog.log.loaded_log import LoadedLog, new_log
 from replog.log.log import Log
+from replog.log.recovery.loaded_log import LoadedLog, new_log
 from replog.log.state import LogState
 from replog_checkpoints import Buffer, FileSystem, PartitionMetadata, TopicPartition
 

@@ -37,10 +37,10 @@ from replog.log.file_names import (
     parse_file_name,
     parse_partition_dir_name,
 )
-from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
 from replog.log.recovery.completeness import read_complete_from, write_complete_from
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
