@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 
 from replog.errors import CorruptRecordError, DiskFullError, StorageError
 from replog.log.active_segment import ActiveSegment
@@ -81,6 +82,7 @@ class Upkeep:
         except OSError as error:
             if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
                 state.note_name_change()
+                state.guard.done()
                 outcome = "What is deleted by now stays so, the rest goes the next time"
                 raise disk_full("deleting old segments stopped early", state.directory, error, outcome) from error
             state.guard.fail("deleting old segments failed", error)
@@ -93,10 +95,18 @@ class Upkeep:
             state.complete.raise_to(state.segments[count].base_offset)
             state.raise_log_start(state.segments[count].base_offset)
         for _ in range(count):
-            base_offset = state.segments[0].base_offset
-            state.deleted.add(state.replace_segments(0, 1, ()), now_ms + state.config.file_delete_delay_ms)
-            remove_snapshot(state.fs, state.directory, base_offset)
-            state.fs.sync_dir(state.directory)
+            self._delete_first(now_ms + state.config.file_delete_delay_ms)
+
+    def _delete_first(self, due_ms: int) -> None:
+        """Deletes the oldest segment; one whose files have got their new names only in part goes the next time."""
+        state = self._state
+        state.guard.begin(partial(state.fs.sync_dir, state.directory))
+        segment = state.segments[0]
+        state.deleted.add([segment], due_ms)
+        state.replace_segments(0, 1, ())
+        remove_snapshot(state.fs, state.directory, segment.base_offset)
+        state.fs.sync_dir(state.directory)
+        state.guard.done()
 
     def mend_indexes(self) -> int:
         """Puts an index on disk that a look-up found missing or wrong and made again in memory, one segment a call.

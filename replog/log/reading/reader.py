@@ -123,8 +123,9 @@ class LogReader:
             captured = self._capture(request)
         except OSError as error:
             raise unreadable(self._state, error) from error
-        self._state.closer.hold(captured.files)
-        return ReadJob(captured, self._state.generation)
+        job = ReadJob(captured, self._state.generation)
+        self._state.closer.hold(job)
+        return job
 
     def complete_read(self, job: ReadJob) -> bytes | None:
         """Takes the result of a job: what `read` would have answered when it was prepared.
@@ -138,7 +139,7 @@ class LogReader:
             BrokerClosedError: The log was closed or deleted meanwhile.
         """
         state = self._state
-        state.closer.let_go(job.files)
+        state.closer.let_go(job)
         try:
             if state.guard.is_closed:
                 state.guard.check()
