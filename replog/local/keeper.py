@@ -24,6 +24,7 @@ from replog.local.config import LocalLogConfig
 from replog.local.folder import LogFolder
 from replog.local.group_flush import GroupFlush
 from replog.log import Log
+from replog.log.deletion import FileDeletionJob
 
 RECOVERY_POINT_INTERVAL_MS: Final = 60_000  # Kafka's log.flush.offset.checkpoint.interval.ms
 _log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Keeper:
         self._flushes = flushes
         self._flushed_ms = self._checkpointed_ms = _monotonic_ms()
         self._checkpointed_segment = self._segment_of_recovery_point()
+        self._deletion: FileDeletionJob | None = None  # under way, or left behind by a call that was interrupted
 
     def run_due(self, now_ms: int, high_watermark: int) -> None:
         """Flushes, deletes old segments, looks for room on a full disk, and writes a checkpoint, as far as that is due.
@@ -105,16 +107,23 @@ class Keeper:
         Raises:
             StorageError: The disk failed.
         """
+        self._remove_files()  # of a call that was interrupted
         with self._mutex:
             self._log.delete_old_segments(now_ms, high_watermark)
-            deletion = self._log.prepare_file_deletion(now_ms)
-        if deletion is not None:
-            try:
-                deletion.run()
-            except OSError as error:
-                raise StorageError(
-                    f"{self._folder.path}: a deleted file cannot be removed: {error}. Check the disk"
-                ) from error
+            self._deletion = self._log.prepare_file_deletion(now_ms)
+        self._remove_files()
+
+    def _remove_files(self) -> None:
+        if self._deletion is None:
+            return
+        try:
+            self._deletion.run()
+        except OSError as error:
+            self._deletion = None  # the next start removes them
+            raise StorageError(
+                f"{self._folder.path}: a deleted file cannot be removed: {error}. Check the disk"
+            ) from error
+        self._deletion = None
 
     def _maybe_flush(self) -> None:
         """Flushes what is due by `flush_interval_ms`, and sealed segments at once.

@@ -24,7 +24,7 @@ from replog.errors import (
 )
 from replog.local.damage import located
 from replog.local.iterating import RecordIterator
-from replog.log import Log, is_disk_full
+from replog.log import Log, ReadJob, is_disk_full
 from replog.log.disk_space import disk_full
 from replog.records import (
     DECOMPRESSED_BYTES_MAX,
@@ -306,20 +306,22 @@ class ReadableLog:
         """Reads batches from the page cache under the mutex, which takes microseconds, else from the disk without it:
         appends go on meanwhile.  Checksums are looked at where the batches are decoded.
         """
-        with self._mutex, self._reading():
-            data = self._log.read_cached(
-                offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True, is_checked=False
-            )
-            if data is not None:
-                return data
-            job = self._log.prepare_read(
-                offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True, is_checked=False
-            )
+        job: ReadJob | None = None
         try:
+            with self._mutex, self._reading():
+                data = self._log.read_cached(
+                    offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True, is_checked=False
+                )
+                if data is not None:
+                    return data
+                job = self._log.prepare_read(
+                    offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=True, is_checked=False
+                )
             job.run()
         finally:
-            with self._mutex:
-                data = self._log.complete_read(job)
+            if job is not None:
+                with self._mutex:
+                    data = self._log.complete_read(job)
         return data or b""
 
     def _ends(self, data: bytes, offset: int) -> tuple[list[tuple[int, int]], CorruptRecordError | None]:

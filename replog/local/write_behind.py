@@ -61,6 +61,11 @@ class WriteBehind:
             while self._prepare():
                 self._run()
 
+    def end(self) -> None:
+        """Takes what a thread that was interrupted has left behind: the log is about to be closed."""
+        with self._turn, self._mutex:
+            self._complete()
+
     def _prepare(self) -> bool:
         with self._mutex:
             self._complete()

@@ -286,6 +286,7 @@ class WritableLog(ReadableLog):
             if self._is_closed and not self._is_closing:
                 return
             self._is_closed = self._is_closing = True  # the second one stays where an interrupt keeps this from its end
+            self._write_behind.end()
             self._flushes.when_idle(self._close_folder)
             self._is_closing = False
 

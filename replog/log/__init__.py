@@ -1,6 +1,17 @@
 """The segmented log over a file system: what every replica, of data or of metadata, is stored in.
 
-`Log` is one replica; `LogDirectory` holds many under one lock and keeps their checkpoints.  Files are Kafka's, byte for
+`Log` is one replica.  `LogState` is what it knows; each of its parts is given that, and those parts whose work it needs:
+
+| part                                 | what it does                                                  |
+|--------------------------------------|---------------------------------------------------------------|
+| `LeaderAppender`, `FollowerAppender` | append: give offsets, or take those of the leader             |
+| `ActiveSegment`                      | writes to the last segment, and begins the next one           |
+| `Truncator`                          | cuts what the leader does not have                            |
+| `Flusher`, `DirtyWindow`             | fsync; write back what is dirty before there is much of it    |
+| `LogReader`                          | reads by offset and by time                                   |
+| `Compactor`, `Upkeep`                | put compacted segments in place; delete old ones              |
+
+`LogDirectory` holds many replicas under one lock and keeps their checkpoints.  Files are Kafka's, byte for
 byte (KAFKA.md 1 and 3); where the behaviour differs on purpose, the module says so.  `LogManager`, with its threads,
 is loaded when it is first used: one log in a folder does without.
 """
@@ -20,11 +31,11 @@ from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import FlushJob
-from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import TailCache
+from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.progress import RecoveryProgress
 
 if TYPE_CHECKING:

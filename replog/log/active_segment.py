@@ -124,22 +124,25 @@ class ActiveSegment:
         """
         state = self._state
         state.guard.check()
-        replaced = state.segments.active
-        if not replaced.size_bytes:
+        sealed = state.segments.active
+        if not sealed.size_bytes:
             return False
+        state.note_name_change()
+        state.touch()
+        state.guard.begin(partial(self._end_roll, sealed, state.log_end_offset))
         try:
             state.producers.expire(now_ms, state.config.producer_id_expiration_ms)
             if state.producers.producers:
                 self._write_durable_snapshot()
             active = LogSegment.create(state.fs, state.directory, state.log_end_offset, state.config, now_ms)
         except OSError as error:
+            state.guard.done()
             if is_disk_full(error):
                 return False
             state.guard.fail("a new segment cannot be created", error)
-        replaced.drop_indexes()
         state.begin_segment(active)
-        state.note_name_change()
-        state.touch()
+        sealed.drop_indexes()
+        state.guard.done()
         return True
 
     def _write_durable_snapshot(self) -> None:

@@ -15,7 +15,7 @@ takes the file system long enough to be noticed (docs/KAFKA.md 1.5).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
@@ -158,24 +158,26 @@ class DeletedSegments:
                     item[1].drop_maps()
                     waiting.remove(item)
                     break
-            paths = segment.file_names
             try:
                 segment.change_suffix(DELETED_SUFFIX)
             except OSError as error:
                 if not is_disk_full(error):
                     raise
-                self._remove_at_once(segment, paths)
+                self._remove_at_once(segment)
             else:
                 waiting.append((due_ms, segment))
 
-    def _remove_at_once(self, segment: LogSegment, paths: Sequence[str]) -> None:
+    def _remove_at_once(self, segment: LogSegment) -> None:
         """Removes the files of a segment under the names they have: what makes room must not need room for longer ones.
+
+        Some may have the longer ones already.
 
         The indexes before the log, or a crash in between would look like a log that was lost.
         """
         segment.release(self._closer)
         segment.drop_maps()
-        for path in [*reversed(paths), *reversed(segment.file_names)]:
+        paths = segment.file_names
+        for path in [*reversed(paths), *(path + DELETED_SUFFIX for path in reversed(paths))]:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.remove(path)
 
@@ -184,11 +186,13 @@ class DeletedSegments:
         due = [segment for due_ms, segment in self._waiting or () if due_ms <= now_ms]
         if not due:
             return None
-        self._waiting = [item for item in self._waiting or () if item[0] > now_ms] or None
         for segment in due:
             segment.release(self._closer)
             segment.drop_maps()
-        return FileDeletionJob(self._fs, tuple(path for segment in due for path in segment.file_names), len(due))
+        paths = tuple(path for segment in due for path in segment.file_names)
+        job = FileDeletionJob(self._fs, paths, len(due))
+        self._waiting = [item for item in self._waiting or () if item[0] > now_ms] or None
+        return job
 
     def release_all(self) -> None:
         """Closes the descriptors and forgets everything; the next start sweeps the files."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -59,7 +60,17 @@ class WriteBackJob:
         finished: Whether `run` returned without an error.
     """
 
-    __slots__ = ("_drops", "_gate", "_on_error", "_writes", "dropped_to", "finished", "generation", "written_to")
+    __slots__ = (
+        "__weakref__",
+        "_drops",
+        "_gate",
+        "_on_error",
+        "_writes",
+        "dropped_to",
+        "finished",
+        "generation",
+        "written_to",
+    )
 
     def __init__(
         self,
@@ -128,8 +139,8 @@ class DirtyWindow:
         "_clean_to",
         "_dropped_to",
         "_generation",
-        "_in_flight",
         "_marked_to",
+        "_out",
         "_reader",
         "_starts",
         "_state",
@@ -140,7 +151,7 @@ class DirtyWindow:
         self._state = state
         self._reader = reader
         self.gate = threading.Lock()
-        self._in_flight = False
+        self._out: weakref.ref[WriteBackJob] | None = None  # whoever prepared a job may be interrupted and never run it
         self._starts: list[tuple[int, int]] = []  # (count at byte 0, base offset) of segments, the active one last
         self._clean_to = self._dropped_to = self._marked_to = 0
         self._generation = 0
@@ -163,7 +174,8 @@ class DirtyWindow:
         It covers everything but the newer half of a window.
         """
         state, window_bytes = self._state, self._state.config.dirty_window_bytes
-        if not window_bytes or self._in_flight or self.end() - self._marked_to < window_bytes:
+        is_out = self._out is not None and self._out() is not None
+        if not window_bytes or is_out or self.end() - self._marked_to < window_bytes:
             return None
         if state.guard.refusal is not None:
             return None
@@ -178,9 +190,9 @@ class DirtyWindow:
             on_error=state.guard.note_failure,
             gate=self.gate,
         )
-        self._in_flight = True
+        self._out = weakref.ref(job)
         self._marked_to = written_to
-        state.closer.hold(job.files)
+        state.closer.hold(job)
         return job
 
     def complete_write_back(self, job: WriteBackJob) -> None:
@@ -190,8 +202,8 @@ class DirtyWindow:
             StorageError: The job failed; as after a failed fsync, nothing is appended any more.
             BrokerClosedError: The log was closed or deleted meanwhile.
         """
-        self._state.closer.let_go(job.files)
-        self._in_flight = False
+        self._state.closer.let_go(job)
+        self._out = None
         if job.finished and job.generation == self._generation:  # one from before a cut moves nothing
             self._clean_to = max(self._clean_to, job.written_to)
             self._dropped_to = max(self._dropped_to, job.dropped_to)

@@ -2,43 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import weakref
+from collections.abc import Sequence
+from typing import Protocol
 
 from replog_checkpoints import File
+
+
+class FileUser(Protocol):
+    """A job that uses files in another thread."""
+
+    @property
+    def files(self) -> Sequence[File]:
+        """The files that must stay open under it."""
+        ...
 
 
 class FileCloser:
     """Closes files, but never under a job that uses them in another thread.
 
     Invariants:
-        - a file that a job holds stays open until the last job that holds it has let go;
+        - a file that a job holds stays open until the last job that holds it has let go, or nobody has that job any more:
+          whoever prepared it may have been interrupted before it was run;
         - no call but these closes a file of a log.
+
+    Attributes:
+        unwanted: The files to be closed as soon as no job holds them.
     """
 
-    __slots__ = ("_holds", "_waiting")
+    __slots__ = ("_users", "unwanted")
 
     def __init__(self) -> None:
-        self._holds: dict[File, int] = {}
-        self._waiting: set[File] = set()
+        self._users: tuple[weakref.ref[FileUser], ...] = ()
+        self.unwanted: set[File] = set()
 
     def close(self, file: File) -> None:
         """Closes `file` now, or once no job holds it."""
-        if file in self._holds:
-            self._waiting.add(file)
-        else:
-            file.close()
+        self.unwanted.add(file)
+        self.close_unwanted()
 
-    def hold(self, files: Iterable[File]) -> None:
-        """Keeps these files open for a job that is handed out; each call needs its `let_go`."""
-        for file in files:
-            self._holds[file] = self._holds.get(file, 0) + 1
+    def hold(self, user: FileUser) -> None:
+        """Keeps the files of a job open that is handed out, until its `let_go`."""
+        self._users = (*(known for known in self._users if known() is not None), weakref.ref(user))
 
-    def let_go(self, files: Iterable[File]) -> None:
+    def let_go(self, user: FileUser) -> None:
         """Ends a `hold`: the job's result was taken, or never will be.  Closes what waited for the last job to end."""
-        for file in files:
-            left = self._holds.pop(file) - 1
-            if left:
-                self._holds[file] = left
-            elif file in self._waiting:
-                self._waiting.remove(file)
-                file.close()
+        self._users = tuple(known for known in self._users if known() not in (None, user))
+        self.close_unwanted()
+
+    def close_unwanted(self) -> None:
+        """Closes what is unwanted and not held."""
+        if not self.unwanted:
+            return
+        users = [user for user in (known() for known in self._users) if user is not None]
+        held = {file for user in users for file in user.files}
+        for file in self.unwanted - held:
+            file.close()
+            self.unwanted.discard(file)

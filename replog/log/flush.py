@@ -47,6 +47,7 @@ class FlushJob:
     """
 
     __slots__ = (
+        "__weakref__",
         "_directory",
         "_fs",
         "_gate",
@@ -153,8 +154,7 @@ class Flusher:
                 raise disk_full("a flush did not begin", state.directory, error, _UNFLUSHED) from error
             state.guard.fail("a segment cannot be opened", error)
         files += state.unsynced
-        state.closer.hold(files)
-        return FlushJob(
+        job = FlushJob(
             state.fs,
             files,
             state.directory if state.has_unsynced_names else None,
@@ -168,6 +168,8 @@ class Flusher:
             on_flushed=self._note_flushed,
             gate=self._window.gate,
         )
+        state.closer.hold(job)
+        return job
 
     def _note_flushed(self, job: FlushJob) -> None:
         """Writes down how far the log is flushed, unless it failed meanwhile.  May run in the thread of the flush."""
@@ -186,7 +188,7 @@ class Flusher:
             BrokerClosedError: The log was closed or deleted meanwhile; its files are closed now.
         """
         state = self._state
-        state.closer.let_go(job.files)
+        state.closer.let_go(job)
         if job.refused is not None and state.guard.refusal is None:
             raise disk_full("a flush did not end", state.directory, job.refused, _UNFLUSHED) from job.refused
         if not job.finished or state.guard.refusal is not None:

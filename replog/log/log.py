@@ -1,16 +1,7 @@
 """The log of one partition replica: segments, indexes, leader epochs and producers behind one owner.
 
-Why one class: what must hold between the parts holds here.  A batch is in the log when its bytes are in the active
-segment, its epoch is in the cache (written before the batch), and its producer is updated; the log end offset moves last.
-
-    log_start_offset <= recovery_point <= log_end_offset
-
-| crash                                         | what the next start finds                                             |
-|-----------------------------------------------|-----------------------------------------------------------------------|
-| inside an append                              | a torn batch above the recovery point: cut                            |
-| after a roll, before a flush                  | two segments, the recovery point in the first: both are scanned        |
-| truncation: recovery point lowered, log not cut | the old tail, valid: the leader is asked again where to cut           |
-| truncation: some segments deleted             | a shorter log without a hole: they are deleted from the end, one by one |
+The work is done by parts, which `replog.log` lists; this is their face.  A batch is in the log when its bytes are in the active segment, its epoch is in the cache (written before the batch), and
+its producer is updated; the log end offset moves last.  What a crash leaves, each part says for itself.
 
 Not thread-safe: one owner, the event loop.  Only the `run` of its jobs may run in another thread.
 """
@@ -19,30 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
-from uuid import UUID, uuid4
 
 from replog.errors import ReadOnlyLogError, ReplogError, StorageError
 from replog.log.active_segment import ActiveSegment
 from replog.log.append_group import AppendInfo, AppendOutcome
-from replog.log.compaction.job import CompactionJob
-from replog.log.compaction.planning import Dirtiness
-from replog.log.compaction.settings import CompactionSettings
-from replog.log.compaction.statistics import CompactionStats
+from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness
 from replog.log.compactor import Compactor
 from replog.log.config import LogConfig
-from replog.log.deletion import DirectoryDeletionJob, FileDeletionJob, retire_directory
+from replog.log.deletion import FileDeletionJob
 from replog.log.dirty_window import DirtyWindow, WriteBackJob
-from replog.log.disk_space import is_disk_full
 from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import Flusher, FlushJob
 from replog.log.follower_append import FollowerAppender
 from replog.log.leader_append import LeaderAppender
-from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
 from replog.log.reading.tail_cache import LogTail, TailCache
+from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.opening import load_for_reading, load_for_writing
 from replog.log.recovery.promises import Promises
 from replog.log.recovery.segment_recovery import ScanProgress
@@ -59,8 +45,7 @@ class Log:
     """One partition replica's log.  Made by `Log.open`.
 
     Invariants:
-        - offsets strictly rise, leader epochs never fall;
-        - nothing is appended after a write or an fsync failed.
+        - offsets strictly rise, leader epochs never fall.
     """
 
     __slots__ = (
@@ -76,18 +61,8 @@ class Log:
         "_window",
     )
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        config: LogConfig,
-        topic_partition: str,
-        loaded: LoadedLog,
-        checkpoint: Callable[[], None] | None,
-        now_ms: int,
-        admission: Callable[[int], None] | None = None,
-    ) -> None:
-        self._state = state = LogState(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission)
+    def __init__(self, state: LogState) -> None:
+        self._state = state
         self._reader = LogReader(state)
         self._window = DirtyWindow(state, self._reader)
         self._flusher = Flusher(state, self._window)
@@ -131,8 +106,7 @@ class Log:
                 returns; called when a truncation has lowered them.  None: the caller does not keep a recovery point (it
                 passes 0 to `open`).
             admission: A function that is asked with the number of bytes before each append; raises `DiskFullError`.
-            on_progress: A function that is told about every MiB or so that recovery has checked, in the thread of the
-                caller.
+            on_progress: A function that is told, in this thread, about every MiB or so that recovery has checked.
             is_compacted: Whether a cleaner's checkpoint names this log: then gaps between batches say nothing.
 
         Raises:
@@ -145,14 +119,14 @@ class Log:
             fs,
             directory,
             config,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
+            recovery_point,
+            log_start_offset,
+            now_ms,
+            on_progress,
             clean=clean,
-            now_ms=now_ms,
-            on_progress=on_progress,
             is_compacted=is_compacted,
         )
-        return cls(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission)
+        return cls(LogState(fs, directory, config, topic_partition, loaded, checkpoint, now_ms, admission))
 
     @classmethod
     def open_read_only(
@@ -185,18 +159,15 @@ class Log:
         Raises:
             CorruptRecordError: Bytes that were flushed are damaged or gone.
             TooManyOpenFilesError: No descriptor is left.
-            StorageError: There is no such directory, the disk failed, or a writer never stopped deleting files
-                meanwhile.
+            StorageError: There is no such directory, the disk failed, or a writer never stopped deleting files.
         """
         config = config or LogConfig()
         view, loaded = load_for_reading(
             fs, directory, config, now_ms=now_ms, promises=promises, verify_all=verify_all, on_progress=on_progress
         )
-        log = cls(view, directory, config, PurePosixPath(directory).name, loaded, None, now_ms)
+        log = cls(LogState(view, directory, config, PurePosixPath(directory).name, loaded, None, now_ms))
         log._state.guard.refuse(ReadOnlyLogError(f"{directory} was opened for reading only"))
         return log
-
-    # What it is
 
     @property
     def directory(self) -> str:
@@ -319,35 +290,13 @@ class Log:
         return aborted_transactions(self._state, start_offset, end_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Returns the offset below which every transaction has ended, and its end is replicated (docs/KAFKA.md 4.1).
-
-        Args:
-            high_watermark: The high watermark, exclusive.
-        """
+        """Returns the offset below which every transaction has ended, and its end is replicated (docs/KAFKA.md 4.1)."""
         return self._state.last_stable_offset(high_watermark)
-
-    # Appending
 
     def append_as_leader(
         self, batch: Buffer, *, leader_epoch: int, now_ms: int, header: BatchHeader | None = None
     ) -> AppendInfo:
-        """Appends one batch, giving it the next offsets and the leader's epoch.
-
-        Args:
-            batch: Exactly one batch that passed `validate_produced`, or one of our own; not changed, not kept.
-            leader_epoch: Leader epoch of this leader, at least the last one in the log.
-            now_ms: Wall time.
-            header: The header of `batch`, when the caller has it already.
-
-        Returns:
-            Where it is, or where the batch is that it repeats.
-
-        Raises:
-            OutOfOrderSequenceError, InvalidProducerEpochError: See `ProducerStateManager.check`.
-            RecordTooLargeError: The batch is larger than a segment.
-            DiskFullError: There is no room; nothing was appended.
-            StorageError: The disk failed, now or earlier.
-        """
+        """Appends one batch as `append_all_as_leader` does several; raises what that would answer for it."""
         headers = None if header is None else (header,)
         (outcome,) = self._leader.append_all((batch,), leader_epoch=leader_epoch, now_ms=now_ms, headers=headers)
         if isinstance(outcome, ReplogError):
@@ -405,11 +354,7 @@ class Log:
     def read_cached(
         self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
     ) -> bytes | None:
-        """Returns the same as `read`, without waiting for the disk.
-
-        Returns:
-            None: not all of it is in the page cache; read it in a thread (`prepare_read`).
-        """
+        """Returns the same as `read` without waiting for the disk; None: not all of it is in the page cache."""
         return self._reader.read(
             offset,
             max_bytes=max_bytes,
@@ -438,10 +383,6 @@ class Log:
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
         """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None."""
         return self._reader.offset_for_timestamp(timestamp_ms, end_offset=end_offset)
-
-    def offset_of_max_timestamp(self, *, end_offset: int) -> tuple[int, int] | None:
-        """Returns (offset, timestamp) of the first record with the largest timestamp; None: no record has one."""
-        return self._reader.offset_of_max_timestamp(end_offset=end_offset)
 
     @property
     def dirty_bytes(self) -> int:
@@ -478,41 +419,16 @@ class Log:
         return self._flusher.release_files()
 
     def claim_complete(self) -> None:
-        """Notes that nothing compacts this log from its end on, unless a file says more already.
-
-        For `open_log`, which knows that of its own logs.
-
-        Of what is there already nobody knows: another program may have compacted it, or a segment may be gone for long.
-
-        Raises:
-            StorageError: The disk failed.
-        """
-        if self._state.complete.offset is not None:
-            return
-        try:
-            self._state.complete.claim(self._state.log_end_offset)
-        except OSError as error:
-            if not is_disk_full(error):
-                raise StorageError(f"{self._state.directory} cannot be opened: {error}. Check the disk") from error
+        """Notes that nothing compacts this log from its end on; see `Upkeep.claim_complete`."""
+        self._upkeep.claim_complete()
 
     def set_log_start_offset(self, offset: int) -> None:
-        """Moves the log start up: what is below may be deleted.  Lower offsets are ignored.
-
-        Not durable by itself: after a crash the log may start lower again, and its leader epochs are still known then
-        (they are forgotten with the segments, unlike in Kafka).
-
-        Raises:
-            OffsetOutOfRangeError: The offset is above the log end.
-        """
+        """Moves the log start up: what is below may be deleted; see `LogState.raise_log_start`."""
         self._state.raise_log_start(offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Deletes the oldest segments that retention or the log start makes superfluous; see `Upkeep`."""
         return self._upkeep.delete_old_segments(now_ms, high_watermark)
-
-    def mend_indexes(self) -> int:
-        """Puts an index on disk that a look-up found missing or wrong; returns for how many segments, see `Upkeep`."""
-        return self._upkeep.mend_indexes()
 
     @property
     def next_file_deletion_ms(self) -> int | None:
@@ -526,8 +442,6 @@ class Log:
     def remove_deleted_files(self, now_ms: int) -> int:
         """Removes the files of segments that were deleted long enough ago; returns how many segments, see `Upkeep`."""
         return self._upkeep.remove_deleted_files(now_ms)
-
-    # Compacting
 
     @property
     def first_dirty_offset(self) -> int:
@@ -552,41 +466,14 @@ class Log:
         """Takes the result of a pass: the compacted segments take the place of those it read; see `Compactor`."""
         return self._compactor.complete_compaction(job, now_ms)
 
-    # Its end
-
     def require_writable(self) -> None:
-        """Raises the error that every change of this log meets, if there is one.
-
-        Raises:
-            StorageError: A write or an fsync failed.
-            ReadOnlyLogError, BrokerClosedError: It was opened for reading only, or is closed.
-        """
+        """Raises the error that every change of this log meets: it failed, is closed, or was opened for reading only."""
         self._state.guard.check()
 
     def fail(self, error: Exception) -> None:
-        """Marks the log as failed, because what holds it has, such as the disk: nothing is appended any more.
-
-        Reads are still tried.
-        """
+        """Marks the log as failed, because what holds it has, such as the disk: only reads are still tried."""
         if self._state.guard.refusal is None:
             self._state.guard.note_failure(error)
-
-    def delete(self) -> None:
-        """Deletes the log, blocking.  The directory gets another name first, so that half a log is never opened.
-
-        Raises:
-            StorageError: The disk failed; what is left under the other name is removed at the next start.
-        """
-        self.prepare_delete(uuid4()).run()
-
-    def prepare_delete(self, unique_id: UUID) -> DirectoryDeletionJob:
-        """Closes the log and renames its directory, durably; the job removes it, in any thread or at the next start.
-
-        Raises:
-            StorageError: The disk failed.
-        """
-        self.close_for_good()
-        return retire_directory(self._state.fs, self._state.directory, unique_id)
 
     def close(self, now_ms: int) -> None:
         """Flushes, completes the indexes, writes a producer snapshot, closes every file.  No flush may be running.
@@ -594,8 +481,7 @@ class Log:
         A failed log is only closed: what is on disk is for recovery to judge.
 
         Raises:
-            TooManyOpenFilesError, StorageError: Not everything could be written; the files are closed all the same, and
-                the stop was not clean.
+            TooManyOpenFilesError, StorageError: Not everything could be written; the files are closed all the same.
         """
         if self._state.guard.is_closed:
             return

@@ -13,7 +13,7 @@ from replog.log.config import LogConfig
 from replog.log.deletion import DeletedSegments
 from replog.log.epoch_cache import EpochEndOffset
 from replog.log.guard import ChangeGuard
-from replog.log.loaded_log import LoadedLog
+from replog.log.recovery.loaded_log import LoadedLog
 from replog.log.segments.segment import LogSegment
 from replog.log.segments.segment_list import LogFiles
 from replog_checkpoints import File, FileSystem
@@ -94,7 +94,7 @@ class LogState:
         loaded: LoadedLog,
         checkpoint: Callable[[], None] | None,
         now_ms: int,
-        admission: Callable[[int], None] | None,
+        admission: Callable[[int], None] | None = None,
     ) -> None:
         self.fs = fs
         self.directory = directory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 
 from replog.errors import CorruptRecordError, DiskFullError, StorageError
 from replog.log.active_segment import ActiveSegment
@@ -32,6 +33,25 @@ class Upkeep:
         self._state = state
         self._reader = reader
         self._active = active
+
+    def claim_complete(self) -> None:
+        """Notes that nothing compacts this log from its end on, unless a file says more already.
+
+        For `open_log`, which knows that of its own logs.
+
+        Of what is there already nobody knows: another program may have compacted it, or a segment may be gone for long.
+
+        Raises:
+            StorageError: The disk failed.
+        """
+        state = self._state
+        if state.complete.offset is not None:
+            return
+        try:
+            state.complete.claim(state.log_end_offset)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise StorageError(f"{state.directory} cannot be opened: {error}. Check the disk") from error
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
         """Deletes the oldest segments that retention or the log start makes superfluous.
@@ -62,6 +82,7 @@ class Upkeep:
         except OSError as error:
             if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
                 state.note_name_change()
+                state.guard.done()
                 outcome = "What is deleted by now stays so, the rest goes the next time"
                 raise disk_full("deleting old segments stopped early", state.directory, error, outcome) from error
             state.guard.fail("deleting old segments failed", error)
@@ -74,10 +95,18 @@ class Upkeep:
             state.complete.raise_to(state.segments[count].base_offset)
             state.raise_log_start(state.segments[count].base_offset)
         for _ in range(count):
-            base_offset = state.segments[0].base_offset
-            state.deleted.add(state.replace_segments(0, 1, ()), now_ms + state.config.file_delete_delay_ms)
-            remove_snapshot(state.fs, state.directory, base_offset)
-            state.fs.sync_dir(state.directory)
+            self._delete_first(now_ms + state.config.file_delete_delay_ms)
+
+    def _delete_first(self, due_ms: int) -> None:
+        """Deletes the oldest segment; one whose files have got their new names only in part goes the next time."""
+        state = self._state
+        state.guard.begin(partial(state.fs.sync_dir, state.directory))
+        segment = state.segments[0]
+        state.deleted.add([segment], due_ms)
+        state.replace_segments(0, 1, ())
+        remove_snapshot(state.fs, state.directory, segment.base_offset)
+        state.fs.sync_dir(state.directory)
+        state.guard.done()
 
     def mend_indexes(self) -> int:
         """Puts an index on disk that a look-up found missing or wrong and made again in memory, one segment a call.

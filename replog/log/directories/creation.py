@@ -21,8 +21,9 @@ import replog_checkpoints as checkpoints
 from replog.log.config import LogConfig
 from replog.log.epoch_file import epoch_path
 from replog.log.file_names import partition_dir_name
-from replog.log.loaded_log import LoadedLog, new_log
 from replog.log.log import Log
+from replog.log.recovery.loaded_log import LoadedLog, new_log
+from replog.log.state import LogState
 from replog_checkpoints import Buffer, FileSystem, PartitionMetadata, TopicPartition
 
 
@@ -88,14 +89,16 @@ def create_logs(
         raise
     return [
         Log(
-            fs,
-            f"{directory}/{partition_dir_name(*replica.key)}",
-            replica.config,
-            partition_dir_name(*replica.key),
-            loaded,
-            checkpoint,
-            now_ms,
-            admission(replica.key),
+            LogState(
+                fs,
+                f"{directory}/{partition_dir_name(*replica.key)}",
+                replica.config,
+                partition_dir_name(*replica.key),
+                loaded,
+                checkpoint,
+                now_ms,
+                admission(replica.key),
+            )
         )
         for replica, loaded in zip(replicas, made, strict=True)
     ]

@@ -28,7 +28,7 @@ class ReadJob:
         outcome: What the read found; None: nothing.
     """
 
-    __slots__ = ("captured", "error", "finished", "generation", "outcome")
+    __slots__ = ("__weakref__", "captured", "error", "finished", "generation", "outcome")
 
     def __init__(self, captured: CapturedRead, generation: int) -> None:
         self.captured = captured

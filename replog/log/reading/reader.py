@@ -19,7 +19,7 @@ from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.reading.captured_read import CapturedRead, Part, Place, ReadOutcome, ReadRequest, read_first
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import LogTail
-from replog.log.reading.time_search import first_record_from, newest_record
+from replog.log.reading.time_search import first_record_from
 from replog.log.recovery.completeness import hole
 from replog.log.segments.reader import NotCachedError
 from replog.log.segments.scan import scan_headers
@@ -123,8 +123,9 @@ class LogReader:
             captured = self._capture(request)
         except OSError as error:
             raise unreadable(self._state, error) from error
-        self._state.closer.hold(captured.files)
-        return ReadJob(captured, self._state.generation)
+        job = ReadJob(captured, self._state.generation)
+        self._state.closer.hold(job)
+        return job
 
     def complete_read(self, job: ReadJob) -> bytes | None:
         """Takes the result of a job: what `read` would have answered when it was prepared.
@@ -138,7 +139,7 @@ class LogReader:
             BrokerClosedError: The log was closed or deleted meanwhile.
         """
         state = self._state
-        state.closer.let_go(job.files)
+        state.closer.let_go(job)
         try:
             if state.guard.is_closed:
                 state.guard.check()
@@ -164,26 +165,6 @@ class LogReader:
             return first_record_from(
                 state.segments,
                 timestamp_ms,
-                start_offset=state.log_start_offset,
-                end_offset=min(end_offset, state.log_end_offset),
-                flushed_offset=state.recovery_point,
-            )
-        except OSError as error:
-            raise unreadable(state, error) from error
-
-    def offset_of_max_timestamp(self, *, end_offset: int) -> tuple[int, int] | None:
-        """Returns (offset, timestamp) of the first record with the largest timestamp; None: no record has one.
-
-        Args:
-            end_offset: Exclusive ceiling: batches that end above it are not looked at.
-
-        Raises:
-            CorruptRecordError, StorageError: See `read`.
-        """
-        state = self._state
-        try:
-            return newest_record(
-                state.segments,
                 start_offset=state.log_start_offset,
                 end_offset=min(end_offset, state.log_end_offset),
                 flushed_offset=state.recovery_point,

@@ -1,42 +1,12 @@
-"""Reading a log by time: the first record that is new enough, and the newest one."""
+"""Reading a log by time: the first record that is new enough."""
 
 from __future__ import annotations
 
 from replog.errors import CorruptRecordError, InvalidRecordError
-from replog.log.segments.scan import PlacedHeader, read_batch, read_header, scan_headers, scan_timestamps
-from replog.log.segments.segment import OFFSET_MAX, LogSegment
+from replog.log.segments.scan import read_batch, read_header, scan_headers, scan_timestamps
+from replog.log.segments.segment import LogSegment
 from replog.log.segments.segment_list import SegmentList
-from replog.log.segments.time_index import NO_TIMESTAMP
 from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, BatchHeader, TimestampType, decode_batch
-
-
-def newest_record(
-    segments: SegmentList, *, start_offset: int, end_offset: int, flushed_offset: int
-) -> tuple[int, int] | None:
-    """Returns (offset, timestamp) of the first record in [start_offset, end_offset) with the largest timestamp.
-
-    Args:
-        segments: The segments of the log.
-        start_offset: The first offset that counts.
-        end_offset: Exclusive end: batches that end above it are not looked at.
-        flushed_offset: End of what is flushed; see `SegmentList.touch`.
-    """
-    best: tuple[LogSegment, PlacedHeader] | None = None
-    for number in range(segments.number_for(start_offset), len(segments)):
-        segment = segments[number]
-        if segment.base_offset >= end_offset:
-            break
-        known = best[1].header.max_timestamp if best else NO_TIMESTAMP
-        if segment.largest_timestamp() <= known:
-            continue
-        segments.touch(number, flushed_offset)
-        placed = _largest_batch(segment, start_offset, end_offset, segments.end_offset(number, OFFSET_MAX))
-        if placed is not None and placed.header.max_timestamp > known:
-            best = segment, placed
-    if best is None:
-        return None
-    segment, (position, header) = best
-    return _search_batch(segment, position, header, header.max_timestamp, start_offset)
 
 
 def first_record_from(
@@ -61,31 +31,6 @@ def first_record_from(
             return found if found[0] < end_offset else None
         number = segments.first_reaching(timestamp_ms, number + 1)
     return None
-
-
-def _largest_batch(
-    segment: LogSegment, start_offset: int, end_offset: int, segment_end_offset: int
-) -> PlacedHeader | None:
-    """Returns the first batch with the largest timestamp among those of a segment that end in [start, end)."""
-    largest = segment.largest_timestamp_offset()
-    if largest.timestamp < 0:
-        return None
-    found = segment.find(largest.offset)
-    if found is not None and start_offset <= found.base_offset and largest.offset < end_offset:
-        return PlacedHeader(found.position, read_header(segment.file, found.position))
-    if start_offset <= segment.base_offset and segment_end_offset <= end_offset:
-        return None  # the index is wrong, and says nothing that could be found
-    best: PlacedHeader | None = None
-    for placed in scan_headers(segment.file, 0, segment.size_bytes):
-        header = placed.header
-        is_inside = header.last_offset >= start_offset and header.last_offset < end_offset
-        if not is_inside or header.max_timestamp <= (best.header.max_timestamp if best else NO_TIMESTAMP):
-            continue
-        straddles = header.base_offset < start_offset  # its newest record may be one that is gone
-        if straddles and _search_batch(segment, *placed, header.max_timestamp, start_offset) is None:
-            continue
-        best = placed
-    return best
 
 
 def _search_segment(segment: LogSegment, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:

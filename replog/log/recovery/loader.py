@@ -31,7 +31,6 @@ from replog.log.file_names import (
     file_path,
     parse_file_name,
 )
-from replog.log.loaded_log import LoadedLog, RecoveryReport
 from replog.log.producers.files import (
     deepen_producers,
     forget_as_snapshot,
@@ -48,6 +47,7 @@ from replog.log.recovery.completeness import (
     start_complete,
 )
 from replog.log.recovery.cut_bytes import CutPiece, tell_cut
+from replog.log.recovery.loaded_log import LoadedLog, RecoveryReport
 from replog.log.recovery.plausibility import lost_segments
 from replog.log.recovery.segment_recovery import SegmentScanner
 from replog.log.recovery.unclean_segments import LogRecovery

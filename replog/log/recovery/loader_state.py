@@ -9,11 +9,11 @@ from replog.errors import CorruptRecordError
 from replog.log.config import LogConfig
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.file_closer import FileCloser
-from replog.log.loaded_log import RecoveryReport
 from replog.log.producers.state import ProducerStateManager
 from replog.log.recovery.completeness import Completeness
 from replog.log.recovery.epoch_witness import UNKNOWN_EPOCH
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.segment_recovery import ScanProgress, SegmentScanner
 from replog.log.segments.segment import LogSegment
 from replog_checkpoints import FileSystem

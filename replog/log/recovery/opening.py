@@ -8,8 +8,8 @@ from typing import Final
 from replog.errors import StorageError
 from replog.log.config import LogConfig
 from replog.log.disk_space import disk_full, is_disk_full, is_out_of_files
-from replog.log.loaded_log import LoadedLog
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.loaded_log import LoadedLog
 from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import Promises, read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
@@ -25,12 +25,12 @@ def load_for_writing(
     fs: FileSystem,
     directory: str,
     config: LogConfig,
-    *,
     recovery_point: int,
     log_start_offset: int,
-    clean: bool,
     now_ms: int,
     on_progress: Callable[[ScanProgress], None] | None,
+    *,
+    clean: bool,
     is_compacted: bool,
 ) -> LoadedLog:
     """Loads the log in `directory`, which is made when it is not there; recovers what a crash left.

@@ -37,16 +37,17 @@ from replog.log.file_names import (
     parse_file_name,
     parse_partition_dir_name,
 )
-from replog.log.loaded_log import RecoveryReport
 from replog.log.log import Log
 from replog.log.recovery.completeness import read_complete_from, write_complete_from
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
 from replog.log.repair.given_up import OffsetRange, ranges_given_up
 from replog.log.repair.local_identity import DamagedIdentity, damaged_identity
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
+from replog.log.state import LogState
 from replog_checkpoints import FileSystem, Lock, TopicPartition, parent_of
 
 _LOCK_FILE = ".lock"
@@ -352,7 +353,7 @@ def _refuse_what_stays_shut(
         is_read_only=True,
         is_compacted=plan.is_compacted,
     )
-    Log(view, directory, _CONFIG, PurePosixPath(directory).name, loader.load(), None, now_ms).close_for_good()
+    LogState(view, directory, _CONFIG, PurePosixPath(directory).name, loader.load(), None, now_ms).close()
 
 
 def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, found: tuple[Finding, ...]) -> None:

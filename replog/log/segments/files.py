@@ -79,9 +79,10 @@ class SegmentFiles:
 
     def release(self, closer: FileCloser) -> None:
         """Closes its descriptor; it is opened again when needed."""
-        file, self._file = self._file, None
-        if file is not None:
-            closer.close(file)
+        if self._file is not None:
+            unwanted = {*closer.unwanted, self._file}
+            closer.unwanted, self._file = unwanted, None  # in one step: an interrupt comes before it or after
+            closer.close_unwanted()
 
     def drop_maps(self) -> None:
         """Forgets the maps of its indexes; whoever is searching in one goes on."""
@@ -101,16 +102,17 @@ class SegmentFiles:
     def change_suffix(self, suffix: str) -> None:
         """Renames its files, the log first; whoever has them open reads on.  Durable once the directory is fsynced.
 
-        A file that is under the new name already is replaced: a crash between two of these renames is completed by
-        doing it again.
+        A file that is under the new name already is replaced: a crash, or an interrupt, between two of these renames is
+        completed by doing it again.
         """
-        before, self._suffix = self._suffix, suffix
+        if suffix == self._suffix:
+            return
         for kind in SEGMENT_SUFFIXES:
-            source = f"{file_path(self._directory, self.base_offset, kind)}{before}"
             try:
-                self._fs.rename(source, self._path(kind))
+                self._fs.rename(self._path(kind), f"{file_path(self._directory, self.base_offset, kind)}{suffix}")
             except FileNotFoundError:
                 continue
+        self._suffix = suffix
 
     def _path(self, kind: str) -> str:
         return file_path(self._directory, self.base_offset, kind) + self._suffix

@@ -296,12 +296,6 @@ class LogSegment(SealedIndexes):
             return self._max_timestamp
         return self._sealed_largest_timestamp()
 
-    def largest_timestamp_offset(self) -> TimestampOffset:
-        """Returns the largest record timestamp and the last offset of the batch that brought it; timestamp -1: none."""
-        if self._time_index is not None:
-            return TimestampOffset(self._max_timestamp, self._max_timestamp_offset)
-        return self._sealed_time_index().last()
-
     # Parts
 
     def _indexes(self) -> tuple[ActiveOffsetIndex, ActiveTimeIndex]:

@@ -132,10 +132,11 @@ class SegmentList:
         if not 0 <= first_number <= end < len(self._segments) or sorted(set(around)) != around:
             raise InvariantViolationError(f"segments {first_number} to {end} of {self._bases} cannot become {bases}")
         gone = self._segments[first_number:end]
-        self._segments[first_number:end] = segments
-        self._bases[first_number:end] = bases
         self._forget_timestamps()
         self._read_lately = [segment for segment in self._read_lately if segment not in gone]
+        kept = [*self._segments[:first_number], *segments, *self._segments[end:]]
+        kept_bases = [*self._bases[:first_number], *bases, *self._bases[end:]]
+        self._segments, self._bases = kept, kept_bases  # in one step: an interrupt comes before it or after
         return gone
 
     def touch(self, number: int, flushed_offset: int) -> LogSegment:

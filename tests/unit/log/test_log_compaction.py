@@ -321,10 +321,10 @@ def test_a_pass_ends_early_when_it_is_cancelled() -> None:
     assert leftovers(fs) == []
 
 
-def test_a_deleted_log_takes_its_pass_with_it() -> None:
+def test_a_log_that_is_deleted_takes_its_pass_with_it() -> None:
     log = filled(SimulatedFileSystem())
     job = prepared(log)
-    log.delete()
+    log.close_for_good()
     job.run()
     assert log.complete_compaction(job, T0) is None
 

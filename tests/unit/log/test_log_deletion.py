@@ -9,7 +9,7 @@ from log_test_kit import T0, append, content, filled, offsets, open_log, write_f
 
 from replog.errors import InvariantViolationError, StorageError
 from replog.log import Log, LogConfig
-from replog.log.deletion import DeletedSegments
+from replog.log.deletion import DeletedSegments, retire_directory
 from replog.log.file_closer import FileCloser
 from replog.log.segments.segment import LogSegment
 from replog.testing.simulated_faults import Operation
@@ -112,11 +112,13 @@ def test_a_file_that_cannot_be_removed_is_told_and_does_not_fail_the_log() -> No
 
 def test_a_directory_gets_a_name_of_its_own_and_goes_later() -> None:
     fs, log = filled(5)
-    job = log.prepare_delete(UNIQUE_ID)
+    log.close_for_good()
+    job = retire_directory(fs, DIRECTORY, UNIQUE_ID)
     assert fs.list_dir("/data") == [f"t-0.{UNIQUE_ID.hex}-delete"]
     again = open_log(fs)
     append(again, 3)
-    other = again.prepare_delete(UUID(int=5))
+    again.close_for_good()
+    other = retire_directory(fs, DIRECTORY, UUID(int=5))
     job.run()
     job.run()
     assert fs.list_dir("/data") == [f"t-0.{UUID(int=5).hex}-delete"]

@@ -8,7 +8,7 @@ import random
 import threading
 
 import pytest
-from log_test_kit import T0, TINY, append, batch, content, filled, offsets, open_log
+from log_test_kit import T0, append, batch, content, filled, offsets, open_log
 
 from replog.errors import (
     CorruptRecordError,
@@ -160,13 +160,6 @@ def test_retention_by_size_and_by_log_start() -> None:
         log.set_log_start_offset(31)
     fs.kill()
     assert offsets(open_log(fs)) == list(range(16, 30))
-
-
-def test_a_deleted_log_is_gone() -> None:
-    fs, log = filled(3)
-    log.delete()
-    assert fs.list_dir("/data") == []
-    assert open_log(fs, config=TINY).log_end_offset == 0
 
 
 def test_a_flush_covers_what_a_killed_process_left_in_the_page_cache() -> None:

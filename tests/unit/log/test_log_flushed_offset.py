@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from log_test_kit import T0, TINY, append, batch, content, open_log, read_file, stored, write_file
 
 from replog.errors import CorruptRecordError
 from replog.log import CleanupPolicy, Log, LogConfig
+from replog.log.deletion import retire_directory
 from replog.log.recovery.flushed_offset import (
     RECORD_BYTES,
     FlushedOffsetFile,
@@ -165,7 +167,8 @@ def test_a_flush_that_outlives_its_log_writes_nothing() -> None:
     log = open_log(fs, config=BIG)
     job = log.prepare_flush()
     assert job is not None
-    log.delete()
+    log.close_for_good()
+    retire_directory(fs, log.directory, UUID(int=5)).run()
     other = open_log(fs, config=BIG)
     job.run()
     assert (said(fs), other.log_end_offset) == (None, 0)

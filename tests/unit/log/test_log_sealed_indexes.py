@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from log_test_kit import T0, append, batch, filled, open_log, read_file, write_file
+from log_test_kit import T0, append, open_log, read_file, write_file
 
 from replog.errors import CorruptRecordError
 from replog.log import Log, LogConfig
@@ -78,14 +78,14 @@ def test_what_goes_wrong_while_the_log_is_open_is_noticed_and_mended(suffix: str
     newest = max(log._state.segments[1].base_offset - 1, 0) + T0
     assert log._state.segments[0].largest_timestamp() == newest
     if log._state.segments[0].needs_rewrite:
-        assert log.mend_indexes() == 1
+        assert log._upkeep.mend_indexes() == 1
         forget_maps(log)
         check(log)
         assert not log._state.segments[0].needs_rewrite
         assert read_file(fs, path(".timeindex"))[-12:] == good[".timeindex"][-12:]
     else:
         assert kind == "twice" or (suffix, kind) in {(".index", "empty"), (".index", "short")}  # each entry is true
-    assert log.mend_indexes() == 0
+    assert log._upkeep.mend_indexes() == 0
 
 
 def test_one_wrong_entry_in_the_middle_is_not_used() -> None:
@@ -173,23 +173,3 @@ def test_preallocated_zeros_are_no_entries() -> None:
     assert without_trailing_zeros(bytes(80), 8) == b""
     assert without_trailing_zeros(b"", 8) == b""
     assert without_trailing_zeros(bytes(7), 8) == bytes(7)
-
-
-def test_the_largest_timestamp() -> None:
-    fs, log = filled(0, config=CONFIG)
-    assert log.offset_of_max_timestamp(end_offset=99) is None
-    times = [5, 9, 3, 9, 40, 7, 40, 2, 1, 8]
-    for _ in range(4):
-        for time in times:
-            values = [b"x" * 60] * 2
-            log.append_as_leader(batch(*values, timestamp_ms=T0 + 2 * time), leader_epoch=0, now_ms=T0)
-    assert len(log.segment_base_offsets) > 3
-    rows = [(2 * n + i, T0 + 2 * time + i) for n, time in enumerate(times * 4) for i in range(2)]
-    for start in range(0, 80, 3):
-        log.set_log_start_offset(start)
-        for end in range(start + start % 2, 81, 2):
-            inside = [row for row in rows if start <= row[0] < end]
-            best = max((time for _, time in inside), default=None)
-            expected = next(((offset, time) for offset, time in inside if time == best), None)
-            assert log.offset_of_max_timestamp(end_offset=end) == expected, (start, end)
-    assert fs.exists(path(".timeindex"))

@@ -221,12 +221,12 @@ def test_starting_anew_and_deleting_segments_under_a_job() -> None:
     assert len(content(log)) == log.log_end_offset - 500
 
 
-@pytest.mark.parametrize("end", ["close", "delete"])
+@pytest.mark.parametrize("end", ["close", "close for good"])
 def test_a_log_that_ends_under_a_job(end: str) -> None:
     fs, log = opened()
     fill(log, WINDOW)
     job = due(log)
-    log.close(T0) if end == "close" else log.delete()
+    log.close(T0) if end == "close" else log.close_for_good()
     assert len(fs._files) == 1, "the job still uses it"
     job.run()
     with pytest.raises(BrokerClosedError):
