@@ -1,4 +1,4 @@
-"""For all tests: what the way they were started must not change, and what would slow all of them down."""
+"""For all tests: what the way they were started must not change, what would slow all of them down, and who runs which."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import gc
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.side_by_side import Scheduler
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,3 +41,11 @@ def pytest_collection_finish() -> None:
     """Modules and thousands of tests stay: no look for garbage needs to walk over them again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    """Says which tests may run side by side (`pytest -n 3`, as `make test` does)."""
+    from tests.side_by_side import Scheduler
+
+    return Scheduler(config, log)
