@@ -4,11 +4,13 @@
 PYTHON ?= python3
 DEMO_ARGS ?=
 TEST_ARGS ?=
+# processes that run tests side by side; half of the time a test of a cluster waits
+TEST_WORKERS ?= 3
 BENCH ?= codec
 BENCH_ARGS ?=
 
 # make exports variables given on its command line; pytest, pip and Spark would not know ours
-unexport DEMO_ARGS TEST_ARGS BENCH BENCH_ARGS
+unexport DEMO_ARGS TEST_ARGS TEST_WORKERS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
 .PHONY: help demo examples test test-quick test-sim test-cluster lint format bench proto docs clean
@@ -24,7 +26,7 @@ endef
 help:
 	@echo "make demo   three brokers, a killed leader, every record read back, also by Spark  (DEMO_ARGS=--fast)"
 	@echo "make examples   what the pipelines of examples/ need"
-	@echo "make test   all tests                                                              (TEST_ARGS='-k codec')"
+	@echo "make test   all tests, side by side in TEST_WORKERS=3 processes                    (TEST_ARGS='-k codec')"
 	@echo "make test-quick, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
 	@echo "make lint   format, lint, types, import contracts, generated files"
 	@echo "make format put the code into shape"
@@ -44,20 +46,20 @@ examples:
 
 test:
 	$(call install,test)
-	@.venv/bin/python -m pytest $(TEST_ARGS)
+	@.venv/bin/python -m pytest -n $(TEST_WORKERS) $(TEST_ARGS)
 
 # together they are all tests: tests/unit/test_makefile.py
 test-quick:
 	$(call install,test)
-	@.venv/bin/python -m pytest tests/unit tests/golden tests/contract $(TEST_ARGS)
+	@.venv/bin/python -m pytest -n $(TEST_WORKERS) tests/unit tests/golden tests/contract $(TEST_ARGS)
 
 test-sim:
 	$(call install,test)
-	@.venv/bin/python -m pytest tests/sim $(TEST_ARGS)
+	@.venv/bin/python -m pytest -n $(TEST_WORKERS) tests/sim $(TEST_ARGS)
 
 test-cluster:
 	$(call install,test)
-	@.venv/bin/python -m pytest tests/cluster tests/kafka tests/spark $(TEST_ARGS)
+	@.venv/bin/python -m pytest -n $(TEST_WORKERS) tests/cluster tests/kafka tests/spark $(TEST_ARGS)
 
 lint:
 	$(call install,dev)

@@ -1,18 +1,51 @@
-"""For all tests: what the way they were started must not change, and what would slow all of them down."""
+"""For all tests: what the way they were started must not change, what would slow all of them down, and who runs which."""
 
 from __future__ import annotations
 
 import gc
+import os
 import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.side_by_side import Scheduler
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    _take_interrupts()
+    _keep_bytecode(config)
+
+
+def _take_interrupts() -> None:
     """A shell ignores SIGINT for commands in the background, and children inherit that; tests interrupt theirs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _keep_bytecode(config: pytest.Config) -> None:
+    """Keeps bytecode in pytest's cache where PYTHONDONTWRITEBYTECODE wants none beside the sources.
+
+    Tests start a thousand processes; a third of the time in which a node starts would go into compiling the same modules.
+    """
+    cache = getattr(config, "cache", None)
+    if sys.dont_write_bytecode and cache is not None:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(cache.mkdir("bytecode"))
+        sys.dont_write_bytecode = False
 
 
 def pytest_collection_finish() -> None:
     """Modules and thousands of tests stay: no look for garbage needs to walk over them again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    """Says which tests may run side by side (`pytest -n 3`, as `make test` does)."""
+    from tests.side_by_side import Scheduler
+
+    return Scheduler(config, log)

@@ -28,7 +28,7 @@ from typing import Any, Self
 from replog.broker.node.recovery_log import RECOVERING
 from replog.client import Admin
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
-from replog.cluster.processes import NodePlace, ProcessId, free_ports, last_lines, spawn_node, wait_until_gone
+from replog.cluster.processes import KeptPorts, NodePlace, ProcessId, last_lines, spawn_node, wait_until_gone
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
 
 STATE_FILE = "cluster.json"
@@ -51,6 +51,7 @@ class LocalCluster:
         self.cluster_id = cluster_id
         self.nodes = dict(nodes)
         self._die_with_parent = die_with_parent
+        self._ports = KeptPorts()  # a node that was killed finds its own free when it comes back
 
     @classmethod
     async def start(
@@ -87,11 +88,15 @@ class LocalCluster:
             raise ConfigError("nodes", nodes, f"a local cluster has 1 to 9 nodes, not {nodes}")
         directory = Path(directory).absolute()  # noqa: ASYNC240 -- looks nothing up on a disk
         _refuse_cluster(directory)
-        ports = _ports(nodes, first_port)
-        specs = _new_specs(directory, ports, roles or {}, places or {})
-        cluster = cls(directory, _new_cluster_id(), specs, die_with_parent=die_with_parent)
-        cluster._write_configs(config or {}, node_config or {})
-        await cluster._start_nodes(wait=wait)
+        cluster = cls(directory, _new_cluster_id(), {}, die_with_parent=die_with_parent)
+        try:
+            ports = [first_port, *cluster._ports.take(nodes - 1)] if first_port else cluster._ports.take(nodes)
+            cluster.nodes = _new_specs(directory, ports, roles or {}, places or {})
+            cluster._write_configs(config or {}, node_config or {})
+            await cluster._start_nodes(wait=wait)
+        except BaseException:
+            cluster._ports.release()
+            raise
         return cluster
 
     @classmethod
@@ -148,7 +153,8 @@ class LocalCluster:
         """
         node_id = max(self.nodes) + 1
         voters = self._voters()
-        spec = NodeSpec(node_id, free_ports(1)[0], self.directory / f"node-{node_id}", roles=tuple(roles))
+        (port,) = self._ports.take(1)
+        spec = NodeSpec(node_id, port, self.directory / f"node-{node_id}", roles=tuple(roles))
         self.nodes[node_id] = spec
         spec.write_config(self.cluster_id, voters, config or {})
         self.start_node(node_id)
@@ -323,7 +329,10 @@ class LocalCluster:
         specs = list(self.nodes.values())
         for spec in specs:  # here and not in the tasks: one that is cancelled before its first step does nothing
             spec.tell(number)
-        await asyncio.gather(*map(wait, specs))
+        try:
+            await asyncio.gather(*map(wait, specs))
+        finally:
+            self._ports.release()
 
     def remove_files(self) -> None:
         """Deletes the cluster directory."""
@@ -412,7 +421,3 @@ def _new_specs(
         )
         for node_id, port in enumerate(ports, start=1)
     }
-
-
-def _ports(count: int, first: int) -> list[int]:
-    return free_ports(count) if first == 0 else [first, *free_ports(count - 1)]

@@ -108,18 +108,29 @@ async def wait_until_gone(process: ProcessId, popen: subprocess.Popen[bytes] | N
         await asyncio.sleep(POLL_S)
 
 
-def free_ports(count: int) -> list[int]:
-    """Finds ports of 127.0.0.1 that nobody uses at this moment, all different."""
-    sockets: list[socket.socket] = []
-    try:
+class KeptPorts:
+    """Ports of 127.0.0.1 that nobody used, and that the kernel gives to nobody who asks for any port, until they are released.
+
+    A node that asks for such a port by its number gets it: with SO_REUSEADDR on both sides, a socket that does not listen
+    is in nobody's way.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+
+    def take(self, count: int) -> list[int]:
+        """Finds and keeps so many more ports, all different."""
         for _ in range(count):
-            probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            sockets.append(probe)
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in sockets]
-    finally:
-        for probe in sockets:
-            probe.close()
+            one = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._sockets.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in self._sockets[len(self._sockets) - count :]]
+
+    def release(self) -> None:
+        """Lets others have them again."""
+        while self._sockets:
+            self._sockets.pop().close()
 
 
 def is_free(port: int) -> bool:

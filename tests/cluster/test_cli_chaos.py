@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli_cluster import replog
+from cli_runs import replog
 
 pytestmark = pytest.mark.cluster
 

@@ -1,24 +1,22 @@
-"""The `replog` command as a user runs it: processes of its own, against a cluster that it started itself."""
+"""The `replog` command as a user runs it, against a cluster that it started itself; what only asks runs in this process."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import pytest
+from cli_runs import PATIENCE_S, Done, command, replog, replog_here
 
 pytestmark = pytest.mark.cluster
 
-PATIENCE_S = 60.0
 QUICK = (
     "broker.session.timeout.ms=2000",
     "broker.heartbeat.interval.ms=300",
@@ -26,34 +24,16 @@ QUICK = (
 )
 
 
-class Done(NamedTuple):
-    """How a command ended."""
-
-    status: int
-    out: str
-    err: str
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "replog.cli", *map(str, arguments)]
-
-
-def replog(*arguments: object, stdin: str = "", env: dict[str, str] | None = None) -> Done:
-    done = subprocess.run(
-        command(*arguments),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        env={**os.environ, **(env or {})},
-    )
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
 def good(*arguments: object, stdin: str = "") -> str:
     """The output of a command that must succeed without a word on stderr."""
     done = replog(*arguments, stdin=stdin)
+    assert (done.status, done.err) == (0, ""), done
+    return done.out
+
+
+def good_here(*arguments: object, stdin: str = "") -> str:
+    """The same, without a process of its own."""
+    done = replog_here(*arguments, stdin=stdin)
     assert (done.status, done.err) == (0, ""), done
     return done.out
 
@@ -119,32 +99,32 @@ class TestTopicsAndRecords:
         assert "life" not in good("topics", "list").splitlines()
 
     def test_records_go_in_and_come_out(self, tmp_path: Path) -> None:
-        good("topics", "create", "records", "--partitions", 3, "--replication-factor", 3)
+        good_here("topics", "create", "records", "--partitions", 3, "--replication-factor", 3)
         lines = "".join(f"key-{number % 7}:value {number}\n" for number in range(2_000))
-        produced = good("produce", "records", "--key-separator", ":", stdin=lines)
+        produced = good_here("produce", "records", "--key-separator", ":", stdin=lines)
         assert produced == "2,000 records acknowledged\n"
-        consumed = good("consume", "records", "--key-separator", ":")
+        consumed = good_here("consume", "records", "--key-separator", ":")
         assert sorted(consumed.splitlines()) == sorted(lines.splitlines())
         for key in range(7):  # in order within a key
             mine = [line for line in lines.splitlines() if line.startswith(f"key-{key}:")]
             assert [line for line in consumed.splitlines() if line.startswith(f"key-{key}:")] == mine
         file = tmp_path / "more"
         file.write_text("last\n")
-        assert good("produce", "records", "--file", file, "--partition", 2) == "1 record acknowledged\n"
-        rows = [json.loads(row) for row in good("consume", "records", "--partition", 2, "--json").splitlines()]
+        assert good_here("produce", "records", "--file", file, "--partition", 2) == "1 record acknowledged\n"
+        rows = [json.loads(row) for row in good_here("consume", "records", "--partition", 2, "--json").splitlines()]
         assert (rows[-1]["value"], rows[-1]["key"], rows[-1]["offset"]) == ("last", None, len(rows) - 1)
-        tail = good("consume", "records", "--partition", 2, "--from", len(rows) - 1)
+        tail = good_here("consume", "records", "--partition", 2, "--from", len(rows) - 1)
         assert tail == "last\n"
-        assert len(good("consume", "records", "--max", 5).splitlines()) == 5
-        assert good("consume", "records", "--from", "latest") == ""
+        assert len(good_here("consume", "records", "--max", 5).splitlines()) == 5
+        assert good_here("consume", "records", "--from", "latest") == ""
 
     def test_follow_waits_for_more(self) -> None:
-        good("topics", "create", "followed")
+        good_here("topics", "create", "followed")
         arguments = command("consume", "followed", "--follow", "--from", "earliest")
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as follower:
             try:
                 for value in ("one", "two"):
-                    good("produce", "followed", stdin=f"{value}\n")
+                    good_here("produce", "followed", stdin=f"{value}\n")
                     assert read_line(follower.stdout) == f"{value}\n"
             finally:
                 follower.send_signal(signal.SIGINT)
@@ -152,21 +132,21 @@ class TestTopicsAndRecords:
 
     def test_looking_into_the_metadata(self, cluster: Path) -> None:
         """Of the running cluster, and of the files of each node, under its nose."""
-        good("topics", "create", "looked-at", "--partitions", 2, "--replication-factor", 3)
-        assert good("metadata", "shell", "ls", "/topics/by-name/looked-at") == "topic\n0\n1\n"
-        brokers = good("metadata", "shell", "find", "/brokers", "fenced=false").splitlines()
+        good_here("topics", "create", "looked-at", "--partitions", 2, "--replication-factor", 3)
+        assert good_here("metadata", "shell", "ls", "/topics/by-name/looked-at") == "topic\n0\n1\n"
+        brokers = good_here("metadata", "shell", "find", "/brokers", "fenced=false").splitlines()
         assert [line.split()[0] for line in brokers] == ["/brokers/1", "/brokers/2", "/brokers/3"]
         for node in (1, 2, 3):
             data_dir = cluster / f"node-{node}" / "data"
             shell = ("metadata", "shell", "--data-dir", data_dir)
-            until(lambda shell=shell: "looked-at/" in good(*shell, "ls", "/topics/by-name").splitlines())  # type: ignore[misc] # bound now
-            assert json.loads(good(*shell, "cat", "/topics/by-name/looked-at/0"))["partition_epoch"] >= 0
-            assert "+ /topics/by-name/looked-at/topic" in good(*shell, "diff", "0..", "/topics/by-name")
-            until(lambda data_dir=data_dir: replog("metadata", "check", data_dir).status == 0)  # type: ignore[misc] # a batch may be half written
+            until(lambda shell=shell: "looked-at/" in good_here(*shell, "ls", "/topics/by-name").splitlines())  # type: ignore[misc] # bound now
+            assert json.loads(good_here(*shell, "cat", "/topics/by-name/looked-at/0"))["partition_epoch"] >= 0
+            assert "+ /topics/by-name/looked-at/topic" in good_here(*shell, "diff", "0..", "/topics/by-name")
+            until(lambda data_dir=data_dir: replog_here("metadata", "check", data_dir).status == 0)  # type: ignore[misc] # a batch may be half written
 
     def test_output_that_nobody_reads_any_more(self) -> None:
-        good("topics", "create", "long")
-        good("produce", "long", stdin="".join(f"line {number}\n" for number in range(50_000)))
+        good_here("topics", "create", "long")
+        good_here("produce", "long", stdin="".join(f"line {number}\n" for number in range(50_000)))
         with subprocess.Popen(
             command("consume", "long"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as consumer:
@@ -192,17 +172,17 @@ class TestTopicsAndRecords:
         ],
     )
     def test_what_brokers_refuse_is_one_line(self, arguments: list[str], status: int, text: str) -> None:
-        done = replog(*arguments, stdin="a line\n")
+        done = replog_here(*arguments, stdin="a line\n")
         assert (done.status, done.out) == (status, "")
         assert done.err.startswith("error: ")
         assert done.err.count("\n") == 1
         assert text in done.err
 
     def test_partitions_and_offsets_that_do_not_exist(self) -> None:
-        good("topics", "create", "small")
-        good("produce", "small", stdin="a\n")
-        assert "there is no partition 4" in replog("consume", "small", "--partition", 4).err
-        done = replog("consume", "small", "--partition", 0, "--from", 9)
+        good_here("topics", "create", "small")
+        good_here("produce", "small", stdin="a\n")
+        assert "there is no partition 4" in replog_here("consume", "small", "--partition", 4).err
+        done = replog_here("consume", "small", "--partition", 0, "--from", 9)
         assert (done.status, done.err) == (1, "error: small-0 ends at offset 1; there is no offset 9 yet\n")
 
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from cli_runs import replog
 from cluster_kit import QUICK
-from test_cli_cluster import good, replog, until
+from test_cli_cluster import good, until
 
 from replog.cluster import LocalCluster
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_cli_cluster import PATIENCE_S, Done, command, good, pids, ports, replog, settings, until
+from cli_runs import PATIENCE_S, Done, command, replog
+from test_cli_cluster import good, pids, ports, settings, until
 
 from replog.cluster import is_free
 

@@ -1,4 +1,4 @@
-"""`replog quorum`, `brokers`, `configs` and what `topics` does to a running cluster, as a user types it."""
+"""`replog quorum`, `brokers`, `configs` and what `topics` does to a running cluster; the commands run in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from test_cli_cluster import Done, ports, replog, settings, until
+from cli_runs import Done, replog, replog_here
+from test_cli_cluster import ports, settings, until
 
 pytestmark = pytest.mark.cluster
 
@@ -31,7 +32,7 @@ def run(directory: Path) -> Run:
     servers = ",".join(f"127.0.0.1:{port}" for port in ports(directory))
 
     def call(*arguments: object, stdin: str = "") -> Done:
-        return replog(*arguments, stdin=stdin, env={"REPLOG_BOOTSTRAP_SERVERS": servers})
+        return replog_here(*arguments, stdin=stdin, env={"REPLOG_BOOTSTRAP_SERVERS": servers})
 
     return call
 
@@ -109,7 +110,7 @@ def test_a_node_says_all_that_it_goes_by(run: Run, directory: Path) -> None:
         "log.segment.bytes=1073741824  (default)\n"
     )
     assert good(run, "configs", "describe", "--node", 3, *wanted) == said
-    assert replog("configs", "describe", "--dir", directory, "--node", 3, *wanted) == (0, said, "")
+    assert replog_here("configs", "describe", "--dir", directory, "--node", 3, *wanted) == (0, said, "")
     found = [json.loads(line) for line in good(run, "configs", "describe", "--node", 2, "--json").splitlines()]
     assert {"name": "log.dirs", "value": str(directory / "node-2" / "data"), "source": "node"} in found
     assert good(run, "configs", "set", "--broker", 3, "log.roll.ms=") == "log.roll.ms removed\n"
@@ -118,7 +119,7 @@ def test_a_node_says_all_that_it_goes_by(run: Run, directory: Path) -> None:
 def test_nodes_that_are_none(run: Run, directory: Path) -> None:
     done = run("configs", "describe", "--node", 9)
     assert (done.status, done.err) == (1, "error: no node 9 is known; there are: 1, 2, 3\n")
-    done = replog("configs", "describe", "--node", 9, "--dir", directory)
+    done = replog_here("configs", "describe", "--node", 9, "--dir", directory)
     assert (done.status, done.err) == (2, f"error: there is no node 9 in {directory}; its nodes are 1, 2, 3\n")
     done = run("configs", "describe", "--node", 1, "log.segment.byte")
     assert (done.status, 'Did you mean "log.segment.bytes"?' in done.err) == (2, True)

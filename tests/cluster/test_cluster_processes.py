@@ -16,7 +16,7 @@ import pytest
 from cluster_kit import Cluster, StartCluster, read_to_the_end, run_node, say, until, wait_until_whole
 
 from replog.client import Producer
-from replog.cluster.processes import ProcessId, free_ports
+from replog.cluster.processes import KeptPorts, ProcessId
 from replog.testing.history import History
 
 pytestmark = pytest.mark.cluster
@@ -151,9 +151,11 @@ async def test_two_brokers_on_one_port(start_cluster: StartCluster, tmp_path: Pa
 async def test_occupied_directory(start_cluster: StartCluster, tmp_path: Path) -> None:
     history = History()
     cluster = await cluster_with_records(start_cluster, history)
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    ports = KeptPorts()
+    address = f"127.0.0.1:{ports.take(1)[0]}"
     other = config_with(cluster, tmp_path, listeners=[address], controller_quorum_voters=[f"1@{address}"])
     await check_refuses(other, "is in use by another process", "stop it", "another directory")
+    ports.release()
     await check_nothing_lost(cluster, history)
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from test_cli_cluster import PATIENCE_S, until
+from cli_runs import PATIENCE_S
+from test_cli_cluster import until
 
 from replog.cluster import LocalCluster, NodeSpec
 

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from kafka_install import UTF_8, KafkaInstall
 
+from replog.cluster.processes import KeptPorts
 from replog.records import Record
 from replog_checkpoints import uuid_from_text
 from tests.kafka_fixtures import shown
@@ -63,9 +64,10 @@ class KafkaNode:
     folder: Path
     port: int = field(init=False)
     _process: subprocess.Popen[bytes] | None = field(init=False, default=None)
+    _ports: KeptPorts = field(init=False, default_factory=KeptPorts)
 
     def __post_init__(self) -> None:
-        self.port, controller = _free_ports(2)
+        self.port, controller = self._ports.take(2)
         self.folder.mkdir()
         text = CONFIG.format(broker=self.port, controller=controller, data=self.data)
         self._config.write_text(text)
@@ -98,6 +100,11 @@ class KafkaNode:
     def kill(self) -> None:
         """kill -9."""
         self._end(signal.SIGKILL)
+
+    def give_up(self) -> None:
+        """Kills what still runs; it does not come back."""
+        self.kill()
+        self._ports.release()
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -226,14 +233,6 @@ def _row(line: str) -> list[Any]:
     shown_headers = [[name, shown(data)] for name, data in record.headers]
     number = {"CreateTime": 1, "LogAppendTime": 2}[kind]
     return [record.offset, number, record.timestamp, shown(record.key), shown(record.value), shown_headers, int(epoch)]
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -73,7 +73,7 @@ def run_kafka(kafka: KafkaInstall, folder: Path) -> KafkaRun:
     try:
         _live(run, node)
     finally:
-        node.kill()
+        node.give_up()
     return run
 
 

@@ -1,4 +1,21 @@
-"""The invariants of the metadata quorum (M1 to M10 of the testing guide), over all simulated nodes at once.
+"""The invariants of the metadata quorum, over all simulated nodes at once.
+
+======== ===============================================================================================================
+M1       an epoch has one leader; a node that has restarted is another one
+M2       an (offset, epoch) has one content and one predecessor, in whichever log it is
+M3       a leader holds everything that was committed in the epochs before its own
+M4       what is committed at an offset has one content for good, and a snapshot holds just what is committed
+M5       the epoch of a node does not go back, and within an epoch it votes for one candidate and knows one leader
+M6       what counts is on disk: a voter fetches at what its fsync has covered, and what a leader has committed is on the
+         disks of a majority of the voters that committed it
+M7       a log that does not start at 0 starts where a snapshot ends; a leader loads no snapshot, and serves what it has
+M8       one voter changes at a time: the change before is committed, and so is something of the leader's own epoch
+M9       a voter that was cut off, however long, changes neither leader nor epoch when it returns (`quorum_sim_faults`)
+M10      a leader from which no majority fetches any more resigns, within two rounds of check-quorum
+======== ===============================================================================================================
+
+R6 (of the high watermark) and S4 (of epochs in a log) hold here too; all labels: "Labels of what must hold" in
+`docs/TESTING.md`.
 
 Each is looked at whenever something happens that can break it; the costly M6 after every event that can take data away.
 """

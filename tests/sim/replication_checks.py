@@ -23,17 +23,8 @@ S10      no log starts above what somebody has asked to delete, nor after an ord
 are none here (`data_topics` has a topic with some).  With `flush.policy=auto` it holds as long as one machine at most loses
 power.
 
-What else must hold is checked elsewhere:
-
-============== =========================================================================================================
-S1 to S10      of one log on a disk that crashes: `tests/unit/log/log_crash_kit.py`; of damaged bytes (S3): the damage
-               matrix, and `bit_rot`
-S11            of compaction: `tests/unit/log/test_log_compaction.py`
-M1 to M10      of the quorum's core: `quorum_sim_checker`; M1, M4, M7, M8 of whole nodes: `metadata_cluster_checks`
-T1 to T5       of the controller's core: `controller_simulation`; T1, T2 of whole nodes: `metadata_cluster_checks`
-C1, C2         of clients in this simulation and on real processes: `replog.testing.history`
-liveness       of this simulation: at its end, as "stuck" (`data_cluster_simulation`)
-============== =========================================================================================================
+What else must hold is checked elsewhere: "Labels of what must hold" in `docs/TESTING.md`.  That a cluster gets on again is
+checked at the end, and told as "stuck" (`data_cluster_simulation`).
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return page
 
 
+# a process of pytest-xdist is
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_what_is_written_is_what_is_known(page: Path) -> None:
     toys = Toy("a lock"), Toy("a (second) lock", 7), Toy("late", 10), Toy("luck", 1, "it helps nobody")
     table = AblationTable("toy", toys, find, seeds_max=10)

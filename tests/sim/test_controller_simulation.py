@@ -17,8 +17,10 @@ from replog.controller.partitions.change import Placement
 from replog.metadata.records import MetadataRecord
 from replog_timeline import SnapshotRegistry
 from tests.sim.controller_simulation import ViolationError, run_seeds
+from tests.sim.fresh_seeds import fresh_seeds
 
 SEEDS = int(os.environ.get("REPLOG_SIM_SEEDS", "150"))
+FRESH_SEEDS = 30
 ABLATION_SEEDS = 120
 
 MUST_BE_SEEN = (
@@ -36,6 +38,11 @@ MUST_BE_SEEN = (
 def test_the_invariants_hold() -> None:
     seen = run_seeds(range(SEEDS))
     assert [name for name in MUST_BE_SEEN if seen[name] == 0] == []
+
+
+def test_fresh_seeds_break_no_invariant_either() -> None:
+    with fresh_seeds("controller_simulation", FRESH_SEEDS) as seeds:
+        run_seeds(seeds)
 
 
 def test_one_seed_is_one_run_under_any_hash_seed() -> None:

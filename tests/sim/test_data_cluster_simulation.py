@@ -17,13 +17,15 @@ from tests.sim.campaign import kept_by
 from tests.sim.data_cluster_simulation import DataSimulation
 from tests.sim.fault_schedule import FaultKind
 from tests.sim.fresh_ends_simulation import FreshEndsSimulation
+from tests.sim.fresh_seeds import fresh_seeds
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.one_machine_simulation import OneMachineSimulation
 
 SEEDS = int(os.environ.get("REPLOG_DATA_CLUSTER_SEEDS", "200"))
 ONE_MACHINE_SEEDS = max(1, SEEDS // 20)
 BLACKOUT_SEEDS = max(1, SEEDS // 20)
-FRESH_SEEDS = max(1, SEEDS // 40)
+FRESH_ENDS_SEEDS = max(1, SEEDS // 40)
+FRESH_SEEDS = 10
 ABLATION_SEEDS = 20
 LOGGED_SEED = 1
 
@@ -61,6 +63,11 @@ def test_what_is_acknowledged_survives_everything() -> None:
     assert [name for name in MUST_BE_SEEN if seen[name] == 0] == []
 
 
+def test_fresh_seeds_lose_nothing_either() -> None:
+    with fresh_seeds("data_cluster_simulation", FRESH_SEEDS) as seeds:
+        kept_by(seeds, DataSimulation)
+
+
 def test_one_seed_is_one_log_under_any_hash_seed() -> None:
     """Faults, what clients did and saw, what the metadata say and what nodes log, each with its virtual time."""
 
@@ -94,7 +101,7 @@ def test_after_a_power_cut_of_everything_the_longest_log_is_found() -> None:
 
 
 def test_no_broker_tells_an_old_end() -> None:
-    assert kept_by(range(FRESH_SEEDS), FreshEndsSimulation)["end told"] > 0
+    assert kept_by(range(FRESH_ENDS_SEEDS), FreshEndsSimulation)["end told"] > 0
 
 
 class WithoutFsync(DataSimulation):

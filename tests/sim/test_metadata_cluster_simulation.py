@@ -22,10 +22,12 @@ from replog_quorum import ElectionState
 from replog_timeline import SnapshotRegistry
 from tests.sim.campaign import kept_by
 from tests.sim.cluster_swarm import Swarm
+from tests.sim.fresh_seeds import fresh_seeds
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.metadata_cluster_simulation import Simulation
 
 SEEDS = int(os.environ.get("REPLOG_CLUSTER_SEEDS", "100"))
+FRESH_SEEDS = 10
 ABLATION_SEEDS = 60
 
 MUST_BE_SEEN = (
@@ -63,6 +65,11 @@ def _quiet() -> Iterator[None]:
 def test_whole_clusters_keep_their_promises_and_recover() -> None:
     seen = kept_by(range(SEEDS), Simulation)
     assert [name for name in MUST_BE_SEEN if seen[name] == 0] == []
+
+
+def test_fresh_seeds_keep_them_too() -> None:
+    with fresh_seeds("metadata_cluster_simulation", FRESH_SEEDS) as seeds:
+        kept_by(seeds, Simulation)
 
 
 def test_one_seed_is_one_run_under_any_hash_seed() -> None:

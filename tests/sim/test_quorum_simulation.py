@@ -15,11 +15,13 @@ import pytest
 
 from replog_quorum import Effect
 from replog_quorum.transitions import TRANSITIONS
+from tests.sim.fresh_seeds import fresh_seeds
 from tests.sim.quorum_ablations import ABLATIONS, TABLE, Ablation, find
 from tests.sim.quorum_simulation import SimNode, Simulation, run_seeds
 
 ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("REPLOG_SIM_SEEDS", "500"))
+FRESH_SEEDS = 50
 
 MUST_BE_SEEN = (
     "AddVoter DUPLICATE_VOTER",
@@ -77,6 +79,11 @@ def test_rare_branches_were_taken(seen: Counter[str]) -> None:
 def test_every_transition_of_the_table_happens_and_no_other(seen: Counter[str]) -> None:
     table = {f"{old.value}>{new.value}" for old, row in TRANSITIONS.items() for new in row}
     assert {name for name in seen if ">" in name} == table
+
+
+def test_fresh_seeds_break_no_invariant_either() -> None:
+    with fresh_seeds("quorum_simulation", FRESH_SEEDS) as seeds:
+        run_seeds(seeds)
 
 
 def test_one_seed_is_one_run_under_any_hash_seed() -> None:

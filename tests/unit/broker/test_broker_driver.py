@@ -12,6 +12,7 @@ from broker_kit import FakeClock, wait_until
 from replog.broker.driver import Driver
 from replog.broker.tasks import watched_task
 from replog.errors import BrokerClosedError, StorageError, TopicExistsError
+from tests.quiet import quiet_for
 
 
 class Log:
@@ -150,7 +151,7 @@ async def test_halt_within_work_stops_what_waits_behind_it() -> None:
     async with running() as log:
         log.driver.submit(log.driver.halt)
         log.work("after")
-        await asyncio.sleep(0.01)
+        await quiet_for(0.01)
         assert log.lines == []
         assert log.failures == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +20,7 @@ from replog.records import encode_batch
 from replog.rpc.messages import EpochEnd, FetchRequest, FetchResponse, FetchResult, Hello
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
+from tests.quiet import quiet_for
 
 BROKERS = (registered(1), registered(2), registered(3))
 
@@ -277,7 +277,7 @@ async def test_an_answer_for_a_partition_that_has_moved_on_is_dropped() -> None:
         request = await it.request()
         await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
         it.stream.incoming.put_nowait(answer(request, stored(0)))
-        await asyncio.sleep(0.01)
+        await quiet_for(0.01)
         assert it.rig.replica.log.log_end_offset == 0
 
 
@@ -288,9 +288,9 @@ async def test_a_dead_leader_that_nobody_follows_is_left_alone() -> None:
         await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
         await wait_until(lambda: it.network.attempts)
         await it.rig.apply(RemoveTopicRecord(TOPIC_ID))
-        await asyncio.sleep(0.02)
+        await quiet_for(0.02)  # an attempt may be under way
         attempts = it.network.attempts
-        await asyncio.sleep(0.02)
+        await quiet_for(0.02)
         assert it.network.attempts == attempts
 
 
@@ -299,7 +299,7 @@ async def test_errors_do_not_become_a_tight_circle() -> None:
         await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
         request = await it.request()
         it.stream.incoming.put_nowait(answer(request, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        await asyncio.sleep(0.01)
+        await quiet_for(0.01)
         assert len(it.stream.sent) == 1
         await it.rig.advance(10_000)
         await it.request(1)
@@ -308,7 +308,7 @@ async def test_errors_do_not_become_a_tight_circle() -> None:
 async def test_an_unregistered_leader_is_waited_for() -> None:
     async with following() as it:
         await it.rig.apply(registered(1), *topic((1, 2), leader=2))
-        await asyncio.sleep(0.01)
+        await quiet_for(0.01)
         assert it.network.attempts == 0
         await it.rig.apply(registered(2))
         await it.rig.advance(10_000)

@@ -17,6 +17,7 @@ from replog.broker.disk.flusher import LogFlusher
 from replog.errors import StorageError
 from replog.log import Log, LogDirectory
 from replog.testing import Operation, SimulatedFileSystem
+from tests.quiet import quiet_for
 
 
 class SlowDisk(SimulatedFileSystem):
@@ -183,7 +184,7 @@ async def test_stop_waits_for_what_runs_and_starts_nothing() -> None:
         await wait_until(lambda: it.fs.syncs)
         it.flusher.request(it.log, done.append)
         stopping = asyncio.create_task(it.flusher.stop())
-        await asyncio.sleep(0.01)
+        await quiet_for(0.01)
         assert not stopping.done()
         it.fs.gate.set()
         await stopping

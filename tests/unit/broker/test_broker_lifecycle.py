@@ -49,6 +49,7 @@ class FakeController:
         self.register: Callable[[RegisterBroker], Any] = lambda _: RegisterBrokerResponse(40)
         self.heartbeat: Callable[[Heartbeat], Any] = lambda _: running()
         self.silent = False
+        self.answered_count = 0
         self.closed_count = 0
 
     async def close(self) -> None:
@@ -58,6 +59,7 @@ class FakeController:
         self.requests.append(request)
         while self.silent:
             await asyncio.sleep(0.001)
+        self.answered_count += 1
         outcome = self._outcome(request)
         if isinstance(outcome, Exception):
             raise outcome
@@ -247,8 +249,9 @@ async def test_the_lease_counts_from_the_question() -> None:
         it.lifecycle.hurry()
         await wait_until(lambda: len(it.controller.sent(Heartbeat)) == 2)
         it.clock.monotonic_ms += 5_000
+        answered_count = it.controller.answered_count
         it.controller.silent = False
-        await asyncio.sleep(0.01)
+        await wait_until(lambda: it.controller.answered_count > answered_count)
         it.clock.monotonic_ms += SESSION_MS - 5_000
         assert it.lifecycle.refuses_because() is not None
 

@@ -15,7 +15,8 @@ async def test_a_loop_that_is_held_up_is_seen_at_once_and_afterwards() -> None:
     await asyncio.sleep(0)
     time.sleep((CHECK_INTERVAL_MS + 300) / 1000)
     overdue_ms = lag.worst_ms()
-    await asyncio.sleep(0.01)  # the check itself comes now
+    for _ in range(5):
+        await asyncio.sleep(0)  # the check itself comes now
     assert overdue_ms >= 290
     assert lag.worst_ms() >= 290
     await lag.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from uuid import UUID
@@ -16,6 +15,7 @@ from replog.broker.quorum.peer_link import MAX_QUEUED_REQUESTS, PeerLink
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
 from replog_quorum.messages import QuorumError, Response, VoteRequest, VoteResponse
+from tests.quiet import quiet_for
 
 
 def request(correlation_id: int) -> VoteRequest:
@@ -72,7 +72,7 @@ async def linked(request_timeout_s: float = 5, addresses: tuple[str, ...] = ("th
 
 async def test_nothing_is_connected_before_there_is_something_to_say() -> None:
     async with linked() as it:
-        await asyncio.sleep(0.01)
+        await quiet_for(0.01)
         assert it.network.attempts == 0
 
 
@@ -96,7 +96,7 @@ async def test_an_answer_nobody_waits_for_is_dropped() -> None:
         for correlation_id in (1, 1, 77):
             stream.incoming.put_nowait(response(correlation_id))
         await wait_until(lambda: it.responses)
-        await asyncio.sleep(0.01)
+        await quiet_for(0.01)
         assert it.responses == [response(1)]
 
 
@@ -121,7 +121,7 @@ async def test_a_peer_that_cannot_be_reached_fails_each_request_once() -> None:
         await wait_until(lambda: it.failed == [1, 2])
         assert it.refused == [True, True], "the process is gone: that is worth more than silence"
         attempts = it.network.attempts
-        await asyncio.sleep(0.01)
+        await quiet_for(0.01)
         assert it.network.attempts == attempts, "nothing is waiting: no reason to knock again"
 
 

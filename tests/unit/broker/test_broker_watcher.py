@@ -15,6 +15,7 @@ from replog.broker.controller.broker_watcher import MAX_LOOP_LAG_MS, BrokerWatch
 from replog.controller.messages import BrokerGone, WatchedBroker
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
+from tests.quiet import quiet_for
 
 BROKER = WatchedBroker(2, broker_epoch=7, incarnation_id=UUID(int=2), host="host", port=9)
 OF_BROKER = Hello("c", 2, UUID(int=2))
@@ -110,7 +111,7 @@ async def test_a_refusal_is_told_and_told_again_while_the_broker_is_watched() ->
         watch.watcher.watch(())
         await asyncio.sleep(0)
         told_count = len(watch.gone)
-        await asyncio.sleep(0.05)
+        await quiet_for(0.05)
         assert len(watch.gone) == told_count
 
 

@@ -79,6 +79,8 @@ def test_another_process_is_locked_out(tmp_path: Path) -> None:
     assert outcome.get() == "locked"
 
 
+# a process of pytest-xdist is
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_cannot_write(tmp_path: Path) -> None:
     with replog.open_log(tmp_path / "log", maintenance_interval_ms=0) as log:
         log.append(b"parent")

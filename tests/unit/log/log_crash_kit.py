@@ -5,6 +5,7 @@ Why one place: crash points, faults, the model test and the damage matrix make t
     what the log may be     one of the histories that were possible when the machine stopped (before or after a cut)
     S1   what is there is a prefix of one of them, without a hole, and reaches the flushed offset
     S2   log_start_offset <= recovery_point <= log_end_offset
+    S3   every batch has the checksum that it says; where bits have rotted, nobody is given the batch as good
     S4   offsets rise, epochs do not fall, the epoch cache says what the batches say
     S5   without indexes and snapshots every answer is the same; opening a second time changes nothing
     S8   an (epoch, offset) is given once

@@ -1,4 +1,7 @@
-"""S11: of every key the newest record below the clean bound survives, offsets unchanged, whatever the history was."""
+"""What compaction must keep, whatever the history was.
+
+S11  of every key the newest record below the clean bound survives, and the offsets of all that survive are the same
+"""
 
 from __future__ import annotations
 

@@ -24,6 +24,12 @@ from replog.log.segments.scan import scan_headers
 from replog.log.segments.segment import LogSegment
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
+FRESH_EXAMPLES = 5
+FIND = (
+    "\nThis is a find and no flakiness: the example was drawn for this run, and nobody has seen it before. Do not run the tests "
+    "again in the hope that they pass. The falsifying example is told with it, step by step: it becomes a test of its own."
+)
+
 CAMPAIGN = int(os.environ.get("REPLOG_MODEL_EXAMPLES", "0"))
 
 TestLogModel = LogModel.TestCase
@@ -34,6 +40,16 @@ TestLogModel.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+def test_fresh_examples_keep_the_promises_too() -> None:
+    try:
+        run_state_machine_as_test(  # type: ignore[no-untyped-call]  # Hypothesis has no types for it
+            LogModel, settings=settings(TestLogModel.settings, max_examples=FRESH_EXAMPLES, derandomize=False)
+        )
+    except Exception as error:
+        error.add_note(FIND)
+        raise
 
 
 # Ablations: one safeguard is taken out, and the model must notice

@@ -19,6 +19,7 @@ from replog.records import decode_records
 from replog.spark import range_reader
 from replog.spark.range_reader import FETCH_SETTINGS, FetchSettings, RangeReader
 from replog.spark.snapshot import OffsetRange
+from tests.quiet import quiet_for
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.spark.spark_fakes import fill, open_view, whole
 
@@ -84,7 +85,7 @@ async def test_nothing_is_asked_for_beyond_the_end(cluster: FakeCluster) -> None
     wanted = whole(cluster, end=20)
     async with open_reader(cluster, wanted) as reader:
         assert await rest(reader, wanted) == list(range(20))
-        await asyncio.sleep(0.05)
+        await quiet_for(0.05)
     assert max(p.fetch_offset for r in cluster.nodes[1].fetched for p in r.partitions) < 20
 
 
@@ -92,7 +93,7 @@ async def test_what_is_fetched_ahead_is_bounded(cluster: FakeCluster) -> None:
     fill(cluster, "t", 900)
     async with open_reader(cluster, whole(cluster)) as reader:
         await reader.next_piece()
-        await asyncio.sleep(0.05)
+        await quiet_for(0.05)
         asked = max(p.fetch_offset for r in cluster.nodes[1].fetched for p in r.partitions)
         assert asked < 100
 
@@ -134,7 +135,7 @@ async def test_a_leader_whose_high_watermark_is_behind_is_waited_for(cluster: Fa
     cluster.logs["t", 0].high_watermark = 50
     async with open_reader(cluster, wanted) as reader:
         reading = asyncio.create_task(rest(reader, wanted))
-        await asyncio.sleep(0.05)
+        await quiet_for(0.05)
         assert not reading.done()
         cluster.logs["t", 0].high_watermark = None
         cluster.nodes[1].appended.set()
@@ -196,7 +197,8 @@ async def test_a_topic_this_process_has_not_heard_of_yet_is_waited_for(cluster: 
         reader = RangeReader(view, wanted, fail_on_data_loss=True)
         view.add_listener(reader.handle_metadata)
         starting = asyncio.create_task(reader.start())
-        await asyncio.sleep(0.02)
+        await quiet_for(0.02)
+        assert not starting.done()
         cluster.logs = hidden
         cluster.publish()
         await starting
@@ -222,10 +224,10 @@ async def test_a_new_leader_takes_over_while_enough_is_fetched_ahead(cluster: Fa
     wanted = whole(cluster)
     async with open_reader(cluster, wanted) as reader:
         assert await reader.next_piece() is not None
-        await asyncio.sleep(0.05)
+        await quiet_for(0.05)  # until nothing more is fetched ahead
         cluster.nodes[1].is_down = True
         cluster.nodes[1].cut()
         cluster.move_leader("t", 0, 2)
-        await asyncio.sleep(0.3)
+        await quiet_for(0.3)
         assert not cluster.nodes[2].fetched
         assert (await rest(reader, wanted))[-1] == wanted.end_offset - 1

@@ -20,6 +20,7 @@ from replog.errors import (
 )
 from replog.metadata.records import ResourceType
 from replog.rpc.transport import ConnectionLostError
+from tests.quiet import quiet_for
 
 
 def make(cluster: FakeCluster) -> Admin:
@@ -113,7 +114,7 @@ async def test_it_waits_for_the_cluster() -> None:
         node.is_down = True
     async with make(cluster) as admin:
         waiting = asyncio.create_task(admin.wait_until_ready(brokers=3, timeout_ms=5_000))
-        await asyncio.sleep(0.05)
+        await quiet_for(0.05)
         assert not waiting.done()
         for node in cluster.nodes.values():
             node.is_down = False

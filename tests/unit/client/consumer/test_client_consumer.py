@@ -23,6 +23,7 @@ from replog.errors import (
 )
 from replog.records import Codec, TimestampType, decode_records, encode_batch, encode_leader_change
 from replog.rpc.messages import EpochEnd
+from tests.quiet import quiet_for
 
 
 def make(cluster: FakeCluster, **settings: Any) -> Consumer:
@@ -156,7 +157,7 @@ async def test_a_reader_waits_for_what_is_not_there_yet() -> None:
     async with make(cluster, fetch_max_wait_ms=5_000) as consumer:
         await consumer.assign([("t", 0)], start="latest")
         reading = asyncio.create_task(read(consumer, 3))
-        await asyncio.sleep(0.02)
+        await quiet_for(0.02)
         assert not reading.done()
         fill(cluster, "t", 0, 3)
         assert offsets(await reading) == [0, 1, 2]
@@ -273,7 +274,7 @@ async def test_out_of_range_may_reset(policy: Any, first: int) -> None:
     async with make(cluster, auto_offset_reset=policy) as consumer:
         await consumer.assign([("t", 0)], start={("t", 0): 1})
         reading = asyncio.create_task(read(consumer, 1))
-        await asyncio.sleep(0.02)
+        await until(lambda: reading.done() or consumer.position(("t", 0)) == first)
         fill(cluster, "t", 0, 1)
         assert offsets(await reading) == [first]
 
@@ -318,9 +319,9 @@ async def test_memory_is_bounded_while_nobody_reads() -> None:
             cluster.logs["t", partition].append(encode_batch([(0, None, b"x" * 1000, ())]))
     async with make(cluster, buffer_memory_bytes=20_000, max_partition_fetch_bytes=8_000) as consumer:
         await consumer.assign_topic("t")
-        await asyncio.sleep(0.1)
-        held = consumer._backlog.held_bytes
-        assert 0 < held < 4 * 8_000 + 20_000
+        await until(lambda: consumer._backlog.held_bytes > 0)
+        await quiet_for(0.1)
+        assert consumer._backlog.held_bytes < 4 * 8_000 + 20_000
         assert len(await read(consumer, 200)) == 200
 
 
@@ -361,7 +362,7 @@ async def test_a_deleted_topic_is_told() -> None:
     async with make(cluster) as consumer:
         await consumer.assign([("t", 0)])
         reading = asyncio.create_task(read(consumer, 1))
-        await asyncio.sleep(0.01)
+        await until(lambda: len(cluster.nodes[1].fetched) > 0)
         cluster.delete_topic("t")
         with pytest.raises(UnknownTopicOrPartitionError, match="deleted"):
             await reading
@@ -385,7 +386,7 @@ async def test_misuse_is_told() -> None:
             consumer.seek(("t", 0), 1)
         await consumer.assign([("t", 0)])
         reading = asyncio.create_task(read(consumer, 1))
-        await asyncio.sleep(0.01)
+        await until(lambda: len(cluster.nodes[1].fetched) > 0)
         await consumer.close()
         with pytest.raises(BrokerClosedError):
             await reading

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_kit import until
 from fake_cluster import FakeCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from replog.client import Producer
 from replog.client.producer.bulk import RECORD_BYTES_MAX, take_chunk
 from replog.client.producer.partitioner import murmur2
 from replog.errors import RecordTooLargeError, UnknownTopicOrPartitionError
+from tests.quiet import quiet_for
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -167,9 +169,10 @@ async def test_memory_is_bounded_and_send_many_waits() -> None:
     async with make(cluster, buffer_memory_bytes=10_000, batch_size_bytes=1_000) as producer:
         node.hold_replies = True
         sending = asyncio.create_task(producer.send_many("t", [b"x" * 50] * 1_000))
-        await asyncio.sleep(0.05)
+        await until(lambda: producer._accumulator.memory.held_bytes > 5_000)
+        await quiet_for(0.05)
         assert not sending.done()
-        assert 5_000 < producer._accumulator.memory.held_bytes <= 10_000
+        assert producer._accumulator.memory.held_bytes <= 10_000
         await node.release_held()
         await (await sending)
         assert producer._accumulator.memory.held_bytes == 0

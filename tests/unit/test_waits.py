@@ -1,0 +1,90 @@
+"""Tests wait for conditions: who lets a fixed time pass says why, here."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+IN_VIRTUAL_TIME = ("sim/", "unit/testing/", "unit/spark/test_spark_patience.py")
+"""Where a sleep takes no time."""
+
+MAY_SLEEP = {
+    "quiet.py quiet_for": "what must not happen gets time to happen",
+    "cluster_load.py _ask_forever": "the rate of a load",
+    "test_broker_driver.py test_a_cancelled_watched_task_is_no_failure": "a task that is cancelled",
+    "test_broker_loop_lag.py test_a_loop_that_is_held_up_is_seen_at_once_and_afterwards": "the loop is held up",
+    "test_cli_interrupts.py stubborn": "a task that does not end in time",
+    "test_client_producer_chaos.py disturb": "the pace of disturbances",
+    "test_client_producer_chaos.py test_chaos": "the pace of a load, and how long it is disturbed",
+    "test_cluster_kill.py test_storm_of_kills": "the length of an outage",
+    "test_cluster_pause.py test_pause_again_and_again": "the length of a pause",
+    "test_cluster_pause.py test_all_paused_together": "the length of a pause",
+}
+"""File and function, and what its sleeps are; a loop that polls for its own condition needs no line here."""
+
+
+def sleeping(module: ast.Module) -> Iterator[str]:
+    """The functions of a module that sleep and neither yield to the loop (`sleep(0)`) nor poll for a condition."""
+    for function in ast.walk(module):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from (function.name for call in _sleeps(function.body) if not _is_zero(call))
+
+
+def _sleeps(nodes: list[ast.stmt] | list[ast.AST]) -> Iterator[ast.Call]:
+    """Calls of `sleep` outside of inner functions and of loops that poll."""
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.While) and not isinstance(node.test, ast.Constant):
+            continue
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "sleep":
+            yield node
+        yield from _sleeps(list(ast.iter_child_nodes(node)))
+
+
+def _is_zero(call: ast.Call) -> bool:
+    (seconds,) = call.args
+    return isinstance(seconds, ast.Constant) and seconds.value == 0
+
+
+@functools.cache
+def found() -> frozenset[str]:
+    files = [file for file in TESTS.rglob("*.py") if not str(file.relative_to(TESTS)).startswith(IN_VIRTUAL_TIME)]
+    texts = [(file.name, file.read_text(encoding="utf-8")) for file in files]
+    return frozenset(
+        f"{name} {function}" for name, text in texts if "sleep(" in text for function in sleeping(ast.parse(text))
+    )
+
+
+def test_tests_wait_for_conditions() -> None:
+    assert sorted(found() - MAY_SLEEP.keys()) == [], (
+        "wait for a condition, or use tests/quiet.py where nothing may happen"
+    )
+
+
+def test_no_line_is_left_over() -> None:
+    assert sorted(MAY_SLEEP.keys() - found()) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "is_seen"),
+    [
+        ("time.sleep(1)", True),
+        ("await asyncio.sleep(0.01)", True),
+        ("await sleep(seconds)", True),
+        ("if x:\n        with y:\n            time.sleep(1)", True),
+        ("while True:\n        time.sleep(1)", True),
+        ("for _ in range(9):\n        time.sleep(1)", True),
+        ("await asyncio.sleep(0)", False),
+        ("while not done():\n        time.sleep(0.1)", False),
+    ],
+)
+def test_what_counts_as_a_bare_sleep(body: str, *, is_seen: bool) -> None:
+    module = ast.parse(f"async def test() -> None:\n    {body}\n")
+    assert list(sleeping(module)) == (["test"] if is_seen else [])
