@@ -45,6 +45,7 @@ from replog.records.header import (
     restamped_prefix,
     scan,
     whole_batches_bytes,
+    with_producer,
 )
 from replog.records.model import (
     DECOMPRESSED_BYTES_MAX,
@@ -54,6 +55,7 @@ from replog.records.model import (
     TRUSTED_DECOMPRESSED_BYTES_MAX,
     Buffer,
     Codec,
+    CodecName,
     Columns,
     Header,
     HeaderColumns,
@@ -87,6 +89,7 @@ __all__ = [
     "BatchHeader",
     "Buffer",
     "Codec",
+    "CodecName",
     "Columns",
     "ControlRecordType",
     "Header",
@@ -131,4 +134,5 @@ __all__ = [
     "survey_records",
     "validate_produced",
     "whole_batches_bytes",
+    "with_producer",
 ]
