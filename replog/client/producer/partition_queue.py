@@ -51,6 +51,7 @@ PRODUCER_EPOCH_MAX = 2**15 - 1
 
 class PartitionQueue:
     """Invariants:
+        - where batches are compressed, only one that is compressed is sent, and `_closed` holds those that are being;
         - `window` is in order of sequence, its first batch is unresolved, its length is at most `max_in_flight`;
         - at most one batch is in flight while there is a gap, or the identity is not established, or there is none.
 
@@ -183,8 +184,40 @@ class PartitionQueue:
                 return self._resendable(i)
         if len(self.window) >= self._in_flight_max() or (self._accumulator.is_idempotent and self.identity is None):
             return None
+        unsent = self._next_unsent(now_s, allow_partial=allow_partial)
+        is_plain = unsent is not None and unsent.compressed is None
+        return None if is_plain and self._accumulator.is_compressing else unsent
+
+    def compressible(self, now_s: float, *, allow_partial: bool) -> ProducerBatch | None:
+        """Returns the batch to compress next, or None; changes nothing.
+
+        That is the first one that is not sent: also while it could not be sent, if it is full; else as soon as it could.
+
+        Args:
+            now_s, allow_partial: As for `sendable`.
+        """
+        if not self._closed and len(self.window) >= self._in_flight_max():
+            return None
+        batch = self._next_unsent(now_s, allow_partial=allow_partial)
+        return None if batch is None or batch.is_compressing or batch.compressed is not None else batch
+
+    def begin_compression(self, batch: ProducerBatch) -> bytes:
+        """Returns the records of `batch`, which `compressible` gave, uncompressed; it takes no more of them."""
+        if batch is self._open:
+            self._closed.append(batch)
+            self._open = None
+            batch.is_partial = True
+        return batch.begin_compression()
+
+    def handle_compressed(self, batch: ProducerBatch, compressed: bytes) -> None:
+        """Takes in what became of the bytes that `begin_compression` gave away: the batch may be sent."""
+        batch.is_compressing = False
+        batch.compressed = compressed
+
+    def _next_unsent(self, now_s: float, *, allow_partial: bool) -> ProducerBatch | None:
         if self._closed:
-            return self._closed[0]
+            first = self._closed[0]
+            return None if first.is_partial and len(self._closed) == 1 and not allow_partial else first
         return self._open if allow_partial and now_s >= self.lingers_until_s() else None
 
     def _resendable(self, i: int) -> ProducerBatch | None:
@@ -355,7 +388,7 @@ class PartitionQueue:
         last = self.last_error
         cause = self.below_min_isr or last  # that the leader has gone silent since then explains less
         state = "may or may not be in the log" if batch.attempt else "were never sent"
-        reason = f"{type(cause).__name__}: {cause}" if cause else self._no_cause()
+        reason = f"{type(cause).__name__}: {cause}" if cause else self._no_cause(batch)
         if last is not None and last is not cause:
             reason += f" (then {type(last).__name__}: {last})"
         error = RequestTimedOutError(
@@ -365,11 +398,13 @@ class PartitionQueue:
         error.__cause__ = cause
         return error
 
-    def _no_cause(self) -> str:
+    def _no_cause(self, batch: ProducerBatch) -> str:
         if self.leader is None:
             return "the partition has no leader"
         if self.needs_identity:
             return "no producer id could be had from the controller"
+        if batch.is_compressing:
+            return "its compression has not ended"
         return "no answer from the leader"
 
     def _drop_unsent(self, batch: ProducerBatch) -> None:

@@ -29,10 +29,9 @@ from replog.client.producer.config import Acks, ProducerConfig
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, check_partitioner, partition_of_key
 from replog.client.producer.router import Router, TopicQueues
-from replog.client.producer.sender import SenderSettings
 from replog.ending import Ending
 from replog.errors import BrokerClosedError, InvalidRecordError, RecordTooLargeError, UnknownTopicOrPartitionError
-from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
+from replog.records import HEADER_BYTES, CodecName, Header, RecordInput, batch_bytes_bound
 from replog.records.model import NO_TIMESTAMP
 from replog.rpc.forks import raise_if_forked, tell_at_fork
 from replog.rpc.transport import TimedTransport, Transport
@@ -84,6 +83,7 @@ class Producer:
 
     Raises:
         ConfigError: A setting is wrong.
+        UnsupportedCompressionError: The library for `compression` is not installed.
     """
 
     def __init__(
@@ -101,6 +101,10 @@ class Producer:
         max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
         fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
         connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
+        compression: CodecName = DEFAULTS.compression,
+        compression_gzip_level: int = DEFAULTS.compression_gzip_level,
+        compression_lz4_level: int = DEFAULTS.compression_lz4_level,
+        compression_zstd_level: int = DEFAULTS.compression_zstd_level,
         client_id: str = "replog-producer",
         partitioner: Partitioner | None = None,
         transport: Transport | None = None,
@@ -117,6 +121,10 @@ class Producer:
             max_in_flight_per_partition=max_in_flight_per_partition,
             fail_below_min_isr=fail_below_min_isr,
             connect_timeout_ms=connect_timeout_ms,
+            compression=compression,
+            compression_gzip_level=compression_gzip_level,
+            compression_lz4_level=compression_lz4_level,
+            compression_zstd_level=compression_zstd_level,
         )
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._wall_ms = transport.wall_ms if isinstance(transport, TimedTransport) else wall_ms
@@ -126,9 +134,9 @@ class Producer:
             if partitioner is None
             else partitioner
         )
-        self._accumulator = Accumulator(_accumulator_settings(self.config), self._view.home)
+        self._accumulator = Accumulator(AccumulatorSettings.of(self.config), self._view.home)
         self._memory = self._accumulator.memory
-        self._router = Router(self._view, self._accumulator, _sender_settings(self.config))
+        self._router = Router(self._view, self._accumulator, self.config)
         self._topics = self._router.topics
         self._max_request_bytes = self.config.max_request_bytes
         self._chunk_bytes_max = _chunk_bytes_max(self.config)
@@ -463,17 +471,6 @@ def _check_timestamp(timestamp_ms: int) -> None:
         raise InvalidRecordError(f"timestamp {timestamp_ms} ms is neither a time since 1970 nor -1 for none")
 
 
-def _accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
-    return AccumulatorSettings(
-        batch_size_bytes=min(config.batch_size_bytes, config.max_request_bytes),
-        linger_ms=config.linger_ms,
-        buffer_memory_bytes=config.buffer_memory_bytes,
-        delivery_timeout_ms=config.delivery_timeout_ms,
-        max_in_flight=config.max_in_flight,
-        is_idempotent=config.is_idempotent,
-    )
-
-
 def _chunk_bytes_max(config: ProducerConfig) -> int:
     """Returns the size of chunks: small beside the memory, and such that a record in one can always be sent."""
     return min(
@@ -481,10 +478,4 @@ def _chunk_bytes_max(config: ProducerConfig) -> int:
         config.buffer_memory_bytes // 4,
         config.batch_size_bytes,
         config.max_request_bytes - HEADER_BYTES,
-    )
-
-
-def _sender_settings(config: ProducerConfig) -> SenderSettings:
-    return SenderSettings(
-        config.acks_code, config.request_timeout_ms, config.max_request_bytes, config.fail_below_min_isr
     )

@@ -14,7 +14,7 @@ from replog.client.producer.producer import DEFAULTS, NO_HEADERS, Producer
 from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import BrokerClosedError
-from replog.records import Header
+from replog.records import CodecName, Header
 from replog.rpc.transport import Transport
 
 T = TypeVar("T")
@@ -75,6 +75,10 @@ class SyncProducer(SyncClient[Producer]):
         max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
         fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
         connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
+        compression: CodecName = DEFAULTS.compression,
+        compression_gzip_level: int = DEFAULTS.compression_gzip_level,
+        compression_lz4_level: int = DEFAULTS.compression_lz4_level,
+        compression_zstd_level: int = DEFAULTS.compression_zstd_level,
         client_id: str = "replog-producer",
         partitioner: Partitioner | None = None,
         transport: Transport | None = None,
@@ -93,6 +97,10 @@ class SyncProducer(SyncClient[Producer]):
                 max_in_flight_per_partition=max_in_flight_per_partition,
                 fail_below_min_isr=fail_below_min_isr,
                 connect_timeout_ms=connect_timeout_ms,
+                compression=compression,
+                compression_gzip_level=compression_gzip_level,
+                compression_lz4_level=compression_lz4_level,
+                compression_zstd_level=compression_zstd_level,
                 client_id=client_id,
                 partitioner=partitioner,
                 transport=transport,
