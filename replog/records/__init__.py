@@ -11,6 +11,7 @@ from replog.records.batch import (
     RECORD_HEADER_OVERHEAD_BYTES_MAX,
     BatchBuilder,
     RecordInput,
+    RowSource,
     attribute_bits,
     batch_bytes_bound,
     check_records,
@@ -19,6 +20,8 @@ from replog.records.batch import (
     decode_records,
     encode_batch,
     encode_empty_batch,
+    extend_rows,
+    group_rows,
     survey_records,
 )
 from replog.records.checked import (
@@ -100,6 +103,7 @@ __all__ = [
     "RecordInput",
     "RecordRules",
     "RecordsSurvey",
+    "RowSource",
     "ScannedBatch",
     "SegmentScan",
     "TimestampType",
@@ -126,6 +130,8 @@ __all__ = [
     "encode_snapshot_footer",
     "encode_snapshot_header",
     "encode_voters_batch",
+    "extend_rows",
+    "group_rows",
     "parse_header",
     "restamped_prefix",
     "scan",
