@@ -49,6 +49,19 @@ from replog.records.model import (
     Wanted,
 )
 
+__all__ = [
+    "IMPLEMENTATION",
+    "BatchBuilder",
+    "RowSource",
+    "check_records",
+    "decode_batch",
+    "decode_columns",
+    "decode_records",
+    "extend_rows",
+    "group_rows",
+    "survey_records",
+]
+
 IMPLEMENTATION = "python"
 
 INT32_MAX = 2**31 - 1

@@ -201,8 +201,9 @@ cdef class RowSource:
             row += 1
         return row, total
 
-    def partitions(self, int32_t partitions_count):
-        """The partition of each row by its key, int32; -1 where it has none."""
+    def partitions(self, int32_t partitions_count, given=None, bint is_by_key=True):
+        """The partition of each row, int32; -1 where it is still to be chosen."""
+        cdef const uint8_t[::1] fixed = memoryview(b"" if given is None else given).cast("B")
         cdef Output output = Output()
         cdef const char* data = NULL
         cdef Py_ssize_t size = 0
@@ -210,10 +211,14 @@ cdef class RowSource:
         cdef int32_t number
         if partitions_count < 1:
             raise ZeroDivisionError("a topic has at least one partition")
+        if given is not None and fixed.shape[0] // 4 < self.count:
+            raise too_short("partitions", self.count)
         output.allocate(max(4 * self.count, 1))
         for row in range(self.count):
-            self._cell(&self._keys, "key", row, &data, &size)
-            number = -1
+            number = native32(&fixed[0], row) if given is not None else -1
+            size = -1
+            if is_by_key and number == -1:
+                self._cell(&self._keys, "key", row, &data, &size)
             if size >= 0:
                 number = <int32_t>(murmur2_of(<const uint8_t*>data, size) & 0x7FFFFFFF) % partitions_count
             memcpy(output.data + 4 * row, &number, 4)
@@ -299,14 +304,19 @@ def extend_rows(BatchBuilder builder not None, RowSource source not None, rows, 
     cdef const uint8_t[::1] numbers = memoryview(rows).cast("B")
     cdef Py_ssize_t count = numbers.shape[0] // 4
     cdef Py_ssize_t added = 0
+    cdef Py_ssize_t i = max(first, 0)
     cdef int32_t row
-    for i in range(max(first, 0), count):
+    if builder._output is None and i < count and 0 <= native32(&numbers[0], i) < source.count:
+        row = native32(&numbers[0], i)  # all like the first: a wrong guess costs a reallocation
+        builder._reserve(min(builder._max_bytes, HEADER_BYTES + source._bound(row) * (count - i)))
+    while i < count:
         row = native32(&numbers[0], i)
         if not 0 <= row < source.count:
             raise no_such_row(row, source.count)
         if not put_row(builder, source, row):
             break
         added += 1
+        i += 1
     return added
 
 

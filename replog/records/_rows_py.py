@@ -7,14 +7,11 @@ before it is compared with the size of its buffer, for the columns may come from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from replog.errors import InvalidRecordError
 from replog.records.key_hash import murmur2
 from replog.records.model import NO_TIMESTAMP, Buffer, Columns, Header, HeaderColumns
-
-if TYPE_CHECKING:
-    from replog.records.batch import BatchBuilder
 
 ROW_OVERHEAD_BYTES = 36
 """What a record takes at most beyond its key, its value and its headers."""
@@ -66,11 +63,19 @@ class RowSource:
             row += 1
         return row, total
 
-    def partitions(self, partitions_count: int) -> bytes:
-        """Returns the partition of each row by its key, int32; -1 where it has none."""
-        numbers = [-1] * self.count
+    def partitions(self, partitions_count: int, given: Buffer | None = None, is_by_key: bool = True) -> bytes:
+        """Returns the partition of each row, int32; -1 where it is still to be chosen.
+
+        Args:
+            partitions_count: The number of partitions.
+            given: The partition that each row must have, int32; -1 for none, None for all.
+            is_by_key: Whether a key decides, where there is one and no partition is given.
+        """
+        numbers = [-1] * self.count if given is None else list(_int32s(given))[: self.count]
+        if len(numbers) < self.count:
+            raise too_short("partitions", self.count)
         for row in range(self.count):
-            key = self._keys.at(row)
+            key = self._keys.at(row) if is_by_key and numbers[row] == -1 else None
             if key is not None:
                 numbers[row] = (murmur2(key) & 0x7FFFFFFF) % partitions_count
         return b"".join(number.to_bytes(4, "little", signed=True) for number in numbers)
@@ -83,7 +88,15 @@ class RowSource:
         return size
 
 
-def extend_rows(builder: BatchBuilder, source: RowSource, rows: Buffer, first: int) -> int:
+class _Builder(Protocol):
+    """What is used of a `BatchBuilder`."""
+
+    def append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
+    ) -> int | None: ...
+
+
+def extend_rows(builder: _Builder, source: RowSource, rows: Buffer, first: int) -> int:
     """Encodes rows until one does not fit; returns how many went in.
 
     Args:
@@ -95,7 +108,7 @@ def extend_rows(builder: BatchBuilder, source: RowSource, rows: Buffer, first: i
     Raises:
         InvalidRecordError: A row's bytes are not there, its time is below -1, or there is no such row.
     """
-    numbers = memoryview(rows).cast("B").cast("i")
+    numbers = _int32s(rows)
     added = 0
     for row in numbers[first:]:
         if not 0 <= row < source.count:
@@ -106,7 +119,9 @@ def extend_rows(builder: BatchBuilder, source: RowSource, rows: Buffer, first: i
     return added
 
 
-def group_rows(partitions: Buffer, start: int, end: int, partitions_count: int, instead: int) -> list[tuple[int, Buffer]]:
+def group_rows(
+    partitions: Buffer, start: int, end: int, partitions_count: int, instead: int
+) -> list[tuple[int, Buffer]]:
     """Returns the numbers of the rows [start, end), int32, by their partition, in order within each.
 
     Args:
@@ -118,7 +133,7 @@ def group_rows(partitions: Buffer, start: int, end: int, partitions_count: int, 
     Raises:
         InvalidRecordError: A partition is not one of them.
     """
-    numbers = memoryview(partitions).cast("B").cast("i")
+    numbers = _int32s(partitions)
     if not 0 <= start <= end <= len(numbers):
         raise InvalidRecordError(f"rows {start} to {end} of {len(numbers)}")
     groups: dict[int, bytearray] = {}
@@ -158,9 +173,7 @@ class _Headers:
         self._lists: Sequence[int] = [0] * (count + 1) if lists is None else lists
         self._count = columns.headers_count
         self._names = _Field("header", columns.key_offsets, columns.key_data, None, self._count)
-        self._values = _Field(
-            "header", columns.value_offsets, columns.value_data, columns.value_validity, self._count
-        )
+        self._values = _Field("header", columns.value_offsets, columns.value_data, columns.value_validity, self._count)
 
     def at(self, row: int) -> list[Header]:
         start, end = self._lists[row], self._lists[row + 1]
@@ -176,13 +189,18 @@ def _text(row: int, name: bytes | None) -> str:
         raise InvalidRecordError(f"row {row}: the name of a header is not valid UTF-8") from None
 
 
-def _numbers(name: str, data: Buffer, kind: str, count: int) -> memoryview | None:
+def _numbers(name: str, data: Buffer, kind: str, count: int) -> memoryview[int] | None:
     view = memoryview(data).cast("B")
     if not len(view):
         return None
     if len(view) < count * (8 if kind == "q" else 4):
         raise too_short(name, count)
-    return view[: len(view) // 8 * 8 if kind == "q" else len(view) // 4 * 4].cast(kind)
+    return view[: len(view) // 8 * 8].cast("q") if kind == "q" else _int32s(view)
+
+
+def _int32s(data: Buffer) -> memoryview[int]:
+    view = memoryview(data).cast("B")
+    return view[: len(view) // 4 * 4].cast("i")
 
 
 def check_time(row: int, timestamp: int) -> None:

@@ -43,7 +43,15 @@ from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerBatch, ProducerIdentity
 from replog.client.types import TopicPartition
 from replog.errors import OutOfOrderSequenceError, ReplogError, RequestTimedOutError
-from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
+from replog.records import (
+    HEADER_BYTES,
+    Buffer,
+    Header,
+    RecordInput,
+    RowSource,
+    batch_bytes_bound,
+    extend_rows,
+)
 
 SEQUENCE_MODULUS = 2**31
 PRODUCER_EPOCH_MAX = 2**15 - 1
@@ -114,16 +122,20 @@ class PartitionQueue:
             batch = self._accumulator.new_batch(self.topic_partition, max(self.batch_bytes_max, size_bytes))
             relative_offset = batch.builder.append(timestamp_ms, key, value, headers)
             if relative_offset is None:
-                raise OverflowError(f"a record of {size_bytes} bytes does not fit into a batch made for it")
-            if self._open is not None:
-                self._closed.append(self._open)
-            self._open = batch
-            self._accumulator.opened(batch, self)
-            if size_bytes > self.batch_bytes_max:
-                self._closed.append(batch)  # for itself: a record beside it must not fail with one that is too large
-                self._open = None
+                raise _does_not_fit(size_bytes)
+            self._go_on_with(batch, size_bytes)
         self._charge(batch)
         return batch, relative_offset
+
+    def _go_on_with(self, batch: ProducerBatch, size_bytes: int) -> None:
+        """Makes `batch`, which has one record of at most `size_bytes`, the open one."""
+        if self._open is not None:
+            self._closed.append(self._open)
+        self._open = batch
+        self._accumulator.opened(batch, self)
+        if size_bytes > self.batch_bytes_max:
+            self._closed.append(batch)  # for itself: a record beside it must not fail with one that is too large
+            self._open = None
 
     def extend(self, records: Sequence[RecordInput]) -> Iterator[tuple[ProducerBatch, int, int]]:
         """Appends `records`, none of which is larger than a batch may be, while the caller iterates; see `append`.
@@ -145,6 +157,39 @@ class PartitionQueue:
                 batch, first = self.append(time_ms, key, value, headers, batch_bytes_bound(key, value, headers))
             yield batch, first, batch.records_count - first
             start += batch.records_count - first
+
+    def extend_rows(self, source: RowSource, rows: Buffer) -> Iterator[tuple[ProducerBatch, int, int]]:
+        """Appends rows of columns while the caller iterates; see `extend`.
+
+        Args:
+            source: The columns.
+            rows: The numbers of the rows, int32.
+        """
+        numbers = memoryview(rows).cast("B")
+        done, count = 0, len(numbers) // 4
+        while done < count:
+            batch, added = self._open, 0
+            if batch is not None:
+                try:
+                    added = extend_rows(batch.builder, source, numbers, done)
+                finally:
+                    first = batch.records_count
+                    self._charge(batch)
+            if batch is None or not added:
+                batch, first, added = self._new_batch_of(source, numbers[4 * done : 4 * done + 4]), 0, 1
+            yield batch, first, added
+            done += added
+
+    def _new_batch_of(self, source: RowSource, row: memoryview) -> ProducerBatch:
+        """Opens a batch with one row."""
+        number = int.from_bytes(row, "little")
+        size_bytes = HEADER_BYTES + source.within(number, 0)[1]
+        batch = self._accumulator.new_batch(self.topic_partition, max(self.batch_bytes_max, size_bytes))
+        if not extend_rows(batch.builder, source, row, 0):
+            raise _does_not_fit(size_bytes)
+        self._go_on_with(batch, size_bytes)
+        self._charge(batch)
+        return batch
 
     def _charge(self, batch: ProducerBatch) -> None:
         """Counts what was added to the batch, to the byte."""
@@ -418,3 +463,7 @@ class PartitionQueue:
         yield from self._closed
         if self._open is not None:
             yield self._open
+
+
+def _does_not_fit(size_bytes: int) -> OverflowError:
+    return OverflowError(f"a record of {size_bytes} bytes does not fit into a batch made for it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from replog.client.arguments import require_partition
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.view import ClusterView
 from replog.client.producer.accumulator import Accumulator
@@ -12,6 +13,7 @@ from replog.client.producer.compressor import BatchCompressor
 from replog.client.producer.config import ProducerConfig
 from replog.client.producer.identity import IdentitySource
 from replog.client.producer.partition_queue import PartitionQueue
+from replog.client.producer.partitioner import Partitioner
 from replog.client.producer.sender import BrokerSender, SenderSettings
 from replog.errors import BrokerClosedError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import MAX_MESSAGE_BYTES
@@ -46,6 +48,24 @@ class TopicQueues:
         for queue in self.queues:
             queue.batch_bytes_max = batch_bytes_max
         self.available = tuple(p.partition_id for p in info.partitions if p.leader >= 0)
+
+    def queue_for(
+        self, partitioner: Partitioner, key: bytes | None, partition: int | None, size_bytes: int
+    ) -> PartitionQueue:
+        """Returns the queue of a record.
+
+        Args:
+            partitioner: The object that chooses where no partition is given.
+            key, partition: The record's; None: it has none.
+            size_bytes: The approximate size of the record in a batch.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such partition.
+        """
+        if partition is None:
+            partition = partitioner.partition(self.name, key, size_bytes, len(self.queues), self.available)
+        require_partition(self.name, len(self.queues), partition)
+        return self.queues[partition]
 
 
 def _message_bytes_max(info: TopicInfo) -> int:

@@ -14,7 +14,7 @@ from replog.client.producer.producer import DEFAULTS, NO_HEADERS, Producer
 from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import BrokerClosedError
-from replog.records import CodecName, Header
+from replog.records import Buffer, CodecName, Columns, Header
 from replog.rpc.transport import Transport
 
 T = TypeVar("T")
@@ -141,6 +141,20 @@ class SyncProducer(SyncClient[Producer]):
         taken = list(records)  # the caller's code runs in the caller's thread
         delivery = self._run(
             lambda: self._client.send_many(topic, taken, partition=partition, timestamp_ms=timestamp_ms)
+        )
+        return SyncBulkDelivery(self, delivery)
+
+    def send_columns(
+        self,
+        topic: str,
+        columns: Columns,
+        *,
+        partitions: Buffer | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SyncBulkDelivery:
+        """Puts each row of `columns` into a batch, as `Producer.send_columns` does."""
+        delivery = self._run(
+            lambda: self._client.send_columns(topic, columns, partitions=partitions, timestamp_ms=timestamp_ms)
         )
         return SyncBulkDelivery(self, delivery)
 

@@ -82,6 +82,13 @@ def test_keys_are_placed_as_kafka_places_them(codec: Any, keys: list[bytes | Non
     source = codec.RowSource(columns_of([(1, key, None, ()) for key in keys]), 0)
     expected = [-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % count for key in keys]
     assert list(memoryview(source.partitions(count)).cast("i")) == expected
+    given = [row if row % 2 else -1 for row in range(len(keys))]
+    for is_by_key in (True, False):
+        chosen = memoryview(source.partitions(count, ints(*given), is_by_key)).cast("i")
+        other = expected if is_by_key else [-1] * len(keys)
+        assert list(chosen) == [row if row % 2 else other[row] for row in range(len(keys))]
+    with pytest.raises(InvalidRecordError, match="partitions is too short"):
+        source.partitions(count, ints(*given)[:-1])
 
 
 @pytest.mark.parametrize("codec", IMPLEMENTATIONS)
