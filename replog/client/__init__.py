@@ -9,7 +9,7 @@ from replog.client.admin.reassignments import CopyProgress, PartitionReassignmen
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.consumer import Consumer
 from replog.client.producer.batch import BulkDelivery, Delivery
-from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, murmur2
+from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
 from replog.client.producer.producer import Producer
 from replog.client.sync.admin import SyncAdmin
 from replog.client.sync.consumer import SyncConsumer
@@ -24,6 +24,7 @@ from replog.client.types import (
     TopicPartition,
 )
 from replog.controller.messages import NewTopic
+from replog.records.key_hash import murmur2
 from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 
 __all__ = [

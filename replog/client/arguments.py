@@ -11,8 +11,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final, SupportsIndex, TypeVar
 
 from replog.client.types import TopicPartition
-from replog.errors import InvalidRequestError
+from replog.errors import InvalidRecordError, InvalidRequestError, UnknownTopicOrPartitionError
 from replog.records import CHARACTER_BYTES_MAX, RECORD_HEADER_OVERHEAD_BYTES_MAX
+from replog.records.model import NO_TIMESTAMP
 
 T = TypeVar("T")
 
@@ -210,3 +211,21 @@ def require_records(records: object, method: str) -> None:
         raise wrong_type("records", records, "an iterable of values or (value, key) pairs, not a mapping")
     if not isinstance(records, Iterable):
         raise wrong_type("records", records, "an iterable of values or (value, key) pairs")
+
+
+def require_partition(topic: str, partitions_count: int, partition: int) -> None:
+    """Refuses the number of a partition that the topic has not."""
+    if type(partition) is not int:
+        require_whole("partition", partition)
+    if not 0 <= partition < partitions_count:
+        raise UnknownTopicOrPartitionError(
+            f"{topic} has {partitions_count} partitions, numbered from 0; there is no partition {partition}"
+        )
+
+
+def require_timestamp(timestamp_ms: int) -> None:
+    """Refuses, before anything is waited for, a timestamp that the codec would refuse after it."""
+    if type(timestamp_ms) is not int:
+        require_whole("timestamp_ms", timestamp_ms, "an int, milliseconds since 1970, or None for now")
+    if not NO_TIMESTAMP <= timestamp_ms < 1 << 63:
+        raise InvalidRecordError(f"timestamp {timestamp_ms} ms is neither a time since 1970 nor -1 for none")

@@ -13,10 +13,9 @@ from replog.choices import require_choice
 from replog.errors import ConfigError
 from replog.log import LogConfig
 from replog.log.config import UNLIMITED
-from replog.records import Codec
+from replog.records import Codec, CodecName
 
 FlushPolicy: TypeAlias = Literal["always", "os"]
-CodecName: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _SEGMENT_MS: Final = 7 * _DAY_MS

@@ -11,6 +11,7 @@ from replog.records.batch import (
     RECORD_HEADER_OVERHEAD_BYTES_MAX,
     BatchBuilder,
     RecordInput,
+    RowSource,
     attribute_bits,
     batch_bytes_bound,
     check_records,
@@ -19,6 +20,8 @@ from replog.records.batch import (
     decode_records,
     encode_batch,
     encode_empty_batch,
+    extend_rows,
+    group_rows,
     survey_records,
 )
 from replog.records.checked import (
@@ -45,6 +48,7 @@ from replog.records.header import (
     restamped_prefix,
     scan,
     whole_batches_bytes,
+    with_producer,
 )
 from replog.records.model import (
     DECOMPRESSED_BYTES_MAX,
@@ -54,6 +58,7 @@ from replog.records.model import (
     TRUSTED_DECOMPRESSED_BYTES_MAX,
     Buffer,
     Codec,
+    CodecName,
     Columns,
     Header,
     HeaderColumns,
@@ -87,6 +92,7 @@ __all__ = [
     "BatchHeader",
     "Buffer",
     "Codec",
+    "CodecName",
     "Columns",
     "ControlRecordType",
     "Header",
@@ -97,6 +103,7 @@ __all__ = [
     "RecordInput",
     "RecordRules",
     "RecordsSurvey",
+    "RowSource",
     "ScannedBatch",
     "SegmentScan",
     "TimestampType",
@@ -123,6 +130,8 @@ __all__ = [
     "encode_snapshot_footer",
     "encode_snapshot_header",
     "encode_voters_batch",
+    "extend_rows",
+    "group_rows",
     "parse_header",
     "restamped_prefix",
     "scan",
@@ -131,4 +140,5 @@ __all__ = [
     "survey_records",
     "validate_produced",
     "whole_batches_bytes",
+    "with_producer",
 ]

@@ -25,6 +25,7 @@ import sys
 
 from replog.errors import InvalidRecordError, InvariantViolationError
 from replog.records._crc32c import crc32c
+from replog.records._rows_py import check_time, no_such_partition, no_such_row, not_there, too_short
 from replog.records.compression import compress_batch, decompress, decompressed_bytes_limit, require_codec
 from replog.records.header import check_crc, check_header, parse_header
 from replog.records.model import (
@@ -146,3 +147,4 @@ include "_codec_bytes.pxi"
 include "_codec_decode.pxi"
 include "_codec_columns.pxi"
 include "_codec_encode.pxi"
+include "_codec_rows.pxi"

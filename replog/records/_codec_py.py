@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 from replog.errors import InvalidRecordError
 from replog.records._columns_py import ColumnSet
 from replog.records._crc32c import crc32c
+from replog.records._rows_py import RowSource, extend_rows, group_rows
 from replog.records.compression import compress_batch, decompress, decompressed_bytes_limit, require_codec
 from replog.records.header import (
     ATTRIBUTES_POSITION,
@@ -47,6 +48,19 @@ from replog.records.model import (
     TimestampType,
     Wanted,
 )
+
+__all__ = [
+    "IMPLEMENTATION",
+    "BatchBuilder",
+    "RowSource",
+    "check_records",
+    "decode_batch",
+    "decode_columns",
+    "decode_records",
+    "extend_rows",
+    "group_rows",
+    "survey_records",
+]
 
 IMPLEMENTATION = "python"
 

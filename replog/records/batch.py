@@ -52,6 +52,9 @@ RECORD_HEADER_OVERHEAD_BYTES_MAX = 10
 CHARACTER_BYTES_MAX = 4
 """Of a header's name, in UTF-8."""
 BatchBuilder = _codec.BatchBuilder
+RowSource = _codec.RowSource
+extend_rows = _codec.extend_rows
+group_rows = _codec.group_rows
 IMPLEMENTATION: str = _codec.IMPLEMENTATION
 """Which codec is loaded: "cython" or "python"."""
 

@@ -9,6 +9,9 @@ bytes.  One section may become at most
 
 The other direction obeys the same rule: what readers would refuse is stored as it is, not compressed (`compress_readable`).
 
+**Levels** are those of Kafka's clients: gzip 1 to 9 or -1, zlib's own default; zstd -131072 to 22, by default 3.  lz4 has one,
+Kafka's default of 9, which means the fast compressor: the library offers no slower one.
+
 The absolute cap is the caller's; the ratio keeps small input from large memory, and leaves alone what honest batches
 reach: below 32 MiB any ratio is allowed, and gzip cannot pass 1032, lz4 255, snappy 22.  The output buffer starts small
 and grows no further than the limit; zstd and lz4 write into a buffer of ours, because `max_output_size` and the like are
@@ -48,7 +51,10 @@ GZIP_MEMBERS_MAX = 1024
 
 _GZIP_WINDOW_BITS = 31  # 15 bits of window + 16: RFC 1952 wrapper
 _GZIP_PIECE_BYTES = 64 * 1024
-_ZSTD_LEVEL = 3
+GZIP_LEVEL = -1
+"""What zlib takes for its default, 6."""
+
+ZSTD_LEVEL = 3
 _WITH_LIBRARY = frozenset({Codec.SNAPPY, Codec.LZ4, Codec.ZSTD})
 _FIRST_GUESS_BYTES = 64 * 1024
 _GROWTH = 16
@@ -92,8 +98,13 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
             return _decompress_growing(codec, bytes(data), limit)
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """Compresses a records section, at Kafka's default level of each codec.
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Compresses a records section.
+
+    Args:
+        codec: The codec to compress with.
+        data: The section; read only.
+        level: The level of gzip or zstd, see the module; None: Kafka's default.  The others have none.
 
     Raises:
         UnsupportedCompressionError: The library for this codec is not installed.
@@ -102,17 +113,17 @@ def compress(codec: Codec, data: Buffer) -> bytes:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            compressor = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
+            compressor = zlib.compressobj(GZIP_LEVEL if level is None else level, wbits=_GZIP_WINDOW_BITS)
             return compressor.compress(data) + compressor.flush()
         case Codec.SNAPPY:
             return xerial_snappy.compress(data)
         case Codec.LZ4:
             return lz4_frame.compress(data)
         case Codec.ZSTD:
-            return bytes(library(codec).zstd.compress(bytes(data), _ZSTD_LEVEL))
+            return bytes(library(codec).zstd.compress(bytes(data), ZSTD_LEVEL if level is None else level))
 
 
-def compress_readable(codec: Codec, data: Buffer) -> bytes | None:
+def compress_readable(codec: Codec, data: Buffer, level: int | None = None) -> bytes | None:
     """Compresses a records section that every reader takes back; None: readers would refuse it, so store it as it is.
 
     Why here: who writes a batch and who reads it have one limit, `decompressed_bytes_limit`, wherever batches are made.
@@ -120,7 +131,7 @@ def compress_readable(codec: Codec, data: Buffer) -> bytes | None:
     Raises:
         UnsupportedCompressionError: The library for this codec is not installed.
     """
-    section = compress(codec, data) if len(data) <= DECOMPRESSED_BYTES_MAX else b""
+    section = compress(codec, data, level) if len(data) <= DECOMPRESSED_BYTES_MAX else b""
     return section if len(data) <= decompressed_bytes_limit(len(section), DECOMPRESSED_BYTES_MAX) else None
 
 
@@ -134,6 +145,26 @@ def compress_batch(batch: bytes, codec: Codec) -> bytes:
     """
     section = None if codec is Codec.NONE else compress_readable(codec, memoryview(batch)[HEADER_BYTES:])
     return batch if section is None else with_section(batch, codec, section)
+
+
+def shrink_batch(batch: bytes, codec: Codec, level: int | None = None) -> bytes:
+    """Compresses the records of an uncompressed batch where that makes it smaller; else returns it as it is.
+
+    Why not always, as Kafka's own client does: a batch that fits into `max.message.bytes` fits afterwards, too, and nobody
+    decompresses for nothing.  Readers take both.
+
+    Args:
+        batch: The one uncompressed batch; not changed, and returned as it is also where readers would refuse the
+            compressed form.
+        codec: The codec to compress with.
+        level: The level, as for `compress`.
+
+    Raises:
+        UnsupportedCompressionError: The library for this codec is not installed.
+    """
+    plain = memoryview(batch)[HEADER_BYTES:]
+    section = compress_readable(codec, plain, level)
+    return batch if section is None or len(section) >= len(plain) else with_section(batch, codec, section)
 
 
 def with_section(header_source: Buffer, codec: Codec, section: Buffer) -> bytes:

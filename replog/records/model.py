@@ -7,7 +7,7 @@ and writes the bytes because both codecs, the compiled one and its pure-Python t
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -56,6 +56,10 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+CodecName: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+"""The codecs as settings name them."""
 
 
 class Record(NamedTuple):

@@ -217,6 +217,17 @@ def test_records_are_deleted(run: Run) -> None:
     assert "is not TOPIC-PARTITION=OFFSET" in run("topics", "delete-records", "short=9").err
 
 
+def test_lines_are_compressed_and_read_back(run: Run) -> None:
+    good(run, "topics", "create", "packed", "--partitions", 1, "--replication-factor", 3)
+    lines = "".join(f"{n} the same words again and again\n" for n in range(500))
+    assert run("produce", "packed", "--compression", "gzip", stdin=lines).out == "500 records acknowledged\n"
+    assert run("consume", "packed").out == lines
+    described = [json.loads(line) for line in good(run, "log-dirs", "describe", "--broker", 1, "--json").splitlines()]
+    (size_bytes,) = [each["size_bytes"] for one in described for each in one["replicas"] if each["topic"] == "packed"]
+    assert 0 < size_bytes < len(lines) / 2
+    assert "not one of 'none', 'gzip'" in run("produce", "packed", "--compression", "brotli", stdin="a\n").err
+
+
 def test_log_directories_are_described_and_a_move_to_none_of_them_is_refused(run: Run, directory: Path) -> None:
     good(run, "topics", "create", "placed", "--partitions", 1, "--replication-factor", 3)
     path = str(directory / "node-2" / "data")

@@ -28,7 +28,9 @@ from replog.records import (
     encode_batch,
     encode_empty_batch,
     encode_end_transaction_marker,
+    with_producer,
 )
+from replog.records.compression import shrink_batch
 from replog_checkpoints import OsFileSystem
 
 SHAPES: Final = ("codecs", "rolled", "append-time", "transactions", "open", "compacted", "epochs")
@@ -37,6 +39,8 @@ CONFIG: Final = LogConfig(segment_bytes=1 << 20, segment_index_bytes=65536, rete
 ROLLING: Final = LogConfig(segment_bytes=20_000, segment_index_bytes=65536, retention_ms=-1)
 EMPTY_BATCH_TIMESTAMP: Final = T0 + 40
 """Of the batch that compaction left without records: the largest of its log, so that the time index names it."""
+PRODUCED: Final = ((Codec.GZIP, 1), (Codec.GZIP, 9), (Codec.ZSTD, -7), (Codec.ZSTD, 22))
+"""Codecs and levels of batches made as a producer makes them: compressed first, its identity put on them afterwards."""
 _BIG_BYTES: Final = 700_000
 
 
@@ -100,6 +104,11 @@ def _codecs(log: Log, epochs: Sequence[int]) -> None:
         records = mixed_records(1 + 11 * (number % 4), seed=number)
         batch = encode_batch(records, codec=codec, producer_id=7, producer_epoch=0, base_sequence=sequence)
         _append(log, batch, epochs[0])
+        sequence += len(records)
+    for codec, level in PRODUCED:
+        records = mixed_records(40, seed=level)
+        batch = shrink_batch(encode_batch(records), codec, level)
+        _append(log, with_producer(batch, 7, 0, sequence), epochs[0])
         sequence += len(records)
     for codec in Codec:
         big = random.Random(codec).randbytes(_BIG_BYTES // 2) + bytes(_BIG_BYTES // 2)

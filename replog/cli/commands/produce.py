@@ -37,6 +37,16 @@ READ_BYTES = 64 * 1024
 """What is read, and sent together, at once."""
 
 
+class Compression(StrEnum):
+    """How batches are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
 class Acks(StrEnum):
     """Whose word counts as an acknowledgement."""
 
@@ -56,6 +66,9 @@ def produce(
         int | None, typer.Option("--partition", min=0, max=common.INT_MAX, help="Default: by key, or spread.")
     ] = None,
     acks: Annotated[Acks, typer.Option("--acks", help="Who must have the records.")] = Acks.ALL,
+    compression: Annotated[
+        Compression, typer.Option("--compression", help="How batches are compressed.")
+    ] = Compression.NONE,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,
 ) -> None:
@@ -67,14 +80,20 @@ def produce(
         )
     separator = None if key_separator is None else key_separator.encode()
     if file is None:
-        common.run(_produce(bootstrap_servers, topic, sys.stdin.buffer, separator, partition, acks))
+        common.run(_produce(bootstrap_servers, topic, sys.stdin.buffer, separator, partition, acks, compression))
         return
     with file.open("rb") as lines:
-        common.run(_produce(bootstrap_servers, topic, lines, separator, partition, acks))
+        common.run(_produce(bootstrap_servers, topic, lines, separator, partition, acks, compression))
 
 
 async def _produce(
-    bootstrap_servers: str, topic: str, lines: BinaryIO, separator: bytes | None, partition: int | None, acks: Acks
+    bootstrap_servers: str,
+    topic: str,
+    lines: BinaryIO,
+    separator: bytes | None,
+    partition: int | None,
+    acks: Acks,
+    compression: Compression,
 ) -> None:
     from replog.client import Producer
     from replog.client.producer.producer import DEFAULTS
@@ -83,7 +102,10 @@ async def _produce(
         batch_bytes_max = await _batch_bytes_max(admin, topic)  # a missing topic is told before the first line is typed
     setting: Any = "all" if acks is Acks.ALL else int(acks.value)  # 0 or 1
     request_bytes_max = max(batch_bytes_max, DEFAULTS.max_request_bytes)
-    async with Producer(bootstrap_servers, acks=setting, max_request_bytes=request_bytes_max) as producer:
+    making = Producer(
+        bootstrap_servers, acks=setting, max_request_bytes=request_bytes_max, compression=compression.value
+    )
+    async with making as producer:
         known = await producer.partitions_for(topic)
         if partition is not None and partition not in known:
             raise UnknownTopicOrPartitionError(f"{topic} has {common.counted(len(known), 'partition')}, from 0 on")

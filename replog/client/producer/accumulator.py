@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.client.home_loop import HomeLoop
 from replog.client.producer.batch import ProducerBatch
+from replog.client.producer.config import ProducerConfig
 from replog.client.types import TopicPartition
 from replog.errors import ReplogError
+from replog.records import Codec
 
 RECENT_FAILURES_MAX = 64
 """How many failed batches `flush` remembers to report; the first one matters."""
@@ -34,6 +36,21 @@ class AccumulatorSettings:
     max_in_flight: int
     """Unresolved batches per partition, 1 to 5."""
     is_idempotent: bool
+    is_compressing: bool = False
+    """Whether batches are compressed before they are sent."""
+
+    @classmethod
+    def of(cls, config: ProducerConfig) -> Self:
+        """Returns what the accumulator needs of a producer's settings."""
+        return cls(
+            batch_size_bytes=min(config.batch_size_bytes, config.max_request_bytes),
+            linger_ms=config.linger_ms,
+            buffer_memory_bytes=config.buffer_memory_bytes,
+            delivery_timeout_ms=config.delivery_timeout_ms,
+            max_in_flight=config.max_in_flight,
+            is_idempotent=config.is_idempotent,
+            is_compressing=config.codec is not Codec.NONE,
+        )
 
 
 class BatchOwner(Protocol):
@@ -70,6 +87,7 @@ class Accumulator:
         self.flushing_count = 0
         self.linger_s = settings.linger_ms / 1000
         self.is_idempotent = settings.is_idempotent
+        self.is_compressing = settings.is_compressing
         self.max_in_flight = settings.max_in_flight
         self._home = home
         self._unresolved: dict[ProducerBatch, BatchOwner] = {}  # in order of creation, hence of deadline

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from replog.client.home_loop import require_loop
 from replog.client.types import DeliveredRange, RecordMetadata, TopicPartition
 from replog.errors import ReplogError, raised_anew
-from replog.records import BatchBuilder, decode_batch, encode_batch
+from replog.records import BatchBuilder, with_producer
 from replog.rpc.forks import raise_if_forked
 
 T = TypeVar("T")
@@ -39,9 +39,13 @@ class ProducerBatch:
     Invariants:
         - once encoded, the bytes change only by `renumber`, and that only when it is certain that no copy of them is in
           the log or ever will be;
+        - with compression the records are what `begin_compression` gave away, and nothing is added to them;
         - `future` is resolved exactly once, and then the bytes are let go.
 
     Attributes:
+        is_partial: Whether it was closed to be compressed while there was room in it.
+        is_compressing: Whether a thread has its records, to give them back compressed.
+        compressed: The batch without a producer, compressed where that makes it smaller; None: it was not compressed yet.
         attempt: How often the bytes were sent; a reply to an earlier attempt is dropped.
         in_flight: Whether they were sent, and neither answered nor given up.
         must_renumber: Whether they go again under another identity, see `partition_queue`.
@@ -60,12 +64,15 @@ class ProducerBatch:
         "builder",
         "callbacks",
         "charged_bytes",
+        "compressed",
         "created_s",
         "deadline_s",
         "error",
         "future",
         "identity",
         "in_flight",
+        "is_compressing",
+        "is_partial",
         "must_renumber",
         "payload",
         "records_count",
@@ -89,6 +96,9 @@ class ProducerBatch:
         self.deadline_s = deadline_s
         self.charged_bytes = 0
         self.records_count = 0
+        self.is_compressing = False
+        self.is_partial = False
+        self.compressed: bytes | None = None
         self.payload: bytes | None = None
         self.identity: ProducerIdentity | None = None
         self.base_sequence = -1
@@ -110,27 +120,29 @@ class ProducerBatch:
 
     @property
     def size_bytes(self) -> int:
-        """Size on the wire: exact once encoded, the uncompressed size before."""
-        return len(self.payload) if self.payload is not None else self.builder.size_bytes
+        """Size on the wire: exact once compressed or encoded, the uncompressed size before."""
+        encoded = self.compressed if self.payload is None else self.payload
+        return self.builder.size_bytes if encoded is None else len(encoded)
+
+    def begin_compression(self) -> bytes:
+        """Returns the batch, uncompressed and without a producer; it takes no more records."""
+        self.is_compressing = True
+        return self.builder.build()
 
     def encode(self, identity: ProducerIdentity | None, base_sequence: int) -> None:
         """Makes the bytes, once; `identity` None is a producer without idempotence."""
         self.identity = identity
         self.base_sequence = base_sequence
-        if identity is None:
+        if self.compressed is not None:
+            self.payload, self.compressed = _stamped(self.compressed, identity, base_sequence), None
+        elif identity is None:
             self.payload = self.builder.build()
         else:
             self.payload = self.builder.build(identity.producer_id, identity.producer_epoch, base_sequence)
 
     def renumber(self, identity: ProducerIdentity, base_sequence: int) -> None:
-        """Encodes the same records under another identity; see the invariants."""
-        records = [(r.timestamp, r.key, r.value, r.headers) for r in decode_batch(self.payload or b"")]
-        self.payload = encode_batch(
-            records,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
-            base_sequence=base_sequence,
-        )
+        """Puts the same records under another identity; see the invariants."""
+        self.payload = _stamped(self.payload or b"", identity, base_sequence)
         self.identity = identity
         self.base_sequence = base_sequence
         self.must_renumber = False
@@ -168,7 +180,7 @@ class ProducerBatch:
 
     def _let_go(self) -> None:
         self.in_flight = False
-        self.payload = None
+        self.payload = self.compressed = None
         del self.builder
 
     async def wait(self) -> None:
@@ -216,6 +228,12 @@ class ProducerBatch:
         for outcome, entries in called.items():
             for callback, context in entries:
                 outcome.add_done_callback(callback, context=context)
+
+
+def _stamped(batch: bytes, identity: ProducerIdentity | None, base_sequence: int) -> bytes:
+    if identity is None:
+        return batch
+    return with_producer(batch, identity.producer_id, identity.producer_epoch, base_sequence)
 
 
 if TYPE_CHECKING:

@@ -9,11 +9,14 @@ bytes.  A chunk ends before such a record, so that everything before it is sent 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from replog.client.producer.batch import BulkDelivery, Delivery, ProducerBatch
+from replog.client.producer.partition_queue import PartitionQueue
+from replog.client.producer.partitioner import Partitioner, partition_of_key
+from replog.client.producer.router import TopicQueues
 from replog.records import HEADER_BYTES, RecordInput, batch_bytes_bound
 
 RecordLike: TypeAlias = bytes | tuple[bytes | None, bytes | None] | None
@@ -24,6 +27,9 @@ ValueKey: TypeAlias = tuple[bytes | None, bytes | None]
 CHUNK_BYTES_MAX = 64 * 1024
 RECORD_BYTES_MAX = 16 * 1024
 """A larger record is sent alone: a call more is nothing beside its bytes."""
+
+RECORD_OVERHEAD_BYTES = 10
+"""What a record usually takes beyond key and value: for choosing partitions, where a guess will do."""
 
 RECORD_OVERHEAD_BYTES_MAX = batch_bytes_bound(None, None) - HEADER_BYTES
 
@@ -97,6 +103,32 @@ def _fill(chunk: Chunk, records: Iterator[RecordLike], timestamp_ms: int, bytes_
         if chunk.size_bytes >= bytes_max:
             return
     chunk.is_last = True
+
+
+def spread(
+    chunk: Chunk, queues: TopicQueues, partition: int | None, partitioner: Partitioner
+) -> Iterable[tuple[PartitionQueue, Sequence[RecordInput]]]:
+    """Groups the chunk's records by partition, in order within each.
+
+    Args:
+        chunk: The records.
+        queues: The topic.
+        partition: The partition of all of them; None: by key, and one for all that have none.
+        partitioner: The object that chooses partitions for records without a key.
+    """
+    if partition is not None or not chunk.has_keys:
+        size_bytes = chunk.size_bytes - len(chunk.rows) * (RECORD_OVERHEAD_BYTES_MAX - RECORD_OVERHEAD_BYTES)
+        return ((queues.queue_for(partitioner, None, partition, size_bytes), chunk.rows),)
+    groups: dict[int, list[RecordInput]] = {}
+    partitions_count = len(queues.queues)
+    for row in chunk.rows:
+        key = row[1]
+        if key is None:
+            number = partitioner.partition(queues.name, None, len(row[2] or b""), partitions_count, queues.available)
+        else:
+            number = partition_of_key(key, partitions_count)
+        groups.setdefault(number, []).append(row)
+    return ((queues.queues[number], rows) for number, rows in groups.items())
 
 
 def _pair(record: Any) -> tuple[Any, Any]:

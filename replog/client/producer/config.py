@@ -7,6 +7,8 @@ from typing import Literal, get_args
 
 from replog.choices import INT32_MAX, require_at_least, require_choice
 from replog.errors import ConfigError
+from replog.records import Codec, CodecName
+from replog.records.compression import GZIP_LEVEL, ZSTD_LEVEL, require_codec
 from replog.rpc.messages import ACKS_ALL
 
 Acks = Literal["all", -1, 0, 1]
@@ -18,12 +20,21 @@ MAX_REQUEST_BYTES_MAX = 55 << 20
 """Batches that fit into one message of the transport (64 MiB) with room for what describes them."""
 
 
+LZ4_LEVEL = 9
+"""Kafka's default, at which its clients use the fast compressor: the only one here."""
+
+GZIP_LEVEL_MAX = 9
+ZSTD_LEVEL_MIN = -131_072
+ZSTD_LEVEL_MAX = 22
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
     """Settings of a `Producer`; each is a keyword of its constructor.
 
     Raises:
         ConfigError: A value is out of range, or two contradict each other.
+        UnsupportedCompressionError: The library for `compression` is not installed.
     """
 
     acks: Acks = "all"
@@ -55,6 +66,16 @@ class ProducerConfig:
     False: they are tried again until delivery_timeout_ms, and the time-out has NotEnoughReplicasError as its cause."""
     connect_timeout_ms: int = 10_000
     """How long `start` waits for a first broker to answer."""
+    compression: CodecName = "none"
+    """Compression of batches, in threads beside the event loop: "none", "gzip", "snappy", "lz4" or "zstd" (the last three
+    need the extra `compression`).  A batch is stored as it is where that makes it no smaller.  batch_size_bytes and the
+    bound of a record count bytes before compression, the bound of a message and the topic's max.message.bytes what is sent."""
+    compression_gzip_level: int = GZIP_LEVEL
+    """1 (fast) to 9 (small); -1: zlib's default, 6."""
+    compression_lz4_level: int = LZ4_LEVEL
+    """9, the fast compressor, as with Kafka's clients; their others are not there."""
+    compression_zstd_level: int = ZSTD_LEVEL
+    """-131072 (fast) to 22 (small, and 40 times as slow as 3)."""
 
     def __post_init__(self) -> None:
         require_choice("acks", self.acks, get_args(Acks))
@@ -69,6 +90,7 @@ class ProducerConfig:
             high = INT32_MAX if name in _SAID_TO_BROKERS else None
             require_at_least(name.replace("_", "."), getattr(self, name), low, high, is_whole=name != "linger_ms")
         require_choice("fail.below.min.isr", self.fail_below_min_isr, (True, False))
+        self._check_compression()
         if self.max_request_bytes > MAX_REQUEST_BYTES_MAX:
             raise ConfigError(
                 "max.request.bytes",
@@ -83,6 +105,27 @@ class ProducerConfig:
                 f"max.in.flight.per.partition is {self.max_in_flight_per_partition}; it is 1 to {MAX_IN_FLIGHT_MAX}, "
                 "the number of batches that a broker remembers of a producer.",
             )
+
+    def _check_compression(self) -> None:
+        require_choice("compression", self.compression, get_args(CodecName))
+        gzip, lz4 = self.compression_gzip_level, self.compression_lz4_level
+        if gzip != GZIP_LEVEL:
+            require_at_least("compression.gzip.level", gzip, 1, GZIP_LEVEL_MAX)
+        if type(lz4) is not int or lz4 != LZ4_LEVEL:
+            reason = f"compression.lz4.level is {lz4!r}; it must be {LZ4_LEVEL}: the library of lz4 has no other level."
+            raise ConfigError("compression.lz4.level", lz4, reason)
+        require_at_least("compression.zstd.level", self.compression_zstd_level, ZSTD_LEVEL_MIN, ZSTD_LEVEL_MAX)
+        require_codec(self.codec)
+
+    @property
+    def codec(self) -> Codec:
+        """The compression of batches."""
+        return Codec[self.compression.upper()]
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the codec; None: it has none."""
+        return {Codec.GZIP: self.compression_gzip_level, Codec.ZSTD: self.compression_zstd_level}.get(self.codec)
 
     @property
     def acks_code(self) -> int:

@@ -43,7 +43,15 @@ from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerBatch, ProducerIdentity
 from replog.client.types import TopicPartition
 from replog.errors import OutOfOrderSequenceError, ReplogError, RequestTimedOutError
-from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
+from replog.records import (
+    HEADER_BYTES,
+    Buffer,
+    Header,
+    RecordInput,
+    RowSource,
+    batch_bytes_bound,
+    extend_rows,
+)
 
 SEQUENCE_MODULUS = 2**31
 PRODUCER_EPOCH_MAX = 2**15 - 1
@@ -51,6 +59,7 @@ PRODUCER_EPOCH_MAX = 2**15 - 1
 
 class PartitionQueue:
     """Invariants:
+        - where batches are compressed, only one that is compressed is sent, and `_closed` holds those that are being;
         - `window` is in order of sequence, its first batch is unresolved, its length is at most `max_in_flight`;
         - at most one batch is in flight while there is a gap, or the identity is not established, or there is none.
 
@@ -113,16 +122,20 @@ class PartitionQueue:
             batch = self._accumulator.new_batch(self.topic_partition, max(self.batch_bytes_max, size_bytes))
             relative_offset = batch.builder.append(timestamp_ms, key, value, headers)
             if relative_offset is None:
-                raise OverflowError(f"a record of {size_bytes} bytes does not fit into a batch made for it")
-            if self._open is not None:
-                self._closed.append(self._open)
-            self._open = batch
-            self._accumulator.opened(batch, self)
-            if size_bytes > self.batch_bytes_max:
-                self._closed.append(batch)  # for itself: a record beside it must not fail with one that is too large
-                self._open = None
+                raise _does_not_fit(size_bytes)
+            self._go_on_with(batch, size_bytes)
         self._charge(batch)
         return batch, relative_offset
+
+    def _go_on_with(self, batch: ProducerBatch, size_bytes: int) -> None:
+        """Makes `batch`, which has one record of at most `size_bytes`, the open one."""
+        if self._open is not None:
+            self._closed.append(self._open)
+        self._open = batch
+        self._accumulator.opened(batch, self)
+        if size_bytes > self.batch_bytes_max:
+            self._closed.append(batch)  # for itself: a record beside it must not fail with one that is too large
+            self._open = None
 
     def extend(self, records: Sequence[RecordInput]) -> Iterator[tuple[ProducerBatch, int, int]]:
         """Appends `records`, none of which is larger than a batch may be, while the caller iterates; see `append`.
@@ -144,6 +157,39 @@ class PartitionQueue:
                 batch, first = self.append(time_ms, key, value, headers, batch_bytes_bound(key, value, headers))
             yield batch, first, batch.records_count - first
             start += batch.records_count - first
+
+    def extend_rows(self, source: RowSource, rows: Buffer) -> Iterator[tuple[ProducerBatch, int, int]]:
+        """Appends rows of columns while the caller iterates; see `extend`.
+
+        Args:
+            source: The columns.
+            rows: The numbers of the rows, int32.
+        """
+        numbers = memoryview(rows).cast("B")
+        done, count = 0, len(numbers) // 4
+        while done < count:
+            batch, added = self._open, 0
+            if batch is not None:
+                try:
+                    added = extend_rows(batch.builder, source, numbers, done)
+                finally:
+                    first = batch.records_count
+                    self._charge(batch)
+            if batch is None or not added:
+                batch, first, added = self._new_batch_of(source, numbers[4 * done : 4 * done + 4]), 0, 1
+            yield batch, first, added
+            done += added
+
+    def _new_batch_of(self, source: RowSource, row: memoryview) -> ProducerBatch:
+        """Opens a batch with one row."""
+        number = int.from_bytes(row, "little")
+        size_bytes = HEADER_BYTES + source.within(number, 0)[1]
+        batch = self._accumulator.new_batch(self.topic_partition, max(self.batch_bytes_max, size_bytes))
+        if not extend_rows(batch.builder, source, row, 0):
+            raise _does_not_fit(size_bytes)
+        self._go_on_with(batch, size_bytes)
+        self._charge(batch)
+        return batch
 
     def _charge(self, batch: ProducerBatch) -> None:
         """Counts what was added to the batch, to the byte."""
@@ -183,8 +229,40 @@ class PartitionQueue:
                 return self._resendable(i)
         if len(self.window) >= self._in_flight_max() or (self._accumulator.is_idempotent and self.identity is None):
             return None
+        unsent = self._next_unsent(now_s, allow_partial=allow_partial)
+        is_plain = unsent is not None and unsent.compressed is None
+        return None if is_plain and self._accumulator.is_compressing else unsent
+
+    def compressible(self, now_s: float, *, allow_partial: bool) -> ProducerBatch | None:
+        """Returns the batch to compress next, or None; changes nothing.
+
+        That is the first one that is not sent: also while it could not be sent, if it is full; else as soon as it could.
+
+        Args:
+            now_s, allow_partial: As for `sendable`.
+        """
+        if not self._closed and len(self.window) >= self._in_flight_max():
+            return None
+        batch = self._next_unsent(now_s, allow_partial=allow_partial)
+        return None if batch is None or batch.is_compressing or batch.compressed is not None else batch
+
+    def begin_compression(self, batch: ProducerBatch) -> bytes:
+        """Returns the records of `batch`, which `compressible` gave, uncompressed; it takes no more of them."""
+        if batch is self._open:
+            self._closed.append(batch)
+            self._open = None
+            batch.is_partial = True
+        return batch.begin_compression()
+
+    def handle_compressed(self, batch: ProducerBatch, compressed: bytes) -> None:
+        """Takes in what became of the bytes that `begin_compression` gave away: the batch may be sent."""
+        batch.is_compressing = False
+        batch.compressed = compressed
+
+    def _next_unsent(self, now_s: float, *, allow_partial: bool) -> ProducerBatch | None:
         if self._closed:
-            return self._closed[0]
+            first = self._closed[0]
+            return None if first.is_partial and len(self._closed) == 1 and not allow_partial else first
         return self._open if allow_partial and now_s >= self.lingers_until_s() else None
 
     def _resendable(self, i: int) -> ProducerBatch | None:
@@ -355,7 +433,7 @@ class PartitionQueue:
         last = self.last_error
         cause = self.below_min_isr or last  # that the leader has gone silent since then explains less
         state = "may or may not be in the log" if batch.attempt else "were never sent"
-        reason = f"{type(cause).__name__}: {cause}" if cause else self._no_cause()
+        reason = f"{type(cause).__name__}: {cause}" if cause else self._no_cause(batch)
         if last is not None and last is not cause:
             reason += f" (then {type(last).__name__}: {last})"
         error = RequestTimedOutError(
@@ -365,11 +443,13 @@ class PartitionQueue:
         error.__cause__ = cause
         return error
 
-    def _no_cause(self) -> str:
+    def _no_cause(self, batch: ProducerBatch) -> str:
         if self.leader is None:
             return "the partition has no leader"
         if self.needs_identity:
             return "no producer id could be had from the controller"
+        if batch.is_compressing:
+            return "its compression has not ended"
         return "no answer from the leader"
 
     def _drop_unsent(self, batch: ProducerBatch) -> None:
@@ -383,3 +463,7 @@ class PartitionQueue:
         yield from self._closed
         if self._open is not None:
             yield self._open
+
+
+def _does_not_fit(size_bytes: int) -> OverflowError:
+    return OverflowError(f"a record of {size_bytes} bytes does not fit into a batch made for it")

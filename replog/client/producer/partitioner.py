@@ -12,10 +12,8 @@ from functools import lru_cache
 from typing import Protocol
 
 from replog.errors import ConfigError
+from replog.records.key_hash import murmur2
 
-_M = 0x5BD1E995
-_SEED = 0x9747B28C
-_MASK = 0xFFFFFFFF
 _CACHED_KEY_BYTES_MAX = 64
 
 
@@ -87,25 +85,6 @@ def partition_of_key(key: bytes, partitions_count: int) -> int:
     """Returns the partition to which Kafka's clients send a record with this key."""
     hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES_MAX else murmur2(key)
     return (hashed & 0x7FFFFFFF) % partitions_count
-
-
-def murmur2(data: bytes) -> int:
-    """Computes MurmurHash2, 32 bits, little-endian, with the seed that Kafka uses.
-
-    Returns:
-        The hash as an unsigned number; Kafka prints it signed, e.g. 3321034988 is its -973932308.
-    """
-    length = len(data)
-    h = _SEED ^ length
-    whole = length & ~3
-    for i in range(0, whole, 4):
-        k = (int.from_bytes(data[i : i + 4], "little") * _M) & _MASK
-        k = ((k ^ (k >> 24)) * _M) & _MASK
-        h = ((h * _M) & _MASK) ^ k
-    if length > whole:
-        h = ((h ^ int.from_bytes(data[whole:], "little")) * _M) & _MASK
-    h = ((h ^ (h >> 13)) * _M) & _MASK
-    return h ^ (h >> 15)
 
 
 _cached_murmur2 = lru_cache(maxsize=8192)(murmur2)

@@ -16,24 +16,33 @@ from typing import Any, Self
 from replog.client.arguments import (
     headers_bytes_bound,
     require_limit,
+    require_partition,
     require_records,
     require_text,
+    require_timestamp,
     require_whole,
     wrong_type,
 )
 from replog.client.cluster.view import ClusterView
 from replog.client.producer.accumulator import Accumulator, AccumulatorSettings
-from replog.client.producer.batch import BulkDelivery, Delivery
-from replog.client.producer.bulk import CHUNK_BYTES_MAX, RECORD_OVERHEAD_BYTES_MAX, Chunk, RecordLike, Runs, take_chunk
+from replog.client.producer.batch import BulkDelivery, Delivery, ProducerBatch
+from replog.client.producer.bulk import (
+    CHUNK_BYTES_MAX,
+    RECORD_OVERHEAD_BYTES,
+    Chunk,
+    RecordLike,
+    Runs,
+    spread,
+    take_chunk,
+)
+from replog.client.producer.column_rows import ColumnRows
 from replog.client.producer.config import Acks, ProducerConfig
 from replog.client.producer.partition_queue import PartitionQueue
-from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, check_partitioner, partition_of_key
+from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, check_partitioner
 from replog.client.producer.router import Router, TopicQueues
-from replog.client.producer.sender import SenderSettings
 from replog.ending import Ending
-from replog.errors import BrokerClosedError, InvalidRecordError, RecordTooLargeError, UnknownTopicOrPartitionError
-from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
-from replog.records.model import NO_TIMESTAMP
+from replog.errors import BrokerClosedError, RecordTooLargeError
+from replog.records import HEADER_BYTES, Buffer, CodecName, Columns, Header, batch_bytes_bound
 from replog.rpc.forks import raise_if_forked, tell_at_fork
 from replog.rpc.transport import TimedTransport, Transport
 
@@ -46,8 +55,6 @@ NO_HEADERS: tuple[Header, ...] = ()
 """The one empty tuple, which needs no check."""
 
 RECORD_BYTES_BOUND = batch_bytes_bound(None, None)
-RECORD_OVERHEAD_BYTES = 10
-"""What a record usually takes beyond key and value: for choosing partitions, where a guess will do."""
 
 ABORT_FLUSH_MS = 1_000
 """How long leaving `async with` by an exception still waits for acknowledgements."""
@@ -84,6 +91,7 @@ class Producer:
 
     Raises:
         ConfigError: A setting is wrong.
+        UnsupportedCompressionError: The library for `compression` is not installed.
     """
 
     def __init__(
@@ -101,6 +109,10 @@ class Producer:
         max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
         fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
         connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
+        compression: CodecName = DEFAULTS.compression,
+        compression_gzip_level: int = DEFAULTS.compression_gzip_level,
+        compression_lz4_level: int = DEFAULTS.compression_lz4_level,
+        compression_zstd_level: int = DEFAULTS.compression_zstd_level,
         client_id: str = "replog-producer",
         partitioner: Partitioner | None = None,
         transport: Transport | None = None,
@@ -117,6 +129,10 @@ class Producer:
             max_in_flight_per_partition=max_in_flight_per_partition,
             fail_below_min_isr=fail_below_min_isr,
             connect_timeout_ms=connect_timeout_ms,
+            compression=compression,
+            compression_gzip_level=compression_gzip_level,
+            compression_lz4_level=compression_lz4_level,
+            compression_zstd_level=compression_zstd_level,
         )
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._wall_ms = transport.wall_ms if isinstance(transport, TimedTransport) else wall_ms
@@ -126,9 +142,9 @@ class Producer:
             if partitioner is None
             else partitioner
         )
-        self._accumulator = Accumulator(_accumulator_settings(self.config), self._view.home)
+        self._accumulator = Accumulator(AccumulatorSettings.of(self.config), self._view.home)
         self._memory = self._accumulator.memory
-        self._router = Router(self._view, self._accumulator, _sender_settings(self.config))
+        self._router = Router(self._view, self._accumulator, self.config)
         self._topics = self._router.topics
         self._max_request_bytes = self.config.max_request_bytes
         self._chunk_bytes_max = _chunk_bytes_max(self.config)
@@ -277,7 +293,7 @@ class Producer:
         """
         size_bytes = self._checked_size(topic, key, value, headers)
         if timestamp_ms is not None:
-            _check_timestamp(timestamp_ms)
+            require_timestamp(timestamp_ms)
         if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
             await self._yield()
         reserved_bytes = 0
@@ -289,7 +305,8 @@ class Producer:
             queues = await self._wait_until_possible(topic, partition, size_bytes)
             reserved_bytes = size_bytes
         try:  # nothing is awaited from here on: who is cancelled has sent nothing
-            queue = self._queue(queues, key, partition, size_bytes - RECORD_BYTES_BOUND + RECORD_OVERHEAD_BYTES)
+            record_bytes = size_bytes - RECORD_BYTES_BOUND + RECORD_OVERHEAD_BYTES
+            queue = queues.queue_for(self._partitioner, key, partition, record_bytes)
             timestamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
             batch, relative_offset = queue.append(timestamp, key, value, headers, size_bytes)
             if relative_offset == 0:  # a new batch: before, there may have been nothing to send
@@ -322,7 +339,7 @@ class Producer:
         require_text("topic", topic)
         require_records(records, "send_many")
         if timestamp_ms is not None:
-            _check_timestamp(timestamp_ms)
+            require_timestamp(timestamp_ms)
         if partition is not None:
             require_whole("partition", partition)
         self._raise_if_closed()
@@ -345,43 +362,70 @@ class Producer:
             for timestamp, key, value, _ in chunk.rows:
                 runs.add_one(await self.send(topic, value, key, None, timestamp))
             return
-        if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
-            await self._yield()
-        reserved_bytes = 0
-        queues = self._topics.get(topic)
-        if queues is None or self._is_closed or not self._memory.has_room(chunk.size_bytes):
-            queues = await self._wait_until_possible(topic, partition, chunk.size_bytes)
-            reserved_bytes = chunk.size_bytes
+        queues, reserved_bytes = await self._room_for(topic, partition, chunk.size_bytes)
         try:
-            for queue, rows in self._spread(queues, chunk, partition):
-                for batch, first, count in queue.extend(rows):
-                    if first == 0:
-                        self._router.route(queue)
-                    runs.add(batch, first, count)
+            for queue, rows in spread(chunk, queues, partition, self._partitioner):
+                self._note(queue, queue.extend(rows), runs)
         finally:
-            if reserved_bytes:
-                self._memory.release(reserved_bytes)
+            self._memory.release(reserved_bytes)
         self._bytes_since_yield += chunk.size_bytes
 
-    def _spread(
-        self, queues: TopicQueues, chunk: Chunk, partition: int | None
-    ) -> Iterable[tuple[PartitionQueue, Sequence[RecordInput]]]:
-        """Groups the chunk's records by partition, in order within each."""
-        if partition is not None or not chunk.has_keys:
-            size_bytes = chunk.size_bytes - len(chunk.rows) * (RECORD_OVERHEAD_BYTES_MAX - RECORD_OVERHEAD_BYTES)
-            return ((self._queue(queues, None, partition, size_bytes), chunk.rows),)
-        groups: dict[int, list[RecordInput]] = {}
-        partitions_count = len(queues.queues)
-        for row in chunk.rows:
-            key = row[1]
-            if key is None:
-                number = self._partitioner.partition(
-                    queues.name, None, len(row[2] or b""), partitions_count, queues.available
-                )
-            else:
-                number = partition_of_key(key, partitions_count)
-            groups.setdefault(number, []).append(row)
-        return ((queues.queues[number], rows) for number, rows in groups.items())
+    async def send_columns(
+        self,
+        topic: str,
+        columns: Columns,
+        *,
+        partitions: Buffer | None = None,
+        timestamp_ms: int | None = None,
+    ) -> BulkDelivery:
+        """Puts each row of `columns` into a batch, as `send_many` does, without an object per record.
+
+        Args:
+            topic: The name of a topic that exists.
+            columns: The records as columns, see `replog.records.Columns`; the partitioner chooses once for many rows
+                without a key.
+            partitions: The partition of each row, int32, little-endian; -1, and None for all: the partitioner chooses.
+            timestamp_ms: The time of all of them where `columns` has no timestamps, milliseconds since 1970; None is now.
+
+        Raises:
+            InvalidRecordError: A column is too short or contradicts itself, or a row has no such partition or time.
+            RecordTooLargeError: A row is larger than `max_request_bytes`.
+            UnknownTopicOrPartitionError, BrokerClosedError: As `send`.  What comes before the row at fault may be sent.
+        """
+        require_text("topic", topic)
+        if timestamp_ms is not None:
+            require_timestamp(timestamp_ms)
+        self._raise_if_closed()
+        now_ms = self._wall_ms() if timestamp_ms is None else timestamp_ms
+        rows = ColumnRows(columns, partitions, now_ms, self._partitioner)
+        runs = Runs()
+        for start, end, size_bytes in rows.chunks(self._chunk_bytes_max):
+            if size_bytes + HEADER_BYTES > self._max_request_bytes:
+                raise self._too_large(topic, size_bytes + HEADER_BYTES, f"row {start}: ")
+            queues, reserved_bytes = await self._room_for(topic, None, size_bytes)
+            try:
+                for number, group in rows.groups(start, end, size_bytes, queues):
+                    self._note(queues.queues[number], queues.queues[number].extend_rows(rows.source, group), runs)
+            finally:
+                self._memory.release(reserved_bytes)
+            self._bytes_since_yield += size_bytes
+        return runs.finish()
+
+    def _note(self, queue: PartitionQueue, filled: Iterable[tuple[ProducerBatch, int, int]], runs: Runs) -> None:
+        """Iterates over what fills the batches of a partition, and tells its sender of each new one."""
+        for batch, first, count in filled:
+            if first == 0:
+                self._router.route(queue)
+            runs.add(batch, first, count)
+
+    async def _room_for(self, topic: str, partition: int | None, size_bytes: int) -> tuple[TopicQueues, int]:
+        """Returns the topic's queues, and how much memory was reserved for the caller to release."""
+        if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
+            await self._yield()
+        queues = self._topics.get(topic)
+        if queues is None or self._is_closed or not self._memory.has_room(size_bytes):
+            return await self._wait_until_possible(topic, partition, size_bytes), size_bytes
+        return queues, 0
 
     async def partitions_for(self, topic: str) -> list[int]:
         """Returns the numbers of the topic's partitions.
@@ -401,20 +445,15 @@ class Producer:
         if headers is not NO_HEADERS:
             size_bytes += headers_bytes_bound(headers)
         if size_bytes > self._max_request_bytes:
-            raise RecordTooLargeError(
-                f"{topic}: a record of up to {size_bytes} bytes with its overhead, max.request.bytes is "
-                f"{self.config.max_request_bytes}. Send smaller records, or raise max_request_bytes here and "
-                "max.message.bytes of the topic."
-            )
+            raise self._too_large(topic, size_bytes)
         return size_bytes
 
-    def _queue(self, queues: TopicQueues, key: bytes | None, partition: int | None, size_bytes: int) -> PartitionQueue:
-        all_queues = queues.queues
-        if partition is None:
-            available = queues.available
-            partition = self._partitioner.partition(queues.name, key, size_bytes, len(all_queues), available)
-        _check_partition(queues, partition)
-        return all_queues[partition]
+    def _too_large(self, topic: str, size_bytes: int, which: str = "") -> RecordTooLargeError:
+        return RecordTooLargeError(
+            f"{topic}: {which}a record of up to {size_bytes} bytes with its overhead, max.request.bytes is "
+            f"{self.config.max_request_bytes}. Send smaller records, or raise max_request_bytes here and "
+            "max.message.bytes of the topic."
+        )
 
     async def _yield(self) -> None:
         """Lets the loop run; who comes meanwhile does the same, so that nobody is overtaken."""
@@ -433,7 +472,7 @@ class Producer:
             self._raise_if_closed()
             queues = await self._router.resolve(topic)
             if partition is not None:
-                _check_partition(queues, partition)
+                require_partition(queues.name, len(queues.queues), partition)
             await self._memory.acquire(size_bytes)
             if not self._is_closed and self._topics.get(topic) is queues:
                 return queues
@@ -446,34 +485,6 @@ class Producer:
         self._view.home.enter()
 
 
-def _check_partition(queues: TopicQueues, partition: int) -> None:
-    if type(partition) is not int:
-        require_whole("partition", partition)
-    if not 0 <= partition < len(queues.queues):
-        raise UnknownTopicOrPartitionError(
-            f"{queues.name} has {len(queues.queues)} partitions, numbered from 0; there is no partition {partition}"
-        )
-
-
-def _check_timestamp(timestamp_ms: int) -> None:
-    """Refuses, before anything is waited for, a timestamp that the codec would refuse after it."""
-    if type(timestamp_ms) is not int:
-        require_whole("timestamp_ms", timestamp_ms, "an int, milliseconds since 1970, or None for now")
-    if not NO_TIMESTAMP <= timestamp_ms < 1 << 63:
-        raise InvalidRecordError(f"timestamp {timestamp_ms} ms is neither a time since 1970 nor -1 for none")
-
-
-def _accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
-    return AccumulatorSettings(
-        batch_size_bytes=min(config.batch_size_bytes, config.max_request_bytes),
-        linger_ms=config.linger_ms,
-        buffer_memory_bytes=config.buffer_memory_bytes,
-        delivery_timeout_ms=config.delivery_timeout_ms,
-        max_in_flight=config.max_in_flight,
-        is_idempotent=config.is_idempotent,
-    )
-
-
 def _chunk_bytes_max(config: ProducerConfig) -> int:
     """Returns the size of chunks: small beside the memory, and such that a record in one can always be sent."""
     return min(
@@ -481,10 +492,4 @@ def _chunk_bytes_max(config: ProducerConfig) -> int:
         config.buffer_memory_bytes // 4,
         config.batch_size_bytes,
         config.max_request_bytes - HEADER_BYTES,
-    )
-
-
-def _sender_settings(config: ProducerConfig) -> SenderSettings:
-    return SenderSettings(
-        config.acks_code, config.request_timeout_ms, config.max_request_bytes, config.fail_below_min_isr
     )

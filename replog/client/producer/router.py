@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from replog.client.arguments import require_partition
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.view import ClusterView
 from replog.client.producer.accumulator import Accumulator
+from replog.client.producer.compressor import BatchCompressor
+from replog.client.producer.config import ProducerConfig
 from replog.client.producer.identity import IdentitySource
 from replog.client.producer.partition_queue import PartitionQueue
+from replog.client.producer.partitioner import Partitioner
 from replog.client.producer.sender import BrokerSender, SenderSettings
 from replog.errors import BrokerClosedError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import MAX_MESSAGE_BYTES
+from replog.records import Codec
 from replog.rpc.metadata_messages import TopicInfo
 from replog.rpc.transport import ConnectionLostError
 
@@ -44,6 +49,24 @@ class TopicQueues:
             queue.batch_bytes_max = batch_bytes_max
         self.available = tuple(p.partition_id for p in info.partitions if p.leader >= 0)
 
+    def queue_for(
+        self, partitioner: Partitioner, key: bytes | None, partition: int | None, size_bytes: int
+    ) -> PartitionQueue:
+        """Returns the queue of a record.
+
+        Args:
+            partitioner: The object that chooses where no partition is given.
+            key, partition: The record's; None: it has none.
+            size_bytes: The approximate size of the record in a batch.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such partition.
+        """
+        if partition is None:
+            partition = partitioner.partition(self.name, key, size_bytes, len(self.queues), self.available)
+        require_partition(self.name, len(self.queues), partition)
+        return self.queues[partition]
+
 
 def _message_bytes_max(info: TopicInfo) -> int:
     """Returns the bound of a batch that the topic sets for itself, else the default of `max.message.bytes`.
@@ -57,16 +80,24 @@ def _message_bytes_max(info: TopicInfo) -> int:
 class Router:
     """Topics in use, the queues of their partitions, and one sender per leader.
 
+    Args:
+        view: What knows the leaders.
+        accumulator: What the queues share.
+        config: The producer's settings.
+
     Invariants:
         - a queue's work is with the sender of its current leader, or waits for a leader;
         - a sender exists only for brokers in the metadata.
     """
 
-    def __init__(self, view: ClusterView, accumulator: Accumulator, settings: SenderSettings) -> None:
+    def __init__(self, view: ClusterView, accumulator: Accumulator, config: ProducerConfig) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self._view = view
         self._accumulator = accumulator
-        self._settings = settings
+        self._settings = SenderSettings.of(config)
+        self._compressor: BatchCompressor | None = None
+        if config.codec is not Codec.NONE:
+            self._compressor = BatchCompressor(config.codec, config.compression_level, on_compressed=self.route)
         self._identities = IdentitySource(view, on_arrived=self._handle_identities)
         self._senders: dict[int, BrokerSender] = {}
         self._stopping: set[asyncio.Task[None]] = set()
@@ -99,6 +130,8 @@ class Router:
     async def close(self) -> None:
         """Stops the senders; what they had in flight is back in its queues."""
         self._is_closed = True
+        if self._compressor is not None:
+            self._compressor.close()
         await self._identities.close()
         for sender in self._senders.values():
             self._stop(sender)
@@ -120,8 +153,14 @@ class Router:
         sender.add(queue)
 
     def _new_sender(self, leader: LeaderAddress) -> BrokerSender:
-        give = self._identities.give
-        sender = BrokerSender(self._view, leader.broker_id, leader.address, self._settings, on_identity_needed=give)
+        sender = BrokerSender(
+            self._view,
+            leader.broker_id,
+            leader.address,
+            self._settings,
+            compressor=self._compressor,
+            on_identity_needed=self._identities.give,
+        )
         sender.start()
         return sender
 

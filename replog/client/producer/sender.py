@@ -10,11 +10,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 from replog.client.cluster.leader_calls import partition_error
 from replog.client.cluster.session import BrokerSession
 from replog.client.cluster.view import ClusterView
 from replog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch
+from replog.client.producer.compressor import BatchCompressor
+from replog.client.producer.config import ProducerConfig
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.errors import ErrorCode, NotEnoughReplicasAfterAppendError, ReplogError, RetriableError
 from replog.rpc.messages import Hello, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
@@ -45,6 +48,11 @@ class SenderSettings:
     max_request_bytes: int
     fail_below_min_isr: bool = False
 
+    @classmethod
+    def of(cls, config: ProducerConfig) -> Self:
+        """Returns what senders need of a producer's settings."""
+        return cls(config.acks_code, config.request_timeout_ms, config.max_request_bytes, config.fail_below_min_isr)
+
 
 @dataclass(slots=True)
 class _InFlight:
@@ -56,6 +64,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
     """Sends for the partitions that one broker leads.
 
     Args:
+        compressor: What compresses batches before they are sent; None: nothing does.
         on_identity_needed: A function that is told of a partition that waits for a producer id.
 
     Invariants:
@@ -70,10 +79,12 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
         address: str,
         settings: SenderSettings,
         *,
+        compressor: BatchCompressor | None = None,
         on_identity_needed: Callable[[PartitionQueue], None],
     ) -> None:
         super().__init__(view, broker_id, address)
         self._settings = settings
+        self._compressor = compressor
         self._on_identity_needed = on_identity_needed
         self._pending: dict[PartitionQueue, None] = {}
         self._in_flight: dict[int, _InFlight] = {}
@@ -122,6 +133,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
         for queue in list(self._pending):
             if queue.needs_identity:
                 self._on_identity_needed(queue)
+            self._compress_ahead(queue, now_s, allow_partial=allow_partial)
             batch = queue.sendable(now_s, allow_partial=allow_partial)
             if batch is None:
                 self._postpone(queue, now_s)
@@ -135,6 +147,14 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
             del self._pending[queue]
             self._pending[queue] = None  # to the end of the line: it may have more
         return batches
+
+    def _compress_ahead(self, queue: PartitionQueue, now_s: float, *, allow_partial: bool) -> None:
+        """Begins to compress the next batch while others are on their way; it comes back by `add`."""
+        if self._compressor is None:
+            return
+        plain = queue.compressible(now_s, allow_partial=allow_partial)
+        if plain is not None:
+            self._compressor.begin(queue, plain)
 
     def _postpone(self, queue: PartitionQueue, now_s: float) -> None:
         if not queue.has_work:

@@ -14,7 +14,7 @@ from replog.client.producer.producer import DEFAULTS, NO_HEADERS, Producer
 from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import BrokerClosedError
-from replog.records import Header
+from replog.records import Buffer, CodecName, Columns, Header
 from replog.rpc.transport import Transport
 
 T = TypeVar("T")
@@ -75,6 +75,10 @@ class SyncProducer(SyncClient[Producer]):
         max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
         fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
         connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
+        compression: CodecName = DEFAULTS.compression,
+        compression_gzip_level: int = DEFAULTS.compression_gzip_level,
+        compression_lz4_level: int = DEFAULTS.compression_lz4_level,
+        compression_zstd_level: int = DEFAULTS.compression_zstd_level,
         client_id: str = "replog-producer",
         partitioner: Partitioner | None = None,
         transport: Transport | None = None,
@@ -93,6 +97,10 @@ class SyncProducer(SyncClient[Producer]):
                 max_in_flight_per_partition=max_in_flight_per_partition,
                 fail_below_min_isr=fail_below_min_isr,
                 connect_timeout_ms=connect_timeout_ms,
+                compression=compression,
+                compression_gzip_level=compression_gzip_level,
+                compression_lz4_level=compression_lz4_level,
+                compression_zstd_level=compression_zstd_level,
                 client_id=client_id,
                 partitioner=partitioner,
                 transport=transport,
@@ -133,6 +141,20 @@ class SyncProducer(SyncClient[Producer]):
         taken = list(records)  # the caller's code runs in the caller's thread
         delivery = self._run(
             lambda: self._client.send_many(topic, taken, partition=partition, timestamp_ms=timestamp_ms)
+        )
+        return SyncBulkDelivery(self, delivery)
+
+    def send_columns(
+        self,
+        topic: str,
+        columns: Columns,
+        *,
+        partitions: Buffer | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SyncBulkDelivery:
+        """Puts each row of `columns` into a batch, as `Producer.send_columns` does."""
+        delivery = self._run(
+            lambda: self._client.send_columns(topic, columns, partitions=partitions, timestamp_ms=timestamp_ms)
         )
         return SyncBulkDelivery(self, delivery)
 

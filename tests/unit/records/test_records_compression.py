@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from replog import records as r
 from replog.errors import InvalidRecordError, UnsupportedCompressionError
-from replog.records.compression import compress, decompress
+from replog.records.compression import compress, decompress, shrink_batch
 
 NEEDS_LIBRARY = [r.Codec.SNAPPY, r.Codec.LZ4, r.Codec.ZSTD]
 ROWS = [(i, b"key", b"value" * 5000, ()) for i in range(20)]
@@ -102,3 +103,35 @@ def test_snappy_is_framed_like_snappy_java() -> None:
     assert framed[:16] == bytes.fromhex("82534e4150505900") + b"\0\0\0\1\0\0\0\1"
     raw = framed[20 : 20 + int.from_bytes(framed[16:20], "big")]
     assert decompress(r.Codec.SNAPPY, raw, 100_000) == b"x" * 32768  # a bare block, as other clients write it
+
+
+# ---- what producers send -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", [codec for codec in r.Codec if codec])
+def test_a_batch_shrinks_or_stays_what_it_was(codec: r.Codec) -> None:
+    installed(codec)
+    plain = r.encode_batch(ROWS, producer_id=4, producer_epoch=5, base_sequence=6)
+    small = shrink_batch(plain, codec)
+    assert len(small) < len(plain)
+    assert small == r.encode_batch(ROWS, codec=codec, producer_id=4, producer_epoch=5, base_sequence=6)
+    for hopeless in (b"x", os.urandom(100_000)):
+        batch = r.encode_batch([(1, None, hopeless, ())])
+        assert shrink_batch(batch, codec) is batch
+
+
+@pytest.mark.parametrize(("codec", "levels"), [(r.Codec.GZIP, (1, 9)), (r.Codec.ZSTD, (-100, 19))])
+def test_a_higher_level_makes_it_smaller(codec: r.Codec, levels: tuple[int, int]) -> None:
+    installed(codec)
+    batch = r.encode_batch([(i, b"key%d" % (i * i), b"%d some text %d" % (i * 7919, i), ()) for i in range(3000)])
+    low, high = (shrink_batch(batch, codec, level) for level in levels)
+    assert len(high) < len(low) < len(batch)
+    assert r.decode_batch(high) == r.decode_batch(low) == r.decode_batch(batch)
+
+
+def test_what_readers_would_refuse_stays_as_it_is() -> None:
+    """Goal: 34 MiB of zeros shrink by more than a reader believes, and would never be read again."""
+    batch = r.encode_batch([(1, None, bytes(34 << 20), ())])
+    installed(r.Codec.ZSTD)
+    assert len(compress(r.Codec.ZSTD, bytes(34 << 20))) < 10_000
+    assert shrink_batch(batch, r.Codec.ZSTD) is batch

@@ -131,3 +131,11 @@ def test_each_records_sequence_wraps_too() -> None:
     header = r.parse_header(batch(3, base_offset=10, base_sequence=2**31 - 2))
     assert [header.sequence_at(offset) for offset in (10, 11, 12)] == [2**31 - 2, 2**31 - 1, 0]
     assert r.parse_header(batch(3)).sequence_at(2) == -1
+
+
+def test_another_producer_is_all_that_differs() -> None:
+    """Goal: a batch that is stamped afterwards is, byte for byte, one that was encoded so."""
+    plain = batch(3)
+    stamped = r.with_producer(plain, 2**40, 7, 2**31 - 1)
+    assert stamped == batch(3, producer_id=2**40, producer_epoch=7, base_sequence=2**31 - 1)
+    assert r.with_producer(stamped, -1, -1, -1) == plain == batch(3)

@@ -64,10 +64,13 @@ def test_this_process_says_what_it_uses() -> None:
     [
         "BatchBuilder",
         "IMPLEMENTATION",
+        "RowSource",
         "check_records",
         "decode_batch",
         "decode_columns",
         "decode_records",
+        "extend_rows",
+        "group_rows",
         "survey_records",
     ],
 )
