@@ -79,7 +79,7 @@ class SimulatedCluster:
         self.controllers = tuple(controllers)
         self.brokers = tuple(brokers)
         ids = sorted({*controllers, *brokers})
-        self.nodes = {node_id: SimulatedNode(self, node_id, self._config(node_id, settings or {})) for node_id in ids}
+        self.nodes = {node_id: self._new_node(node_id, settings or {}) for node_id in ids}
         for node in self.nodes.values():
             for name, value in (small or {}).items():
                 object.__setattr__(node.config, name, value)
@@ -193,6 +193,10 @@ class SimulatedCluster:
 
     def client(self, name: str) -> SimulatedClient:
         return SimulatedClient(self, self.internet.host(name))
+
+    def _new_node(self, node_id: int, settings: Mapping[str, object]) -> SimulatedNode:
+        config = self._config(node_id, settings)
+        return SimulatedNode(self.internet.host(f"node-{node_id}"), config, self.loop, self.rng, self.observer)
 
     def _config(self, node_id: int, settings: Mapping[str, object]) -> ServerConfig:
         roles = (["controller"] if node_id in self.controllers else []) + (

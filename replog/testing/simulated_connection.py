@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import MalformedFrameError
@@ -17,17 +17,20 @@ from replog.rpc.transport import ConnectionLostError, Stream, StreamPresence
 from replog.testing.simulated_network import Call, End
 from replog.testing.simulated_stream import SimulatedStream, within_limit
 
-if TYPE_CHECKING:
-    from replog.testing.simulated_transport import SimulatedHost
-
 HELLO_TIMEOUT_S = 5.0
+
+
+class OpenCall(Protocol):
+    """Opens a call from this machine to whoever listens at an address."""
+
+    def __call__(self, address: str, method: str, *, is_unary: bool) -> Call: ...
 
 
 class SimulatedConnection:
     """See `replog.rpc.transport.Connection`."""
 
-    def __init__(self, host: SimulatedHost, address: str) -> None:
-        self._host = host
+    def __init__(self, open_call: OpenCall, address: str) -> None:
+        self._open_call_to = open_call
         self._address = address
         self._calls: list[Call] = []
 
@@ -81,7 +84,7 @@ class SimulatedConnection:
 
     def _open_call(self, method: str, *, is_unary: bool) -> Call:
         self._calls = [call for call in self._calls if not call.is_over]
-        call = self._host.open_call(self._address, method, is_unary=is_unary)
+        call = self._open_call_to(self._address, method, is_unary=is_unary)
         self._calls.append(call)
         return call
 

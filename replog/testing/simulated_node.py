@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextvars import Context
 from random import Random
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from replog.broker.node.environment import NodeEnvironment
@@ -18,11 +17,9 @@ from replog.testing.simulated_clock import SimulatedClock
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog.testing.simulated_process import SimulatedProcess
 from replog.testing.simulated_transport import SimulatedHost
+from replog.testing.virtual_loop import VirtualLoop
 from replog.testing.virtual_threads import VirtualThreads
 from replog_quorum import QuorumStatus
-
-if TYPE_CHECKING:
-    from replog.testing.simulated_cluster import SimulatedCluster
 
 MONOTONIC_START_MAX_MS = 1 << 40
 
@@ -99,6 +96,13 @@ class ObservedNode(Node):
 class SimulatedNode:
     """One machine of a cluster: what stays over restarts, and the process that runs on it now.
 
+    Args:
+        host: The machine in the network.
+        config: The configuration of every process on it.
+        loop: The loop of the simulation.
+        rng: The generator of the cluster: faults of the disk and beginnings of clocks come from it.
+        observer: The observer that is told what the node learns.
+
     Attributes:
         fs: The disk; faults may be set at any time.
         clock: The clock of the process that runs, or ran last.
@@ -107,16 +111,20 @@ class SimulatedNode:
         lives: The number of processes so far.
     """
 
-    def __init__(self, cluster: SimulatedCluster, node_id: int, config: ServerConfig) -> None:
-        self.node_id = node_id
+    def __init__(
+        self, host: SimulatedHost, config: ServerConfig, loop: VirtualLoop, rng: Random, observer: ClusterObserver
+    ) -> None:
+        self.node_id = config.node_id
         self.config = config
-        self.host: SimulatedHost = cluster.internet.host(f"node-{node_id}")
-        self.clock = SimulatedClock(cluster.loop)
+        self.host = host
+        self.clock = SimulatedClock(loop)
         self.fs = SimulatedFileSystem(now_ms=self._wall_ms)
         self.process: SimulatedProcess | None = None
         self.node: ObservedNode | None = None
         self.lives = 0
-        self._cluster = cluster
+        self._loop = loop
+        self._rng = rng
+        self._observer = observer
 
     @property
     def is_running(self) -> bool:
@@ -132,7 +140,7 @@ class SimulatedNode:
         if self.is_running:
             raise RuntimeError(f"node {self.node_id} runs already")
         self.lives += 1
-        loop, rng = self._cluster.loop, self._cluster.rng
+        loop, rng = self._loop, self._rng
         self.clock = self.clock.of_new_process(rng.randrange(MONOTONIC_START_MAX_MS))
         self.host.is_off = False
         process = self.process = loop.new_process(f"node-{self.node_id}.{self.lives}")
@@ -162,7 +170,7 @@ class SimulatedNode:
         self.process.kill()
         self.node = None
         if power_cut:
-            self.fs.crash(self._cluster.rng)
+            self.fs.crash(self._rng)
         else:
             self.fs.kill()
             self.fs.faults.clear()
@@ -195,16 +203,15 @@ class SimulatedNode:
         """Ends the process, of which an operation met the cut: it does not take another step."""
         self.crash()
         self.fs.faults.cut_power_after(0)  # the step that met it is still under way
-        loop = self._cluster.loop
-        loop.call_soon(self.fs.faults.clear, context=Context())
+        self._loop.call_soon(self.fs.faults.clear, context=Context())
 
     async def _run(self, process: SimulatedProcess, environment: NodeEnvironment) -> None:
         class Observed(ObservedNode):
-            observer = self._cluster.observer
+            observer = self._observer
 
         try:
             self.node = await Observed.start(self.config, environment=environment)
             await self.node.wait_closed()
         except Exception as error:  # noqa: BLE001 -- whatever it is, the observer decides what it means
-            self._cluster.observer.failed(self, error)
-        self._cluster.loop.call_soon(self._let_go, process, context=Context())
+            self._observer.failed(self, error)
+        self._loop.call_soon(self._let_go, process, context=Context())

@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context, ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from replog.testing.virtual_loop import VirtualLoop, VirtualTask
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
 TASKS_MIN = 64
+
+
+class MortalTask(Protocol):
+    """A task that can end between two steps, without the loop."""
+
+    number: int
+
+    def done(self) -> bool: ...
+
+    def unwind(self) -> None: ...
+
+
+class ProcessLoop(Protocol):
+    """The loop as a process of it knows it."""
+
+    def create_task(
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]: ...
+
+    def call_soon(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle: ...
+
+    def hand_back(self, handles: deque[asyncio.Handle]) -> None: ...
+
+    def bury(self, tasks: Iterable[MortalTask]) -> None: ...
 
 
 class SimulatedProcess:
@@ -25,13 +48,13 @@ class SimulatedProcess:
         on_kill: Functions called when it dies, for what it holds outside, such as connections.
     """
 
-    def __init__(self, loop: VirtualLoop, name: str) -> None:
+    def __init__(self, loop: ProcessLoop, name: str) -> None:
         self.name = name
         self.is_dead = False
         self.on_kill: list[Callable[[], None]] = []
         self._loop = loop
         self._held: deque[asyncio.Handle] | None = None
-        self._tasks: dict[int, VirtualTask[Any]] = {}
+        self._tasks: dict[int, MortalTask] = {}
         self._tasks_max = TASKS_MIN
         self._context = copy_context()
         self._context.run(PROCESS.set, self)
@@ -79,7 +102,7 @@ class SimulatedProcess:
             return False
         return True
 
-    def adopt(self, task: VirtualTask[Any]) -> None:
+    def adopt(self, task: MortalTask) -> None:
         """Takes in a task; called for each one that begins in the context of the process."""
         if self.is_dead:  # what a handler of the error that killed it still begins
             self._loop.call_soon(self._loop.bury, (task,), context=Context())

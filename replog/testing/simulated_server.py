@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from replog.controller.messages import ControllerResponse
 from replog.errors import InvariantViolationError, MalformedFrameError, ReplogError
@@ -17,16 +17,19 @@ from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestConte
 from replog.testing.simulated_network import Call, End, SimulatedNetwork
 from replog.testing.simulated_stream import SimulatedStream, within_limit
 
-if TYPE_CHECKING:
-    from replog.testing.simulated_transport import SimulatedHost
-
 
 class SimulatedServer:
-    """See `replog.rpc.transport.Server`.  Its handlers are tasks of the process that has bound it."""
+    """See `replog.rpc.transport.Server`.  Its handlers are tasks of the process that has bound it.
 
-    def __init__(self, host: SimulatedHost, network: SimulatedNetwork, port: int, address: str) -> None:
-        self._host = host
+    Args:
+        on_stop: A function that is told when it takes no more calls.
+    """
+
+    def __init__(
+        self, network: SimulatedNetwork, port: int, address: str, *, on_stop: Callable[[SimulatedServer], None]
+    ) -> None:
         self._network = network
+        self._on_stop = on_stop
         self._port = port
         self._address = address
         self._context = copy_context()
@@ -47,8 +50,7 @@ class SimulatedServer:
 
     async def stop(self, grace_s: float) -> None:
         self._is_stopping = True
-        if self._host.server is self:
-            self._host.server = None
+        self._on_stop(self)
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=grace_s)
         left = dict(self._tasks)

@@ -37,7 +37,7 @@ class SimulatedHost:
         self._clients = 0
 
     def connect(self, address: str, *, purpose: str) -> SimulatedConnection:  # noqa: ARG002 -- the seam's shape
-        return SimulatedConnection(self, address)
+        return SimulatedConnection(self.open_call, address)
 
     def new_rng(self) -> Random:
         """Returns what one client here draws from: the same for the n-th client of a host in every run of a seed."""
@@ -52,6 +52,11 @@ class SimulatedHost:
         """Binds an address of this machine, as `replog.rpc.grpc_transport.bind` does."""
         self.server = self._internet.bind(self, host, port)
         return self.server
+
+    def forget(self, server: SimulatedServer) -> None:
+        """Notes that `server` takes no more calls; another one may have been bound since."""
+        if self.server is server:
+            self.server = None
 
     def lose_process(self) -> None:
         """Breaks the calls of what ran here and is dead, at once where the machine can still say so."""
@@ -129,4 +134,4 @@ class SimulatedInternet:
             raise ConfigError("listeners", address, f"another host has it: {self._addresses[address].name}")
         if owner.server is not None:
             raise ConfigError("listeners", address, "the process before it still listens")
-        return SimulatedServer(owner, self.network, port, address)
+        return SimulatedServer(self.network, port, address, on_stop=owner.forget)

@@ -31,7 +31,7 @@ from random import Random
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from replog.testing.simulated_faults import PowerCutError
-from replog.testing.simulated_process import PROCESS, SimulatedProcess
+from replog.testing.simulated_process import PROCESS, MortalTask, SimulatedProcess
 from replog.testing.virtual_threads import VirtualThreads
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._steps_max = steps_max
         self._now = 0.0
         self._thread_depth = 0
-        self._dead: list[VirtualTask[Any]] = []
+        self._dead: list[MortalTask] = []
         self.set_exception_handler(self._note_problem)
 
     # ---- what a simulation uses ------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         """Makes steps ready that were held back."""
         self._ready.extend(handles)
 
-    def bury(self, tasks: Iterable[VirtualTask[Any]]) -> None:
+    def bury(self, tasks: Iterable[MortalTask]) -> None:
         """Unwinds tasks that never run again.  What their `finally` blocks schedule is dropped with them.
 
         So is what they give to threads, also where the process dies in the middle of a thread's work: done at once, it would

@@ -8,12 +8,24 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from replog.testing.virtual_loop import VirtualLoop
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class ThreadLoop(Protocol):
+    """The loop as its threads know it."""
+
+    thread_delay_s: Callable[[], float]
+
+    @property
+    def is_in_thread(self) -> bool: ...
+
+    def in_thread(self, function: Callable[[], T]) -> T: ...
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -36,7 +48,7 @@ class VirtualThreads(concurrent.futures.Executor):
         threads_max: The most jobs at a time; None: any number.
     """
 
-    def __init__(self, loop: VirtualLoop, threads_max: int | None) -> None:
+    def __init__(self, loop: ThreadLoop, threads_max: int | None) -> None:
         self._loop = loop
         self._threads_max = threads_max
         self._waiting: deque[_Job] = deque()
