@@ -12,10 +12,11 @@ from replog.errors import CorruptCheckpointError
 from replog.log.disk_space import reading_errors
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
 from replog.log.recovery.promises import read_promises
+from replog.log.repair.doubtful_start import doubtful_start
 from replog.log.repair.local_identity import damaged_identity
-from replog.log.repair.repair import identity_finding, noted_offset, read_offsets, repair_log
+from replog.log.repair.repair import identity_finding, noted_offset, read_offsets, repair_log, start_finding
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
-from replog_checkpoints import OsFileSystem
+from replog_checkpoints import FileSystem, OsFileSystem
 
 RECORDS_AT_STAKE = frozenset({FindingKind.DAMAGED, FindingKind.MISSING, FindingKind.TORN, FindingKind.UNREADABLE})
 
@@ -38,24 +39,32 @@ def log_directories(path: Path) -> list[Path]:
     return found
 
 
-def verify_rows(directory: Path) -> Iterator[Row]:
+def verify_rows(directory: Path, fs: FileSystem | None = None) -> Iterator[Row]:
     """Verifies a log; yields a `finding` row for each thing that does not fit, then one `verified` row.
+
+    Args:
+        directory: The partition folder.
+        fs: The disk that it is on; None: this machine's.
 
     Raises:
         TooManyOpenFilesError: This process may open no more files.
         StorageError: A file cannot be read.
     """
     with reading_errors("verified", str(directory)):
-        yield from _verify_rows(directory)
+        yield from _verify_rows(OsFileSystem() if fs is None else fs, str(directory.resolve()))
 
 
-def _verify_rows(directory: Path) -> Iterator[Row]:
-    fs, name = OsFileSystem(), str(directory.resolve())
-    recovery_point, flushed_offset = None, noted_offset(fs, name)
+def _verify_rows(fs: FileSystem, name: str) -> Iterator[Row]:
+    recovery_point, flushed_offset, findings_count = None, noted_offset(fs, name), 0
     try:
         offsets = read_offsets(fs, name)
         recovery_point, flushed_offset = offsets.recovery_point, offsets.flushed_offset
+        doubtful = doubtful_start(fs, name)
+        if doubtful is not None:
+            findings_count += 1
+            yield finding_row(start_finding(doubtful))
     except CorruptCheckpointError as error:
+        findings_count += 1
         yield {
             "kind": "finding",
             "problem": "checkpoint",
@@ -72,7 +81,6 @@ def _verify_rows(directory: Path) -> Iterator[Row]:
         log_start_offset=promises.log_start_offset,
     )
     first_bad: Finding | None = None
-    findings_count = 0
     damaged = damaged_identity(fs, name)
     if damaged is not None:
         findings_count += 1
@@ -85,7 +93,7 @@ def _verify_rows(directory: Path) -> Iterator[Row]:
     totals = verifier.totals
     row: Row = {
         "kind": "verified",
-        "path": str(directory),
+        "path": name,
         "segments": totals.segments,
         "batches": totals.batches,
         "records": totals.records,

@@ -18,6 +18,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -84,6 +85,12 @@ class _Call(Generic[T]):
         if self._task is not None:
             self._task.cancel()
 
+    def refuse(self) -> None:
+        """Ends the call without its work: the loop has ended, or is about to."""
+        if not self.is_over:
+            self._error = BrokerClosedError(_CLOSED_TEXT)
+            self._tell()
+
     async def _carry_out(self) -> T:
         return await self._work()
 
@@ -95,6 +102,9 @@ class _Call(Generic[T]):
             self._error = error
         else:
             self._result = task.result()
+        self._tell()
+
+    def _tell(self) -> None:
         self.is_over = True
         self._under_way.release()
 
@@ -109,6 +119,9 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop  # made in its thread, where no interrupt comes
         self._pid = os.getpid()
         self._users: set[object] = set()
+        self._calls: set[_Call[Any]] = (
+            set()
+        )  # which somebody waits for; what the loop leaves of them is refused at its end
         self._is_over = asyncio.Event()
         self._is_ending = False
         self._failure: Exception | None = None  # why there is no loop
@@ -180,12 +193,21 @@ class LoopThread:
             raise BrokerClosedError(FORKED_TEXT if self.is_forked else _CLOSED_TEXT)
         call = _Call(work)
         try:
-            self._soon(call.begin)
+            self._calls.add(call)
+            self._soon(partial(self._begin, call))
             return call.wait(timeout_s)
         finally:
+            self._calls.discard(call)
             if not call.is_over:
                 with contextlib.suppress(BrokerClosedError):
                     self._soon(call.give_up)
+
+    def _begin(self, call: _Call[Any]) -> None:
+        """Starts a call, unless nobody would be left to end it.  In the loop's thread."""
+        if self._is_over.is_set():
+            call.refuse()
+        else:
+            call.begin()
 
     def _soon(self, step: Callable[[], None]) -> None:
         try:
@@ -244,6 +266,8 @@ class LoopThread:
             self._loop.run_until_complete(self._live())
         finally:
             self._loop.close()
+            for call in tuple(self._calls):  # posted behind the loop's last step; from here on none can be
+                call.refuse()
             self._running.release()
 
     async def _live(self) -> None:

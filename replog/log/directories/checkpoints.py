@@ -19,6 +19,7 @@ from replog.errors import ReplogError
 from replog.log.directories.offset_checkpoints import CheckpointJob, OffsetCheckpoint, run_all
 from replog.log.disk_space import DiskSpace
 from replog.log.log import Log
+from replog.log.recovery.start_witness import StartWitness
 from replog_checkpoints import FileSystem, TopicPartition
 
 
@@ -35,7 +36,8 @@ class DirectoryCheckpoints:
         self.offline: dict[TopicPartition, ReplogError] = {}
         self._logs: dict[TopicPartition, Log] = {}
         self._recovery_points = OffsetCheckpoint(fs, f"{path}/{checkpoints.RECOVERY_POINT_FILE}", space)
-        self._log_start_offsets = OffsetCheckpoint(fs, f"{path}/{checkpoints.LOG_START_OFFSET_FILE}", space)
+        starts_path = f"{path}/{checkpoints.LOG_START_OFFSET_FILE}"
+        self._log_start_offsets = OffsetCheckpoint(fs, starts_path, space, StartWitness(fs, starts_path))
         self._replication_offsets = OffsetCheckpoint(fs, f"{path}/{checkpoints.REPLICATION_OFFSET_FILE}", space)
         self._cleaner_offsets = OffsetCheckpoint(fs, f"{path}/{checkpoints.CLEANER_OFFSET_FILE}", space)
 

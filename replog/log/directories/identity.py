@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Final
 from uuid import UUID
 
@@ -38,6 +39,14 @@ LOCAL_FOLDER: Final = "log-0"
 """The one partition folder in such a directory."""
 
 LOCK_FILE: Final = ".lock"
+_WITHOUT: Final = {
+    checkpoints.RECOVERY_POINT_FILE: "each log of the directory is then checked from its first record on, and what its own "
+    "flushed-offset says was flushed still counts",
+    checkpoints.LOG_START_OFFSET_FILE: "each log of the directory then starts with its first segment, so records that were "
+    "deleted inside of a segment are there again",
+    checkpoints.REPLICATION_OFFSET_FILE: "high watermarks are then learnt anew",
+}
+"""What holds where a checkpoint that cannot be read is deleted."""
 _TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line
 
 
@@ -60,13 +69,12 @@ def read_identity(fs: FileSystem, path: str, cluster_id: str | None, node_id: in
     if meta is None:
         _refuse_anonymous_data(fs, path)
         return None
-    found_format = meta.extra.get(FORMAT_KEY)
-    if found_format != FORMAT:
-        writer = "Apache Kafka" if found_format is None else f"another version of replog ({FORMAT_KEY}={found_format})"
+    if FORMAT_KEY not in meta.extra:
         raise ForeignDirectoryError(
-            f"{path} was formatted by {writer}; this version needs {FORMAT_KEY}={FORMAT}. Nothing was changed: "
+            f"{path} was formatted by Apache Kafka; this version needs {FORMAT_KEY}={FORMAT}. Nothing was changed: "
             "use another directory"
         )
+    _require_format(path, meta)
     if cluster_id is not None and meta.cluster_id != cluster_id:
         raise InconsistentClusterIdError(
             f"{path} belongs to cluster {meta.cluster_id}, this node to {cluster_id}. Nothing was changed: "
@@ -78,6 +86,32 @@ def read_identity(fs: FileSystem, path: str, cluster_id: str | None, node_id: in
             "correct node.id, or use another directory"
         )
     return meta
+
+
+def refuse_later_format(fs: FileSystem, path: str) -> None:
+    """Raises where the directory says that a later version of replog formatted it; what cannot be read says nothing.
+
+    Raises:
+        ForeignDirectoryError: A later version did, or a bit has flipped there.
+        OSError: The disk failed.
+    """
+    try:
+        meta = checkpoints.read_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}")
+    except checkpoints.CorruptCheckpointError:
+        return
+    found = "" if meta is None else meta.extra.get(FORMAT_KEY, "")
+    if meta is not None and found.isascii() and found.isdigit() and found > FORMAT:
+        _require_format(path, meta)
+
+
+def _require_format(path: str, meta: MetaProperties) -> None:
+    found = meta.extra.get(FORMAT_KEY, FORMAT)
+    if found != FORMAT:
+        raise ForeignDirectoryError(
+            f"{path} was formatted by another version of replog ({FORMAT_KEY}={found}); this version needs "
+            f"{FORMAT_KEY}={FORMAT}. Nothing was changed: use that version, or another directory; where no other version "
+            f"ever had it, a bit has flipped: put {FORMAT_KEY}={FORMAT} back into {path}/{checkpoints.META_PROPERTIES_FILE}"
+        )
 
 
 def require_cluster_id(path: str, cluster_id: str | None) -> str:
@@ -140,14 +174,21 @@ def take_lock(fs: FileSystem, path: str) -> Lock:
         ) from error
 
 
+def damaged_checkpoint(error: checkpoints.CorruptCheckpointError) -> CorruptCheckpointError:
+    """Returns our error for a file that cannot be read, with the ways out."""
+    deletion = _WITHOUT.get(PurePosixPath(error.path).name)
+    other = "remove the directory and copy it anew" if deletion is None else f"delete it: {deletion}"
+    reason = f"{error.reason}. Nothing was changed: restore the file, or {other}"
+    return CorruptCheckpointError(error.path, error.line, reason)
+
+
 @contextmanager
 def storage_errors(path: str) -> Iterator[None]:
     """Turns the errors of the leaf library and of the disk within it into ours."""
     try:
         yield
     except checkpoints.CorruptCheckpointError as error:
-        reason = f"{error.reason}. Nothing was changed: restore the file, or remove the directory and copy it anew"
-        raise CorruptCheckpointError(error.path, error.line, reason) from error
+        raise damaged_checkpoint(error) from error
     except OSError as error:
         if is_disk_full(error):
             raise disk_full("a file cannot be opened or written", path, error) from error

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import replog_checkpoints as checkpoints
 from replog.log.directories.identity import storage_errors
 from replog.log.disk_space import DiskSpace, is_disk_full, is_out_of_files
+from replog.log.recovery.start_witness import StartWitness
 from replog_checkpoints import FileSystem, TopicPartition
 
 
@@ -30,12 +31,14 @@ class OffsetCheckpoint:
         fs: The disk.
         path: Path of the file.
         space: The room on the disk.
+        witness: The file beside it that says the same; None: nothing does.
     """
 
-    def __init__(self, fs: FileSystem, path: str, space: DiskSpace) -> None:
+    def __init__(self, fs: FileSystem, path: str, space: DiskSpace, witness: StartWitness | None = None) -> None:
         self._fs = fs
         self._path = path
         self._space = space
+        self._witness = witness
         self._offsets: Mapping[TopicPartition, int] = {}  # as prepared last
         self._exists = False
         self._is_behind = False  # the file may differ from `_offsets`: a write failed
@@ -63,6 +66,17 @@ class OffsetCheckpoint:
         found = checkpoints.read_offset_checkpoint(self._fs, self._path)
         self._exists = found is not None
         self._offsets = found or {}
+        if self._witness is not None:
+            self._witness.read(found)
+
+    def require_undoubted(self, key: TopicPartition) -> None:
+        """Raises where its witness contradicts what it says about a replica.
+
+        Raises:
+            CorruptCheckpointError: One of the two is damaged; the text names the ways out.
+        """
+        if self._witness is not None:
+            self._witness.require_same(key)
 
     def may_name(self, key: TopicPartition) -> bool:
         """Whether a line of this replica may be in the file."""
@@ -71,7 +85,7 @@ class OffsetCheckpoint:
     def prepare(self, offsets: Mapping[TopicPartition, int]) -> CheckpointJob | None:
         """Prepares a job that makes the file hold exactly `offsets` (not changed later); None: it does already."""
         is_current = self._exists and not self._is_behind and self._written_number == self._prepared_count
-        if is_current and offsets == self._offsets:
+        if is_current and offsets == self._offsets and not self._lacks_witness:
             return None
         self._prepared_count += 1
         self._offsets = offsets
@@ -101,13 +115,26 @@ class OffsetCheckpoint:
             self._exists = True
             self._is_behind = False
 
+    @property
+    def _lacks_witness(self) -> bool:
+        """Whether writing the same again would make its witness say more."""
+        witness = self._witness
+        return witness is not None and (witness.is_written or len(self._offsets) > 0) and not witness.is_exact
+
     def _replace(self, offsets: Mapping[TopicPartition, int]) -> None:
         try:
-            checkpoints.write_offset_checkpoint(self._fs, self._path, offsets)
+            self._write(offsets)
         except OSError as error:
             if is_out_of_files(error) or not (is_disk_full(error) and self._space.make_room()):
                 raise
-            checkpoints.write_offset_checkpoint(self._fs, self._path, offsets)
+            self._write(offsets)
+
+    def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._witness is not None:
+            self._witness.announce(offsets)
+        checkpoints.write_offset_checkpoint(self._fs, self._path, offsets)
+        if self._witness is not None:
+            self._witness.confirm(offsets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
                 path = f"{self.path_of(key)}/{checkpoints.PARTITION_METADATA_FILE}"
                 metadata = checkpoints.read_partition_metadata(self._fs, path)
                 topic_id = metadata.topic_id if metadata else None
+                self._log_start_offsets.require_undoubted(key)
                 return LoadedReplica(key, topic_id, self._open(key, config, now_ms), None)
         except ReplogError as error:
             return LoadedReplica(key, topic_id, None, error)

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 import replog_checkpoints as checkpoints
 from replog.log.file_names import parse_partition_dir_name
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.start_witness import contradicted
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 
@@ -53,7 +54,7 @@ def read_promises(fs: FileSystem, directory: str) -> Promises:
     recovery_point = _offsets(fs, f"{parent}/{checkpoints.RECOVERY_POINT_FILE}").get(key)
     return Promises(
         recovery_point or 0,
-        _offsets(fs, f"{parent}/{checkpoints.LOG_START_OFFSET_FILE}").get(key, 0),
+        _log_start_offset(fs, f"{parent}/{checkpoints.LOG_START_OFFSET_FILE}", key),
         clean=recovery_point is not None and _is_clean(fs, f"{parent}/{checkpoints.CLEAN_SHUTDOWN_FILE}"),
         high_watermark=_offsets(fs, f"{parent}/{checkpoints.REPLICATION_OFFSET_FILE}").get(key),
         flushed_offset=flushed_offset,
@@ -66,6 +67,16 @@ def _offsets(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:
         return checkpoints.read_offset_checkpoint(fs, path) or {}
     except checkpoints.CorruptCheckpointError:
         return {}
+
+
+def _log_start_offset(fs: FileSystem, path: str, key: TopicPartition) -> int:
+    """Returns the checkpointed start; where its witness contradicts it the lowest one, which hides nothing."""
+    offset = _offsets(fs, path).get(key, 0)
+    try:
+        starts = contradicted(fs, path, key)
+    except checkpoints.CorruptCheckpointError:
+        return offset
+    return offset if starts is None else min(start or 0 for start in starts)
 
 
 def _is_clean(fs: FileSystem, path: str) -> bool:

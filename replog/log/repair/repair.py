@@ -1,6 +1,7 @@
 """Repair of one log that nobody has open: derived files are made again, and a tail that was never flushed is cut.
 
-Of a log of `open_log` the `meta.properties` above it is made again, too, before anything else: see `local_identity`.
+Of a log of `open_log` the `meta.properties` above it is made again, too, before anything else: see `local_identity`.  So is a
+log start in doubt settled: see `doubtful_start`.
 
 Nothing that was flushed is given up unless the caller says so: whoever runs a repair may have another copy.
 
@@ -25,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import replog_checkpoints as checkpoints
-from replog.errors import CorruptCheckpointError, CorruptRecordError, DirectoryLockedError, DiskFullError, StorageError
+from replog.errors import CorruptRecordError, DirectoryLockedError, DiskFullError, StorageError
 from replog.log.config import CleanupPolicy, LogConfig
-from replog.log.directories.identity import LOCAL_CLUSTER_ID
+from replog.log.directories.identity import LOCAL_CLUSTER_ID, damaged_checkpoint, refuse_later_format
 from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.file_names import (
     INDEX_SUFFIX,
@@ -44,6 +45,7 @@ from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
+from replog.log.repair.doubtful_start import DoubtfulStart, doubtful_start
 from replog.log.repair.given_up import OffsetRange, ranges_given_up
 from replog.log.repair.local_identity import DamagedIdentity, damaged_identity
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
@@ -141,6 +143,7 @@ class _Surveyed:
         offsets: What is said about the log beside it.
         plan: What is going to be done.
         identity: What is wrong with the `meta.properties` of a local log; None: nothing.
+        start: The log start that is in doubt; None: none is.
     """
 
     found: tuple[Finding, ...]
@@ -149,6 +152,7 @@ class _Surveyed:
     offsets: LogOffsets
     plan: _Plan
     identity: DamagedIdentity | None
+    start: DoubtfulStart | None
 
 
 def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) -> LogOffsets:
@@ -167,9 +171,10 @@ def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) 
     if key is None:
         return LogOffsets(None, None, noted)
     points = _read_checkpoint(fs, _recovery_point_path(directory))
-    starts = _read_checkpoint(fs, f"{parent_of(directory)}/{checkpoints.LOG_START_OFFSET_FILE}")
+    start = _read_checkpoint(fs, f"{parent_of(directory)}/{checkpoints.LOG_START_OFFSET_FILE}").get(key)
+    doubtful = doubtful_start(fs, directory)
     known = [offset for offset in (points.get(key), noted) if offset is not None]
-    return LogOffsets(points.get(key), starts.get(key), max(known, default=None))
+    return LogOffsets(points.get(key), start if doubtful is None else doubtful.lowest, max(known, default=None))
 
 
 def noted_offset(fs: FileSystem, directory: str) -> int | None:
@@ -194,6 +199,7 @@ def repair_log(
         CorruptRecordError: Flushed records are damaged and `accept_loss` is False, or the log could not be opened without
             them either; nothing was changed.
         CorruptCheckpointError: A checkpoint that says what was flushed cannot be read; nothing was changed.
+        ForeignDirectoryError: A later version of replog formatted the directory, or a bit flipped where that stands.
         DirectoryLockedError: A process has the log directory open.
         DiskFullError: There was no room, or (`TooManyOpenFilesError`) no descriptor: the text says whether anything was changed.
             Repair again, once there is.
@@ -203,6 +209,7 @@ def repair_log(
         lock = _take_lock(fs, parent_of(directory))
     try:
         with _repair_errors(directory, "Nothing was changed"):
+            refuse_later_format(fs, parent_of(directory))
             surveyed = _survey(fs, directory, accept_loss=accept_loss, forgets_note=forget_flushed_offset)
             if surveyed.found:
                 _refuse_what_stays_shut(fs, directory, surveyed.plan, surveyed.found, now_ms)
@@ -258,16 +265,19 @@ def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: 
     plan = _plan(found, verifier.holes, offsets, forgets_note=forgets_note, is_compacted=promises.is_compacted)
     if plan.gives_up and not accept_loss:
         raise _refusal(found, offsets.flushed_offset)
-    identity = damaged_identity(fs, directory)
-    return _Surveyed(found, tuple(verifier.holes), verifier.totals.end_offset, offsets, plan, identity)
+    identity, start = damaged_identity(fs, directory), doubtful_start(fs, directory)
+    return _Surveyed(found, tuple(verifier.holes), verifier.totals.end_offset, offsets, plan, identity, start)
 
 
 def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> RepairReport:
     found, offsets, plan = surveyed.found, surveyed.offsets, surveyed.plan
     told = found
+    if surveyed.start is not None:
+        surveyed.start.mend(fs)
+        told = (start_finding(surveyed.start), *told)
     if surveyed.identity is not None:
         surveyed.identity.mend(fs)
-        told = (identity_finding(surveyed.identity), *found)
+        told = (identity_finding(surveyed.identity), *told)
     if not found:
         if plan.forgets_note:
             FlushedOffsetFile.load(fs, directory).remove()
@@ -296,6 +306,11 @@ def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> R
 def identity_finding(damaged: DamagedIdentity) -> Finding:
     """Returns the finding as which a damaged identity is reported: a file that is made again."""
     return Finding(FindingKind.DERIVED, damaged.path, None, None, damaged.reason)
+
+
+def start_finding(doubtful: DoubtfulStart) -> Finding:
+    """Returns the finding as which a log start in doubt is reported."""
+    return Finding(FindingKind.CHECKPOINT, doubtful.path, None, None, doubtful.reason)
 
 
 def _plan(
@@ -471,7 +486,7 @@ def _read_checkpoint(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
     try:
         return checkpoints.read_offset_checkpoint(fs, path) or {}
     except checkpoints.CorruptCheckpointError as error:
-        raise CorruptCheckpointError(error.path, error.line, error.reason) from error
+        raise damaged_checkpoint(error) from error
 
 
 def _write_recovery_point(fs: FileSystem, directory: str, offset: int) -> None:

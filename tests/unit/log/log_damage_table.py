@@ -57,7 +57,8 @@ _LINES = """
 clean   .kafka_cleanshutdown              r    r    r    r    r    r    r    R    R
 clean   complete-from                     -    r    -    r    -    -    i    q    r
 clean   cleaner-offset-checkpoint         i    i    ir   i    i    i    i    R    R
-clean   log-start-offset-checkpoint       R    R    rRb  R    R    R    r    R    R
+clean   log-start-offset-checkpoint       R    R    qR   R    R    R    r    R    R
+clean   log-start-offset-witness          r    r    r    r    r    -    r    R    R
 clean   meta.properties                   R    R    iR   iR   R    R    R    R    R
 clean   recovery-point-offset-checkpoint  R    R    rqR  R    R    R    r    R    R
 clean   replication-offset-checkpoint     R    R    iR   R    R    R    i    R    R
@@ -79,7 +80,8 @@ clean   leader-epoch-checkpoint           r    r    ir   r    r    r    r    q  
 clean   partition.metadata                q    q    qR   q    q    i    r    q    q
 unclean complete-from                     -    r    -    r    -    -    i    q    r
 unclean cleaner-offset-checkpoint         i    i    ir   i    i    i    i    R    R
-unclean log-start-offset-checkpoint       R    R    rRb  R    R    R    r    R    R
+unclean log-start-offset-checkpoint       R    R    rqR  R    R    R    r    R    R
+unclean log-start-offset-witness          r    r    r    r    r    -    r    R    R
 unclean meta.properties                   R    R    iR   iR   R    R    R    R    R
 unclean recovery-point-offset-checkpoint  R    R    irqR R    R    R    r    R    R
 unclean replication-offset-checkpoint     R    R    iR   R    R    R    i    R    R
@@ -96,7 +98,7 @@ unclean 23.snapshot                       i    i    i    i    i    i    i    q  
 unclean flushed-offset                    r    r    r    r    r    r    r    q    q
 unclean leader-epoch-checkpoint           r    r    ir   r    r    r    r    q    q
 unclean partition.metadata                q    q    qR   q    q    i    r    q    q
-flushed log-start-offset-checkpoint       R    R    rRb  R    R    R    r    R    R
+flushed log-start-offset-checkpoint       R    R    rqR  R    R    R    r    R    R
 flushed recovery-point-offset-checkpoint  R    R    irqR R    R    R    r    R    R
 flushed 0.log                             q    fq   ifqb q    q    q    q    q    q
 flushed 12.log                            q    q    q    q    q    q    q    q    q

@@ -55,7 +55,6 @@ def test_what_cannot_be_noticed_is_known_and_short() -> None:
         (".log", "bit flipped"),
         (".txnindex", "bit flipped"),
         (".txnindex", "missing"),
-        ("log-start-offset-checkpoint", "bit flipped"),
     }
 
 

@@ -1,0 +1,215 @@
+"""A second witness of where logs start: a digit that flips in `log-start-offset-checkpoint` makes another start, a valid one.
+
+Why this checkpoint: a start that has risen hides acknowledged records, and the next retention deletes them; nothing else on
+disk says where it was.  Kafka's file has no checksum and stays as Kafka has it, so this one stands beside it::
+
+    data/log-start-offset-witness     1                     version
+                                      8d1f03c6              CRC-32C of the lines that follow
+                                      flights 3 40 57       the checkpoint says 40 or 57 of flights-3
+                                      flights 4 - 12        it says 12, or has no line of flights-4
+
+It is written before the checkpoint, with what that says until then and what it will say, so there is no moment at which the
+two contradict each other.  The next time that checkpoints are written it is told to forget what the checkpoint said before.
+
+| what happened                                   | what the next start finds                                             |
+|-------------------------------------------------|-----------------------------------------------------------------------|
+| crash before, between, or behind the two writes | the checkpoint says what this file names                              |
+| a bit flips in the checkpoint                   | it says something else of a replica: that replica alone is refused    |
+| a bit flips here, the file is cut or gone       | nothing is known; the checkpoint is believed, and this is made anew   |
+| Kafka, an older replog or a tool wrote the same | the same offsets, replica by replica: no doubt                        |
+| they wrote others                               | refused: nobody can tell it from damage; the error says what to delete |
+| the checkpoint is gone                          | logs start with their first segments: nothing is hidden               |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+import replog_checkpoints as checkpoints
+from replog.errors import CorruptCheckpointError
+from replog.log.file_names import partition_dir_name
+from replog.records._crc32c import crc32c
+from replog_checkpoints import FileSystem, TopicPartition, parent_of
+
+START_WITNESS_FILE: Final = "log-start-offset-witness"
+_VERSION: Final = b"1"
+_SIZE_BYTES_MAX: Final = 1 << 29  # twice that of a checkpoint
+_NO_LINE: Final = "-"
+
+Starts: TypeAlias = frozenset[int | None]
+"""What a checkpoint may say of one replica; None: it has no line of it."""
+
+_NOTHING: Final[Starts] = frozenset([None])
+
+
+class StartWitness:
+    """The file of one directory, and what the checkpoint beside it may say.
+
+    Invariants:
+        - whatever crashes, a checkpoint that only this writes says what the file names.
+
+    Args:
+        fs: The disk.
+        checkpoint_path: Path of the checkpoint that it stands beside.
+    """
+
+    def __init__(self, fs: FileSystem, checkpoint_path: str) -> None:
+        self._fs = fs
+        self._checkpoint_path = checkpoint_path
+        self._path = witness_path(checkpoint_path)
+        self._possible: dict[TopicPartition, Starts] = {}  # what the checkpoint may say, as far as it was written here
+        self._doubted: dict[TopicPartition, tuple[int | None, Starts]] = {}  # what it says, and what it should
+        self._written: bytes | None = None
+        self._is_exact = False
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is such a file, and it can be read."""
+        return self._written is not None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it names one start of each replica: it need not name the one before any more."""
+        return self._is_exact
+
+    def read(self, found: Mapping[TopicPartition, int] | None) -> None:
+        """Compares the file with what the checkpoint says.
+
+        Args:
+            found: The offsets in the checkpoint; None: there is no such file, and nothing to be doubted.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self._possible = {key: frozenset([offset]) for key, offset in (found or {}).items()}
+        named = read_witness(self._fs, self._path)
+        if named is None:
+            return
+        self._written = _format(named)
+        if found is not None:
+            self._doubted = {
+                key: (found.get(key), named.get(key, _NOTHING))
+                for key in {*found, *named}
+                if found.get(key) not in named.get(key, _NOTHING)
+            }
+        self._is_exact = all(len(starts) == 1 for key, starts in named.items() if key not in self._doubted)
+
+    def require_same(self, key: TopicPartition) -> None:
+        """Raises where the checkpoint and this file contradict each other about a replica.
+
+        Raises:
+            CorruptCheckpointError: One of the two is damaged, or another program has written the checkpoint.
+        """
+        if key in self._doubted:
+            raise doubtful_start(self._checkpoint_path, key, *self._doubted[key])
+
+    def settle(self, key: TopicPartition) -> None:
+        """Ends the doubt about a replica: somebody has decided."""
+        self._doubted.pop(key, None)
+
+    def announce(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Notes, durably, what the checkpoint is about to say, beside what it says; to be called before it is written.
+
+        What was doubted stays so until the checkpoint says something else of it.
+
+        Raises:
+            OSError: Nothing was noted: the checkpoint must not be written.
+        """
+        self._doubted = {key: doubt for key, doubt in self._doubted.items() if offsets.get(key) == doubt[0]}
+        for key in {*self._possible, *offsets}:
+            self._possible[key] = self._possible.get(key, _NOTHING) | {offsets.get(key)}
+        data = _format({**self._possible, **{key: named for key, (_, named) in self._doubted.items()}})
+        if data != self._written:
+            checkpoints.replace_file(self._fs, self._path, data)
+            self._written = data
+        self._is_exact = all(len(starts) == 1 for key, starts in self._possible.items() if key not in self._doubted)
+
+    def confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Notes that the checkpoint says this, durably; what it said before may come back from nowhere."""
+        self._possible = {key: frozenset([offset]) for key, offset in offsets.items()}
+
+
+def witness_path(checkpoint_path: str) -> str:
+    """Returns the path of the file beside a checkpoint."""
+    return f"{parent_of(checkpoint_path)}/{START_WITNESS_FILE}"
+
+
+def read_witness(fs: FileSystem, path: str) -> dict[TopicPartition, Starts] | None:
+    """Reads what the checkpoint may say of each replica; None: nothing is known.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    try:
+        data = checkpoints.read_file(fs, path, _SIZE_BYTES_MAX)
+    except checkpoints.CorruptCheckpointError:
+        return None
+    if data is None:
+        return None
+    version, _, rest = data.partition(b"\n")
+    checksum, _, body = rest.partition(b"\n")
+    if version != _VERSION or checksum != b"%08x" % crc32c(body):
+        return None
+    return dict(map(_parse, body.decode("utf-8").splitlines()))
+
+
+def contradicted(fs: FileSystem, checkpoint_path: str, key: TopicPartition) -> Starts | None:
+    """Returns all that the checkpoint and its witness say of a replica, where they contradict each other; None: they do not.
+
+    Beside a running writer it may be what two files of different moments say.
+
+    Raises:
+        CorruptCheckpointError: The checkpoint cannot be read; the error is the leaf library's.
+        OSError: The disk failed.
+    """
+    offsets = checkpoints.read_offset_checkpoint(fs, checkpoint_path)
+    named = read_witness(fs, witness_path(checkpoint_path))
+    if offsets is None or named is None or offsets.get(key) in named.get(key, _NOTHING):
+        return None
+    return named.get(key, _NOTHING) | {offsets.get(key)}
+
+
+def doubtful_start(path: str, key: TopicPartition, found: int | None, named: Starts) -> CorruptCheckpointError:
+    """Returns the error for a replica of which a checkpoint says something else than the witness beside it.
+
+    Args:
+        path: The checkpoint.
+        key: (topic, partition).
+        found: What it says.
+        named: What the witness says that it says.
+    """
+    name, witness = partition_dir_name(*key), witness_path(path)
+    folder = f"{parent_of(path)}/{name}"
+    return CorruptCheckpointError(
+        path,
+        0,
+        f"it says that {name} starts at {described({found})}, {witness}, which was written with it, at "
+        f"{described(named)}: one of them is damaged, and a start that is too high hides records. Nothing was changed: "
+        f"restore the file; where the partition has other replicas, this one is fetched from its leader again; or "
+        f"`replog log repair {folder}` takes the lowest of these starts, which hides nothing; or, where Apache Kafka, an "
+        f"older replog or you have changed it since, delete {witness}",
+    )
+
+
+def described(offsets: Iterable[int | None]) -> str:
+    """Returns log starts as messages name them."""
+    texts = sorted("its first segment" if offset is None else str(offset) for offset in offsets)
+    return " or ".join(texts)
+
+
+def _format(starts: Mapping[TopicPartition, Starts]) -> bytes:
+    body = "".join(_lines(starts)).encode()
+    return _VERSION + b"\n%08x\n" % crc32c(body) + body
+
+
+def _lines(starts: Mapping[TopicPartition, Starts]) -> Iterator[str]:
+    for (topic, partition), offsets in starts.items():
+        if offsets != _NOTHING:
+            texts = sorted(_NO_LINE if offset is None else str(offset) for offset in offsets)
+            yield f"{topic} {partition} {' '.join(texts)}\n"
+
+
+def _parse(line: str) -> tuple[TopicPartition, Starts]:
+    topic, partition, *offsets = line.split()
+    return (topic, int(partition)), frozenset(None if text == _NO_LINE else int(text) for text in offsets)
