@@ -25,6 +25,7 @@ from replog.log.follower_append import FollowerAppender
 from replog.log.leader_append import LeaderAppender
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
+from replog.log.reading.cuts import Cut
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
 from replog.log.reading.tail_cache import LogTail, TailCache
@@ -383,6 +384,10 @@ class Log:
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
         """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None."""
         return self._reader.offset_for_timestamp(timestamp_ms, end_offset=end_offset)
+
+    def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[Cut]:
+        """Cuts a range of offsets into parts of about equal size, by indexes alone; see `LogReader.find_cuts`."""
+        return self._reader.find_cuts(start_offset, end_offset, target_bytes=target_bytes, cuts_max=cuts_max)
 
     @property
     def dirty_bytes(self) -> int:

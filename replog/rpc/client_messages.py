@@ -22,6 +22,8 @@ from replog.rpc.messages import (
     DeleteRecordsResponse,
     EpochEndsRequest,
     EpochEndsResponse,
+    FindCutsRequest,
+    FindCutsResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     ListOffsetsRequest,
@@ -49,6 +51,7 @@ ClientRequest: TypeAlias = (
     | DescribeConfigsRequest
     | DeleteRecordsRequest
     | EpochEndsRequest
+    | FindCutsRequest
     | MoveReplicaRequest
     | DescribeLogDirsRequest
     | DescribeNodeConfigsRequest
@@ -64,6 +67,7 @@ ClientResponse: TypeAlias = (
     | DescribeConfigsResponse
     | DeleteRecordsResponse
     | EpochEndsResponse
+    | FindCutsResponse
     | MoveReplicaResponse
     | DescribeLogDirsResponse
     | DescribeNodeConfigsResponse
@@ -80,6 +84,7 @@ CLIENT_KINDS: Final[Mapping[str, tuple[type, type]]] = {
     "describe_configs": (DescribeConfigsRequest, DescribeConfigsResponse),
     "delete_records": (DeleteRecordsRequest, DeleteRecordsResponse),
     "epoch_ends": (EpochEndsRequest, EpochEndsResponse),
+    "find_cuts": (FindCutsRequest, FindCutsResponse),
     "move_replica": (MoveReplicaRequest, MoveReplicaResponse),
     "describe_log_dirs": (DescribeLogDirsRequest, DescribeLogDirsResponse),
     "describe_node_configs": (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),

@@ -268,3 +268,48 @@ class EpochEndResult:
 @dataclass(frozen=True, slots=True)
 class EpochEndsResponse:
     results: tuple[EpochEndResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindCutsPartition:
+    """Asks about offsets [start_offset, end_offset) of one partition."""
+
+    topic_id: UUID
+    partition_id: int
+    start_offset: int
+    end_offset: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FindCutsRequest:
+    """`target_bytes` is the wished size of a part; parts are larger where there would be too many."""
+
+    partitions: tuple[FindCutsPartition, ...]
+    target_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The end of a part, exclusive, and about how many bytes the batches of the part have."""
+
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindCutsResult:
+    """Cuts in order; the last is the end of the range that was asked for."""
+
+    topic_id: UUID
+    partition_id: int
+    error: ErrorCode
+    cuts: tuple[Cut, ...] = ()
+    leader_epoch: int = -1
+    leader_id: int = -1
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FindCutsResponse:
+    results: tuple[FindCutsResult, ...]

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from replog.records import Buffer
 from replog.spark.options import ReadOptions
-from replog.spark.planning import plan_tasks
+from replog.spark.planning import TaskSizes, plan_tasks
 from replog.spark.schema import Column
 from replog.spark.snapshot import OffsetRange, PinnedOffsets
 
@@ -23,17 +23,21 @@ COALESCE_BYTES = 2 << 20
 
 
 class RangePartition(InputPartition):
-    """One task: a range of one partition."""
+    """One task: ranges of one or several partitions."""
 
-    def __init__(self, value: OffsetRange) -> None:
+    def __init__(self, value: tuple[OffsetRange, ...]) -> None:
         super().__init__(value)
 
     def __repr__(self) -> str:
-        return f"RangePartition({self.value})"
+        return f"RangePartition({', '.join(map(str, self.value))})"
 
 
 class ReplogReader(DataSourceReader):
     """Reads a snapshot.  Holds plain data only: Spark pickles it into every task.
+
+    It takes no filters (`pushFilters`) although ranges could be dropped by them.  Spark 4.3 keeps the tasks of the last filtered
+    query with the DataFrame and gives them to the next query, or the other side of a join, whose filters are not the same: rows
+    would be missing without a word.  The options say what to read instead.
 
     Args:
         options: The checked options.
@@ -47,16 +51,15 @@ class ReplogReader(DataSourceReader):
         self._columns = tuple(columns)
 
     def partitions(self) -> list[InputPartition]:
-        """Returns one task for each range of `plan_tasks`; asks no broker."""
+        """Returns the tasks of `plan_tasks`; asks no broker."""
         options = self._options
-        tasks = plan_tasks(self._snapshot.ranges, options.min_partitions, options.max_records_per_partition)
-        return [RangePartition(each) for each in tasks]
+        sizes = TaskSizes(options.target_bytes_per_partition, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(ranges) for ranges in plan_tasks(self._snapshot.parts, sizes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads the task's records.  Spark makes up a partition without a value when there is no task at all."""
-        if partition.value is None:
-            return iter(())
-        return self._read_range(partition.value)
+        for each in partition.value or ():
+            yield from self._read_range(each)
 
     def _read_range(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         from replog.process_memory import tune_process

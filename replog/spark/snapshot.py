@@ -8,24 +8,33 @@ watermark of its time, and a high watermark is only taken from a leader that kno
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.leader_calls import first_few
-from replog.client.cluster.offsets import list_offset_results
+from replog.client.cluster.offsets import find_cuts, list_offset_results
 from replog.client.cluster.view import ClusterView
 from replog.client.types import TopicPartition
-from replog.errors import ConfigError, UnknownTopicIdError, UnknownTopicOrPartitionError
-from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsResult
+from replog.errors import ConfigError, ReplogError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Cut, ListOffsetsResult
 from replog.spark.options import ReadOptions, TopicChoice
 from replog.spark.patience import PlanningPatience
 from replog.spark.positions import Bounds, end_offset, require_named, start_offset, times_to_look_up
 
 CONNECT_TIMEOUT_MS = 5_000
 """How long the first answer of a broker may take: with what Spark adds, a wrong port is told within ten seconds."""
+
+CUTS_TIMEOUT_MS = 5_000
+"""How long leaders may take to tell where to cut: a plan that is less balanced is better than one that waits."""
+
+CUTS_PARTITIONS_MAX = 1_000
+"""Partitions of one such question; an answer has room for ten cuts of each, then."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +61,26 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
+class SizedRange:
+    """A range, and about how many bytes its batches have; None: nobody knows."""
+
+    range: OffsetRange
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PinnedOffsets:
-    """The ranges of one DataFrame, one for each topic partition, empty ones included."""
+    """What one DataFrame reads.
+
+    Attributes:
+        cluster_id: The id of the cluster.
+        ranges: A range for each topic partition, empty ones included.
+        parts: The same without empty ones, cut into parts of about the wished size, in order.
+    """
 
     cluster_id: str
     ranges: tuple[OffsetRange, ...]
+    parts: tuple[SizedRange, ...]
 
 
 async def resolve_snapshot(view: ClusterView, options: ReadOptions, now_ms: int) -> PinnedOffsets:
@@ -94,8 +118,42 @@ async def resolve_snapshot(view: ClusterView, options: ReadOptions, now_ms: int)
             raise UnknownTopicIdError(
                 f"topic {topic} was deleted or created anew while it was looked at; load it again"
             )
-    ranges = (_range(options, topic_ids[p.topic], p, bounds[p], first.get(p), last.get(p)) for p in partitions)
-    return PinnedOffsets(view.cluster_id, tuple(ranges))
+    ranges = tuple(_range(options, topic_ids[p.topic], p, bounds[p], first.get(p), last.get(p)) for p in partitions)
+    return PinnedOffsets(view.cluster_id, ranges, await cut_ranges(view, ranges, options.target_bytes_per_partition))
+
+
+async def cut_ranges(
+    view: ClusterView, ranges: Iterable[OffsetRange], target_bytes: int, *, timeout_ms: int = CUTS_TIMEOUT_MS
+) -> tuple[SizedRange, ...]:
+    """Cuts ranges into parts of about the wished size, between batches, as far as leaders tell where; leaves out empty ones.
+
+    A range whose leader does not tell (a broker of an older version, say) stays whole and without a size: only balance suffers.
+    """
+    filled = [each for each in ranges if each.offsets_count > 0]
+    parts: list[SizedRange] = []
+    for first in range(0, len(filled), CUTS_PARTITIONS_MAX):
+        group = {
+            TopicPartition(each.topic, each.partition): each for each in filled[first : first + CUTS_PARTITIONS_MAX]
+        }
+        bounds = {partition: (each.start_offset, each.end_offset) for partition, each in group.items()}
+        try:
+            cuts = await find_cuts(view, bounds, target_bytes=target_bytes, timeout_ms=timeout_ms)
+        except ReplogError as error:
+            _log.info("tasks are balanced by offsets, sizes in bytes are not known: %s", error)
+            cuts = {}
+        for partition, each in group.items():
+            parts += _parts(each, cuts.get(partition, ()))
+    return tuple(parts)
+
+
+def _parts(whole: OffsetRange, cuts: Sequence[Cut]) -> Iterator[SizedRange]:
+    start_offset = whole.start_offset
+    for cut in cuts:
+        if start_offset < cut.offset <= whole.end_offset:
+            yield SizedRange(replace(whole, start_offset=start_offset, end_offset=cut.offset), cut.size_bytes)
+            start_offset = cut.offset
+    if start_offset < whole.end_offset:
+        yield SizedRange(replace(whole, start_offset=start_offset), None)
 
 
 def chosen_topics(image: ClusterImage, chosen: TopicChoice) -> Sequence[str]:

@@ -9,15 +9,23 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from replog.client.cluster.view import ClusterView
 from replog.client.sync.loop_thread import LoopThread
 from replog.errors import ConfigError, InconsistentClusterIdError, RequestTimedOutError
 from replog.spark.options import ReadOptions
 from replog.spark.range_reader import Piece, RangeReader
-from replog.spark.snapshot import CONNECT_TIMEOUT_MS, OffsetRange, PinnedOffsets, resolve_snapshot
+from replog.spark.snapshot import (
+    CONNECT_TIMEOUT_MS,
+    OffsetRange,
+    PinnedOffsets,
+    resolve_snapshot,
+)
+
+T = TypeVar("T")
 
 CLIENT_ID = "replog-spark"
 CLOSE_TIMEOUT_S = 5.0
@@ -31,18 +39,37 @@ def fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
         ReplogError: Whatever else `resolve_snapshot` raises.
     """
 
-    async def resolve() -> PinnedOffsets:
-        view = ClusterView(options.bootstrap_servers, client_id=CLIENT_ID)
+    async def resolve(view: ClusterView) -> PinnedOffsets:
+        return await resolve_snapshot(view, options, now_ms())
+
+    return ask_cluster(options.bootstrap_servers, resolve)
+
+
+def now_ms() -> int:
+    """Returns the time by this machine's clock, in milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+def ask_cluster(bootstrap_servers: str, ask: Callable[[ClusterView], Awaitable[T]]) -> T:
+    """Asks something of a cluster with a view of its own; `ask` opens it.
+
+    Raises:
+        ConfigError: No broker answers.
+        ReplogError: Whatever else `ask` raises.
+    """
+
+    async def run() -> T:
+        view = ClusterView(bootstrap_servers, client_id=CLIENT_ID)
         try:
-            return await resolve_snapshot(view, options, int(time.time() * 1000))
+            return await ask(view)
         except RequestTimedOutError as error:
             if view.cluster_id:
                 raise
-            raise _unreachable(options.bootstrap_servers, error) from None
+            raise _unreachable(bootstrap_servers, error) from None
         finally:
             await view.close()
 
-    return loop_thread().run(resolve)
+    return loop_thread().run(run)
 
 
 class WorkerClient:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.requests.cut_finder import CutFinder
 from replog.broker.requests.fetch_reader import (
     FETCH_WAIT_MAX_MS,
     NOT_FRESH,
@@ -61,6 +62,7 @@ class FetchPath:
     Attributes:
         incremental: The incremental fetches: what streams have asked for.
         deletions: The deletions of records from the front of partitions.
+        cuts: The look-up of where partitions may be cut.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class FetchPath:
         self._purgatory: Purgatory[_Parked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
         self.incremental = IncrementalFetches(stepper, self._reader, serving, wait_for_image)
         self.deletions = RecordDeletions(stepper, self._reader)
+        self.cuts = CutFinder(stepper, self._reader)
         self._touched: set[ReplicaKey] = set()
         self._next_id = 0
         self._wait_for_image = wait_for_image

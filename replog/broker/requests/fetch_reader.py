@@ -28,6 +28,7 @@ from replog.rpc.messages import (
     FetchPartition,
     FetchRequest,
     FetchResult,
+    FindCutsPartition,
     ListOffsetsPartition,
 )
 
@@ -37,7 +38,9 @@ FETCH_WAIT_MAX_MS = 60_000
 MAX_RESPONSE_BYTES = 55 << 20
 """Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
 
-Asked: TypeAlias = FetchPartition | ListOffsetsPartition | DeleteRecordsPartition | EpochEndPartition
+Asked: TypeAlias = (
+    FetchPartition | ListOffsetsPartition | DeleteRecordsPartition | EpochEndPartition | FindCutsPartition
+)
 """What names a partition in a request."""
 
 NOT_FRESH: Collection[ReplicaKey] = ()

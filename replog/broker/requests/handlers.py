@@ -75,6 +75,7 @@ from replog.rpc.messages import (
     EpochEndsResponse,
     FetchRequest,
     FetchResponse,
+    FindCutsRequest,
     Hello,
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -172,10 +173,8 @@ class RequestHandlers:
         match call.request:
             case MetadataRequest():
                 return self._metadata(call.request)
-            case ListOffsetsRequest():
-                return await self._list_offsets(call.request)
-            case EpochEndsRequest():
-                return await self._epoch_ends(call.request)
+            case ListOffsetsRequest() | EpochEndsRequest() | FindCutsRequest():
+                return await self._look_up(call.request)
             case DeleteRecordsRequest():
                 timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
                 return await self._parts.fetch_path.deletions.delete(call.request, timeout_ms=timeout_ms)
@@ -273,15 +272,17 @@ class RequestHandlers:
         is_cut_off = self._parts.config.is_broker and self._parts.lifecycle.refuses_because() is not None
         return -1 if leader_id is None or is_cut_off else leader_id, epoch
 
-    async def _list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        def look_up() -> ListOffsetsResponse:
-            return ListOffsetsResponse(tuple(map(self._parts.fetch_path.list_offset, request.partitions)))
+    async def _look_up(self, request: ListOffsetsRequest | EpochEndsRequest | FindCutsRequest) -> ClientResponse:
+        path = self._parts.fetch_path
 
-        return await self._parts.manager.stepper.driver.call(look_up)
-
-    async def _epoch_ends(self, request: EpochEndsRequest) -> EpochEndsResponse:
-        def look_up() -> EpochEndsResponse:
-            return EpochEndsResponse(tuple(map(self._parts.fetch_path.epoch_end, request.partitions)))
+        def look_up() -> ClientResponse:
+            match request:
+                case ListOffsetsRequest():
+                    return ListOffsetsResponse(tuple(map(path.list_offset, request.partitions)))
+                case EpochEndsRequest():
+                    return EpochEndsResponse(tuple(map(path.epoch_end, request.partitions)))
+                case FindCutsRequest():
+                    return path.cuts.find(request)
 
         return await self._parts.manager.stepper.driver.call(look_up)
 

@@ -1,4 +1,4 @@
-"""Asking partition leaders about offsets: earliest, latest, by time, ends of leader epochs; and deleting what is below one."""
+"""Asking partition leaders about offsets: by time, ends of leader epochs, where to cut; and deleting what is below one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from replog.client.cluster.view import ClusterView, expect
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.errors import ReplogError
 from replog.rpc.messages import (
+    Cut,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     EpochEndPartition,
     EpochEndsRequest,
     EpochEndsResponse,
+    FindCutsPartition,
+    FindCutsRequest,
+    FindCutsResponse,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -156,3 +160,42 @@ async def epoch_ends(
         partition: EpochEndOffset(result.epoch, result.end_offset) if result.end_offset >= 0 else None
         for partition, result in found.items()
     }
+
+
+async def find_cuts(
+    view: ClusterView, bounds: Mapping[TopicPartition, tuple[int, int]], *, target_bytes: int, timeout_ms: int
+) -> dict[TopicPartition, Sequence[Cut]]:
+    """Asks the leaders where ranges of offsets may be cut into parts of about equal size.
+
+    Args:
+        view: An open cluster view.
+        bounds: The first offset and the end, exclusive, of each partition.
+        target_bytes: The wished size of a part.
+        timeout_ms: Overall limit.
+
+    Returns:
+        The ends of the parts in order, each with about how many bytes its part has; the last is the end of the range.
+
+    Raises:
+        UnknownTopicOrPartitionError: A partition does not exist.
+        OffsetOutOfRangeError: A range is not between a log start and a high watermark.
+        MalformedFrameError: A broker is older than this request.
+        RequestTimedOutError: Some leader did not answer in time; it names the last cause.
+    """
+
+    def request_for(members: Members) -> FindCutsRequest:
+        asked = (
+            FindCutsPartition(leader.topic_id, partition.partition, *bounds[partition], leader.leader_epoch)
+            for partition, leader in members
+        )
+        return FindCutsRequest(tuple(asked), target_bytes)
+
+    found = await ask_leaders(
+        view,
+        bounds,
+        request_for,
+        lambda response: expect(response, FindCutsResponse).results,
+        timeout_ms=timeout_ms,
+        what="find cuts",
+    )
+    return {partition: result.cuts for partition, result in found.items()}

@@ -17,6 +17,7 @@ from typing import Final
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError, StorageError
 from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.reading.captured_read import CapturedRead, Part, Place, ReadOutcome, ReadRequest, read_first
+from replog.log.reading.cuts import Cut, find_cuts
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import LogTail
 from replog.log.reading.time_search import first_record_from
@@ -168,6 +169,28 @@ class LogReader:
                 start_offset=state.log_start_offset,
                 end_offset=min(end_offset, state.log_end_offset),
                 flushed_offset=state.recovery_point,
+            )
+        except OSError as error:
+            raise unreadable(state, error) from error
+
+    def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[Cut]:
+        """Cuts a range of offsets into parts of about equal size; see `cuts`.
+
+        Raises:
+            OffsetOutOfRangeError: The range is not in the log.
+            StorageError: An index cannot be read.
+        """
+        state = self._state
+        for offset in (start_offset, end_offset):
+            self._ceiling(offset, offset)
+        try:
+            return find_cuts(
+                state.segments,
+                start_offset,
+                end_offset,
+                state.log_end_offset,
+                target_bytes=target_bytes,
+                cuts_max=cuts_max,
             )
         except OSError as error:
             raise unreadable(state, error) from error

@@ -24,7 +24,13 @@ from replog.errors import CorruptIndexError, CorruptRecordError
 from replog.log.config import LogConfig
 from replog.log.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from replog.log.segments.index_entries import without_trailing_zeros
-from replog.log.segments.offset_index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, ActiveOffsetIndex, OffsetIndex
+from replog.log.segments.offset_index import (
+    OFFSET_ENTRY_BYTES,
+    RELATIVE_OFFSET_MAX,
+    ActiveOffsetIndex,
+    OffsetIndex,
+    OffsetPosition,
+)
 from replog.log.segments.reader import Found, SegmentReader
 from replog.log.segments.scan import read_header, scan_headers
 from replog.log.segments.sealed_indexes import SealedIndexes
@@ -281,6 +287,14 @@ class LogSegment(SealedIndexes):
         """Returns the last time index entry at or below `timestamp`, not compared with the log; timestamp -1: none."""
         index = self._time_index if self._time_index is not None else self._sealed_time_index()
         return index.lookup(timestamp)
+
+    def entry_near(self, position: int) -> OffsetPosition:
+        """Returns the last index entry whose batch starts at or before byte `position`, not compared with the log."""
+        return self._read_offset_index().lookup_position(position)
+
+    def position_near(self, offset: int) -> int:
+        """Returns where a batch starts that ends at or below `offset`, close to it, by the index alone."""
+        return min(self._read_offset_index().lookup(offset).position, self.size_bytes)
 
     def tail_position(self, tail_bytes: int) -> int:
         """Returns the start of a batch with at least `tail_bytes` from there to the end, or 0."""

@@ -78,6 +78,23 @@ def number_parser(what: str, smallest: int, largest: int) -> Parser:
     return parse_number
 
 
+def size_parser(smallest: int, largest: int) -> Parser:
+    """Makes a parser of sizes in bytes, which may end in k, m or g."""
+
+    def parse_size(name: str, text: str) -> int:
+        found = re.fullmatch(r"([0-9]{1,18})\s*([kmg]?)b?", text.strip().lower(), re.ASCII)
+        size = int(found[1]) << _SHIFTS[found[2]] if found else -1
+        if not smallest <= size <= largest:
+            shape = f'a size from {smallest} to {largest} bytes, such as "128m"'
+            raise ConfigError(name, text, f'{name} is "{text.strip()[:40]}": give {shape}')
+        return size
+
+    return parse_size
+
+
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
+
+
 def is_number(text: str, smallest: int, largest: int) -> bool:
     """Whether `text` is decimal digits, of a number in that range."""
     return text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and smallest <= int(text) <= largest

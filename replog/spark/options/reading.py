@@ -40,7 +40,8 @@ class ReadOptions:
         is_fixed_at_load: Whether all actions read what is there when the DataFrame is made; otherwise each plan fixes it anew.
         include_headers: Whether the schema has a column `headers`.
         fail_on_data_loss: Whether records that are gone fail the query; otherwise the rest is read, with a warning.
-        min_partitions: The wished number of tasks; 0: one for each topic partition.
+        min_partitions: The wished number of tasks; 0: as many as their size in bytes asks for.
+        target_bytes_per_partition: The wished size of a task.
         max_records_per_partition: The most offsets of one task; None: no limit.
         poll_timeout_ms: How long a task may get no records, and planning no offsets; None: 10 s where no broker could serve
             it, 60 s where one may answer yet.
@@ -55,6 +56,7 @@ class ReadOptions:
     include_headers: bool
     fail_on_data_loss: bool
     min_partitions: int
+    target_bytes_per_partition: int
     max_records_per_partition: int | None
     poll_timeout_ms: int | None
 
@@ -81,6 +83,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         include_headers=given["includeHeaders"],
         fail_on_data_loss=given["failOnDataLoss"],
         min_partitions=given["minPartitions"] or 0,
+        target_bytes_per_partition=given["targetBytesPerPartition"],
         max_records_per_partition=given["maxRecordsPerPartition"],
         poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
     )

@@ -20,6 +20,12 @@ from replog.spark.options.uses import Use
 TASKS_MAX = 1_000_000
 """Tasks of one scan: Spark plans each of them in the driver."""
 
+TARGET_BYTES_MIN = 1 << 16
+"""The smallest size of a task that may be wished for: below it, Spark's cost of a task is all there is."""
+
+TARGET_BYTES_MAX = 1 << 50
+"""The largest one."""
+
 POLL_TIMEOUT_MS_MAX = 86_400_000
 """A day: longer is a mistake in the unit."""
 
@@ -145,11 +151,19 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("includeHeaders", Use.READ, "false", parsers.parse_boolean, "Whether there is a column `headers`."),
     Option(
+        "targetBytesPerPartition",
+        Use.BATCH_READ,
+        "128m",
+        parsers.size_parser(TARGET_BYTES_MIN, TARGET_BYTES_MAX),
+        "The wished size of a task, as in the log, in bytes or with `k`, `m` or `g`: larger partitions are cut between batches, "
+        "small ones share a task up to an eighth of it.",
+    ),
+    Option(
         "minPartitions",
         Use.BATCH_READ,
         None,
         parsers.number_parser("a number of tasks", 1, TASKS_MAX),
-        "The wished number of tasks: where there are fewer ranges, the large ones are split.",
+        "The wished number of tasks: where there are fewer, the large ones are split. Nothing shares a task, then.",
     ),
     Option(
         "maxRecordsPerPartition",

@@ -26,7 +26,13 @@ from replog.controller.messages import (
     PartitionResult,
     TopicResult,
 )
-from replog.errors import BrokerNotAvailableError, ErrorCode, InconsistentClusterIdError, ReplogError
+from replog.errors import (
+    BrokerNotAvailableError,
+    ErrorCode,
+    InconsistentClusterIdError,
+    MalformedFrameError,
+    ReplogError,
+)
 from replog.records import Record, decode_records, parse_header, restamped_prefix
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest, ClientResponse
@@ -34,6 +40,7 @@ from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    Cut,
     EpochEnd,
     EpochEndPartition,
     EpochEndResult,
@@ -43,6 +50,10 @@ from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
     FetchResult,
+    FindCutsPartition,
+    FindCutsRequest,
+    FindCutsResponse,
+    FindCutsResult,
     Hello,
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -231,6 +242,7 @@ class FakeNode:
         self.fetched: list[FetchRequest] = []
         self.list_offsets_script: deque[ErrorCode] = deque()
         self.fetch_script: deque[ErrorCode] = deque()
+        self.knows_cuts = True
         self.serves_consumers = False  # as a follower too
         self.hold_replies = False
         self.held: list[tuple[Any, list[ProduceResponse]]] = []
@@ -265,12 +277,33 @@ class FakeNode:
                 return InitProducerIdResponse(next(self.cluster.producer_ids), 0)
             case DescribeNodeRequest():
                 return DescribeNodeResponse(self.node_id, UUID(int=1), "running", 1, "leader", 1, 1, 1, 1)
-            case DescribeConfigsRequest():
-                return DescribeConfigsResponse((ConfigDescription("min.insync.replicas", "1", "default"),))
+            case DescribeConfigsRequest(_, name):
+                merged = {"min.insync.replicas": "1", **self.cluster.configs.get(name, {})}
+                return DescribeConfigsResponse(tuple(ConfigDescription(*item, "default") for item in merged.items()))
             case ListOffsetsRequest() as request:
                 return ListOffsetsResponse(tuple(self._list_offset(p) for p in request.partitions))
+            case FindCutsRequest() as request if self.knows_cuts:
+                return FindCutsResponse(tuple(self._find_cuts(p, request.target_bytes) for p in request.partitions))
+            case FindCutsRequest():
+                raise MalformedFrameError("a ClientRequest of a kind this version does not know")
             case EpochEndsRequest() as request:
                 return EpochEndsResponse(tuple(self._epoch_end(p) for p in request.partitions))
+
+    def _find_cuts(self, partition: FindCutsPartition, target_bytes: int) -> FindCutsResult:
+        """A cut behind each batch with which `target_bytes` have come together."""
+        log = self.cluster.log_by_id(partition.topic_id, partition.partition_id)
+        key = (partition.topic_id, partition.partition_id)
+        if log is None or log.leader != self.node_id:
+            return FindCutsResult(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        cuts: list[Cut] = []
+        size_bytes = 0
+        for header, batch in ((parse_header(batch), batch) for batch in log.batches):
+            if header.next_offset > partition.start_offset and header.base_offset < partition.end_offset:
+                size_bytes += len(batch)
+                if size_bytes >= target_bytes or header.next_offset >= partition.end_offset:
+                    cuts.append(Cut(min(header.next_offset, partition.end_offset), size_bytes))
+                    size_bytes = 0
+        return FindCutsResult(*key, ErrorCode.NONE, tuple(cuts))
 
     def _epoch_end(self, partition: EpochEndPartition) -> EpochEndResult:
         log = self.cluster.log_by_id(partition.topic_id, partition.partition_id)

@@ -31,6 +31,7 @@ def test_defaults() -> None:
         include_headers=False,
         fail_on_data_loss=True,
         min_partitions=0,
+        target_bytes_per_partition=128 << 20,
         max_records_per_partition=None,
         poll_timeout_ms=None,
     )
@@ -107,6 +108,11 @@ def test_a_while_before_now(text: str, ms: int) -> None:
     assert parse(subscribe="t", startingTimestamp=text).starting == AtTime("startingTimestamp", ms, is_before_now=True)
 
 
+@pytest.mark.parametrize(("text", "size"), [("65536", 1 << 16), (" 64K", 1 << 16), ("3 mb", 3 << 20), ("1g", 1 << 30)])
+def test_sizes(text: str, size: int) -> None:
+    assert parse(subscribe="t", targetBytesPerPartition=text).target_bytes_per_partition == size
+
+
 REFUSED: list[tuple[dict[str, str], str]] = [
     # what is missing or contradicts
     ({}, 'exactly one of "subscribe"'),
@@ -141,6 +147,10 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     *(
         ({"subscribe": "t", "kafkaConsumer.pollTimeoutMs": text}, "give milliseconds from 1 to 86400000")
         for text in ("0", "-1", "10s", "1.5", "", "86400001", "9" * 5_000)
+    ),
+    *(
+        ({"subscribe": "t", "targetBytesPerPartition": text}, "give a size from 65536 to")
+        for text in ("", "65535", "128 potatoes", "-1m", "1.5g", "9" * 18, "9" * 18 + "g", "m")
     ),
     ({"subscribe": "t", "maxRecordsPerPartition": "0"}, "give a number of offsets from 1"),
     (

@@ -15,6 +15,7 @@ from replog.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
+from replog.records import encode_batch
 from replog.spark import snapshot
 from replog.spark.options import parse_read_options
 from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
@@ -104,6 +105,28 @@ async def test_a_record_above_the_high_watermark_is_no_match(cluster: FakeCluste
     assert "startingTimestamp: t-2 has no record at or after that time" in str(caught.value)
     found = await resolve(cluster, **options, startingOffsetsByTimestampStrategy="latest")
     assert ranges(found) == [("t", 0, 40, 100), ("t", 2, 40, 40)]
+
+
+async def test_large_partitions_come_cut_between_batches(cluster: FakeCluster) -> None:
+    for first in range(100, 400, 100):
+        log = cluster.logs["t", 0]
+        log.append(encode_batch([(n, None, b"v" * 1000, ()) for n in range(first, first + 100)]))
+    found = await resolve(cluster, assign={"t": [0, 1]}, targetBytesPerPartition=150_000)
+    parts = [(each.range.start_offset, each.range.end_offset, each.size_bytes) for each in found.parts]
+    sizes = [len(batch) for batch in cluster.logs["t", 0].batches]
+    assert parts == [(0, 300, sum(sizes[:-1])), (300, 400, sizes[-1])]
+    assert {each.range.leader_epoch for each in found.parts} == {0}
+
+
+async def test_brokers_that_do_not_know_cuts_leave_ranges_whole(cluster: FakeCluster) -> None:
+    """Goal: a cluster of an older version is read as before."""
+    for node in cluster.nodes.values():
+        node.knows_cuts = False
+    found = await resolve(cluster, subscribe="t")
+    assert [(str(each.range), each.size_bytes) for each in found.parts] == [
+        ("t-0 [0, 100)", None),
+        ("t-2 [20, 40)", None),
+    ]
 
 
 async def test_a_leader_that_does_not_know_its_high_watermark_yet_is_asked_again(cluster: FakeCluster) -> None:

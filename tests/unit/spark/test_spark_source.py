@@ -11,22 +11,21 @@ from uuid import UUID
 
 import pytest
 from pyspark.cloudpickle import dumps as cloudpickle_dumps
-from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_replog import DefaultSource
 from replog.errors import ConfigError, InvalidRequestError
 from replog.spark import worker_client
 from replog.spark.range_reader import Piece
-from replog.spark.reader import COALESCE_BYTES, coalesce
-from replog.spark.snapshot import OffsetRange, PinnedOffsets
+from replog.spark.reader import COALESCE_BYTES, ReplogReader, coalesce
+from replog.spark.snapshot import OffsetRange, PinnedOffsets, SizedRange
 from replog.spark.source import ReplogDataSource
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SCHEMA = StructType([StructField("offset", LongType())])
-SNAPSHOT = PinnedOffsets(
-    "a-cluster", (OffsetRange("t", UUID(int=7), 0, 5, 5), OffsetRange("t", UUID(int=7), 1, 10, 20))
-)
+RANGES = (OffsetRange("t", UUID(int=7), 0, 5, 5), OffsetRange("t", UUID(int=7), 1, 10, 20))
+SNAPSHOT = PinnedOffsets("a-cluster", RANGES, (SizedRange(RANGES[1], 1000),))
 OPTIONS = {"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 
 
@@ -56,7 +55,7 @@ def test_the_snapshot_is_taken_once_and_travels(pinned: list[Any]) -> None:
     copy: ReplogDataSource = pickle.loads(cloudpickle_dumps(source))
     reader = pickle.loads(cloudpickle_dumps(copy.reader(schema=SCHEMA)))
     (partition,) = pickle.loads(pickle.dumps(reader.partitions()))
-    assert partition.value == SNAPSHOT.ranges[1]
+    assert partition.value == (RANGES[1],)
     assert [each.value for each in copy.reader(schema=SCHEMA).partitions()] == [partition.value]
     assert len(pinned) == 1
 
@@ -69,6 +68,11 @@ def test_a_snapshot_of_each_action_is_taken_by_each_plan(pinned: list[Any]) -> N
     for planned in (1, 2):
         assert len(copy.reader(schema=SCHEMA).partitions()) == 1
         assert len(pinned) == planned
+
+
+def test_the_reader_takes_no_filters() -> None:
+    """Goal: Spark gives tasks that filters left to other queries of the DataFrame; and refuses the reader without the setting."""
+    assert ReplogReader.pushFilters is DataSourceReader.pushFilters
 
 
 def test_no_task_reads_nothing(pinned: list[Any]) -> None:
