@@ -29,6 +29,7 @@ from replog.rpc.messages import (
     FetchRequest,
     FetchResult,
     ListOffsetsPartition,
+    WatchedPartition,
 )
 
 FETCH_WAIT_MAX_MS = 60_000
@@ -37,7 +38,7 @@ FETCH_WAIT_MAX_MS = 60_000
 MAX_RESPONSE_BYTES = 55 << 20
 """Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
 
-Asked: TypeAlias = FetchPartition | ListOffsetsPartition | DeleteRecordsPartition | EpochEndPartition
+Asked: TypeAlias = FetchPartition | ListOffsetsPartition | DeleteRecordsPartition | EpochEndPartition | WatchedPartition
 """What names a partition in a request."""
 
 NOT_FRESH: Collection[ReplicaKey] = ()
