@@ -1,6 +1,6 @@
 """What happened to the partitions of a stream since it stood somewhere: new ones, deleted ones, records that are gone.
 
-Pure: positions and what the leaders say go in; where to go on comes out, and what cannot be read any more, range by range.
+Pure: places and what the leaders say go in; where to go on comes out, and what cannot be read any more, range by range.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 from replog.client.cluster.leader_calls import first_few
 from replog.client.types import TopicPartition
 from replog.errors import OffsetOutOfRangeError
-from replog.spark.stream.offset import Position, Positions
+from replog.spark.stream.offset import Place, Places
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ HOW_TO_GO_ON = (
 )
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     """What the leader of a partition says of it.
 
     Attributes:
@@ -49,7 +49,7 @@ class Known:
     """
 
     cluster_id: str
-    bounds: Mapping[TopicPartition, Bounds]
+    bounds: Mapping[TopicPartition, LogBounds]
     untold: frozenset[TopicPartition] = field(default=frozenset())
     version: int = 0
 
@@ -64,22 +64,22 @@ class Loss(NamedTuple):
 class Resumption(NamedTuple):
     """Where a stream goes on, and what is lost by that."""
 
-    begin: dict[TopicPartition, Position]
+    begin: dict[TopicPartition, Place]
     losses: tuple[Loss, ...]
 
 
-def epochs_to_check(before: Positions, known: Known) -> dict[TopicPartition, int]:
+def epochs_to_check(before: Places, known: Known) -> dict[TopicPartition, int]:
     """Returns the leader epochs to ask about: of the partitions that have had another leadership since `before`."""
     return {
-        partition: position.leader_epoch
-        for partition, position in before.items()
+        partition: place.leader_epoch
+        for partition, place in before.items()
         if (bounds := known.bounds.get(partition)) is not None
-        and bounds.topic_id == position.topic_id
-        and 0 <= position.leader_epoch != bounds.leader_epoch
+        and bounds.topic_id == place.topic_id
+        and 0 <= place.leader_epoch != bounds.leader_epoch
     }
 
 
-def resume(before: Positions, known: Known, epoch_ends: Mapping[TopicPartition, int]) -> Resumption:
+def resume(before: Places, known: Known, epoch_ends: Mapping[TopicPartition, int]) -> Resumption:
     """Returns where each partition goes on.
 
     Args:
@@ -88,69 +88,69 @@ def resume(before: Positions, known: Known, epoch_ends: Mapping[TopicPartition, 
         epoch_ends: The ends of the epochs of `epochs_to_check` in the logs of the leaders of now: where the common history
             ends; a partition is missing whose leader cannot say.
     """
-    begin: dict[TopicPartition, Position] = {}
+    begin: dict[TopicPartition, Place] = {}
     losses: list[Loss] = []
-    for partition, position in sorted(before.items()):
+    for partition, place in sorted(before.items()):
         bounds = known.bounds.get(partition)
         if bounds is None and partition in known.untold:
-            begin[partition] = position
+            begin[partition] = place
         elif bounds is None:
-            losses.append(_gone(partition, position))
-        elif bounds.topic_id != position.topic_id:
-            losses.append(_created_anew(partition, position, bounds))
-            begin[partition] = Position(bounds.topic_id, bounds.log_start_offset, bounds.leader_epoch)
+            losses.append(_gone(partition, place))
+        elif bounds.topic_id != place.topic_id:
+            losses.append(_created_anew(partition, place, bounds))
+            begin[partition] = Place(bounds.topic_id, bounds.log_start_offset, bounds.leader_epoch)
         else:
-            begin[partition], loss = _go_on(partition, position, bounds, epoch_ends.get(partition))
+            begin[partition], loss = _go_on(partition, place, bounds, epoch_ends.get(partition))
             losses += [] if loss is None else [loss]
     for partition in sorted(known.bounds.keys() - before.keys()):
         bounds = known.bounds[partition]
-        begin[partition] = Position(bounds.topic_id, bounds.log_start_offset, bounds.leader_epoch)
+        begin[partition] = Place(bounds.topic_id, bounds.log_start_offset, bounds.leader_epoch)
         if bounds.log_start_offset > 0:
             losses.append(_began_late(partition, bounds))
     return Resumption(begin, tuple(losses))
 
 
 def _go_on(
-    partition: TopicPartition, position: Position, bounds: Bounds, epoch_end: int | None
-) -> tuple[Position, Loss | None]:
-    if bounds.leader_epoch < position.leader_epoch:
-        return position, None  # of the past: a later leader has told the position
-    offset, log_start = position.offset, bounds.log_start_offset
+    partition: TopicPartition, place: Place, bounds: LogBounds, epoch_end: int | None
+) -> tuple[Place, Loss | None]:
+    if bounds.leader_epoch < place.leader_epoch:
+        return place, None  # of the past: a later leader has told the place
+    offset, log_start = place.offset, bounds.log_start_offset
     shared_end = min(offset, bounds.high_watermark, offset if epoch_end is None else epoch_end)
     if shared_end < offset and offset > log_start:
         resumed = max(shared_end, log_start)
-        return Position(bounds.topic_id, resumed, bounds.leader_epoch), Loss(
+        return Place(bounds.topic_id, resumed, bounds.leader_epoch), Loss(
             partition,
             f"{partition}: offsets [{shared_end}, {offset}) were read and are not in the log any more, which has other records "
             f"there, or none: it is [{log_start}, {bounds.high_watermark}) in leader epoch {bounds.leader_epoch}, the stream stood "
-            f"at {offset} in epoch {position.leader_epoch}. An unclean election, or a lost disk, does this",
+            f"at {offset} in epoch {place.leader_epoch}. An unclean election, or a lost disk, does this",
         )
     if offset < log_start:
-        return Position(bounds.topic_id, log_start, bounds.leader_epoch), Loss(
+        return Place(bounds.topic_id, log_start, bounds.leader_epoch), Loss(
             partition,
             f"{partition}: offsets [{offset}, {log_start}) were deleted before they were read; the log is "
             f"[{log_start}, {bounds.high_watermark}) now",
         )
-    return Position(bounds.topic_id, offset, bounds.leader_epoch), None
+    return Place(bounds.topic_id, offset, bounds.leader_epoch), None
 
 
-def _gone(partition: TopicPartition, position: Position) -> Loss:
+def _gone(partition: TopicPartition, place: Place) -> Loss:
     return Loss(
         partition,
-        f"{partition}: offsets from {position.offset} on cannot be read: the topic (id {position.topic_id}) was deleted, or is "
+        f"{partition}: offsets from {place.offset} on cannot be read: the topic (id {place.topic_id}) was deleted, or is "
         "not subscribed to any more",
     )
 
 
-def _created_anew(partition: TopicPartition, position: Position, bounds: Bounds) -> Loss:
+def _created_anew(partition: TopicPartition, place: Place, bounds: LogBounds) -> Loss:
     return Loss(
         partition,
-        f"{partition}: offsets from {position.offset} on cannot be read: the topic (id {position.topic_id}) was deleted; another "
+        f"{partition}: offsets from {place.offset} on cannot be read: the topic (id {place.topic_id}) was deleted; another "
         f"one of its name (id {bounds.topic_id}) has [{bounds.log_start_offset}, {bounds.high_watermark})",
     )
 
 
-def _began_late(partition: TopicPartition, bounds: Bounds) -> Loss:
+def _began_late(partition: TopicPartition, bounds: LogBounds) -> Loss:
     return Loss(
         partition,
         f"{partition}: is new to the stream, and its offsets [0, {bounds.log_start_offset}) were deleted before they were read; the "

@@ -34,7 +34,7 @@ MAX_SHOWN_CHARACTERS = 200
 """Of an offset that cannot be read, in the error."""
 
 
-class Position(NamedTuple):
+class Place(NamedTuple):
     """Where a stream stands in one partition: `offset` is the next one to read."""
 
     topic_id: UUID
@@ -42,7 +42,7 @@ class Position(NamedTuple):
     leader_epoch: int
 
 
-Positions = Mapping[TopicPartition, Position]
+Places = Mapping[TopicPartition, Place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +50,33 @@ class StreamOffset:
     """The end of one batch, and its start.
 
     Attributes:
-        cluster_id: The cluster that the positions are of.
-        end: The positions after the batch.
-        start: The positions before it; None where a query begins.
+        cluster_id: The cluster that the places are of.
+        end: The places after the batch.
+        start: The places before it; None where a query begins.
     """
 
     cluster_id: str
-    end: Positions
-    start: Positions | None = None
+    end: Places
+    start: Places | None = None
 
 
 def to_json(offset: StreamOffset) -> dict[str, Any]:
     """Returns the offset as Spark keeps it: equal offsets give equal text."""
     written: dict[str, Any] = {"v": VERSION, "cluster": offset.cluster_id}
     if offset.start is not None:
-        written["from"] = positions_to_json(offset.start)
-    return {**written, "to": positions_to_json(offset.end)}
+        written["from"] = places_to_json(offset.start)
+    return {**written, "to": places_to_json(offset.end)}
 
 
-def positions_to_json(positions: Positions) -> dict[str, Any]:
-    """Returns positions by topic and partition, in order."""
+def places_to_json(places: Places) -> dict[str, Any]:
+    """Returns places by topic and partition, in order."""
     written = {}
-    for topic, entries in groupby(sorted(positions.items()), key=lambda entry: entry[0].topic):
-        members = [(str(partition.partition), position) for partition, position in entries]
+    for topic, entries in groupby(sorted(places.items()), key=lambda entry: entry[0].topic):
+        members = [(str(partition.partition), place) for partition, place in entries]
         written[topic] = {
             "id": str(members[0][1].topic_id),
-            "offsets": {partition: position.offset for partition, position in members},
-            "epochs": {partition: position.leader_epoch for partition, position in members},
+            "offsets": {partition: place.offset for partition, place in members},
+            "epochs": {partition: place.leader_epoch for partition, place in members},
         }
     return written
 
@@ -99,14 +99,14 @@ def from_json(value: object) -> StreamOffset:
     cluster_id = value.get("cluster")
     if not isinstance(cluster_id, str):
         _refuse(value, "cluster is missing")
-    start = _positions(value, "from") if "from" in value else None
-    return StreamOffset(cluster_id, _positions(value, "to"), start)
+    start = _places(value, "from") if "from" in value else None
+    return StreamOffset(cluster_id, _places(value, "to"), start)
 
 
-def _positions(value: dict[str, Any], side: str) -> dict[TopicPartition, Position]:
+def _places(value: dict[str, Any], side: str) -> dict[TopicPartition, Place]:
     try:
         return {
-            TopicPartition(topic, int(partition)): Position(
+            TopicPartition(topic, int(partition)): Place(
                 UUID(entry["id"]), _number(offset), _number(entry["epochs"][partition])
             )
             for topic, entry in value[side].items()

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from replog.client.types import TopicPartition
 from replog.errors import ConfigError
-from replog.spark.stream.offset import Position, StreamOffset, from_json, to_json
+from replog.spark.stream.offset import Place, StreamOffset, from_json, to_json
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b-1", "c.d_e"]), st.integers(0, 12))
 TOPIC_IDS = {"a": UUID(int=1), "b-1": UUID(int=2**127), "c.d_e": UUID(int=3)}
-positions = st.dictionaries(
-    partitions, st.tuples(st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1)), max_size=8
-).map(lambda found: {key: Position(TOPIC_IDS[key.topic], offset, epoch) for key, (offset, epoch) in found.items()})
-offsets = st.builds(StreamOffset, st.text(max_size=5), positions, st.none() | positions)
+places = st.dictionaries(partitions, st.tuples(st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1)), max_size=8).map(
+    lambda found: {key: Place(TOPIC_IDS[key.topic], offset, epoch) for key, (offset, epoch) in found.items()}
+)
+offsets = st.builds(StreamOffset, st.text(max_size=5), places, st.none() | places)
 
 SOME = StreamOffset(
     "c",
-    {TopicPartition("t", 10): Position(UUID(int=7), 5, 1), TopicPartition("t", 9): Position(UUID(int=7), 6, 2)},
-    {TopicPartition("t", 9): Position(UUID(int=7), 3, 0)},
+    {TopicPartition("t", 10): Place(UUID(int=7), 5, 1), TopicPartition("t", 9): Place(UUID(int=7), 6, 2)},
+    {TopicPartition("t", 9): Place(UUID(int=7), 3, 0)},
 )
 
 
