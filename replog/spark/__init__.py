@@ -4,21 +4,26 @@
 Planning happens in one Python process, reading in others, and none of them is the user's own: everything that passes
 between them is plain data (`snapshot`), and everything that talks to brokers is made where it is used (`worker_client`).
 
-`prepare`, before the first session, has Spark find Java and this Python.
+`prepare`, before the first session, has Spark find Java and this Python; `lag` reads the progress of a stream.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replog.spark.environment import prepare
+    from replog.spark.stream.progress import lag
 
-__all__ = ["prepare"]
+__all__ = ["lag", "prepare"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports `prepare` when it is asked for: Spark's own processes import this package and never need it."""
-    if name != "prepare":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from replog.spark.environment import prepare
+    """Imports what is asked for: Spark's own processes import this package and need none of it."""
+    if name == "prepare":
+        from replog.spark.environment import prepare
 
-    return prepare
+        return prepare
+    if name == "lag":
+        from replog.spark.stream.progress import lag
+
+        return lag
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

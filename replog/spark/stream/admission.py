@@ -6,33 +6,14 @@ Offsets are counted, not records: compaction and the ends of transactions leave 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+from replog.spark.options import Limits
 
 K = TypeVar("K", bound=Hashable)
 
-MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
-"""Spark's default: how long a stream waits for `minOffsetsPerTrigger`."""
-
 UNKNOWN_OFFSET_BYTES = 1024
 """Taken for one offset of a partition whose size nobody has told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a trigger may take.
-
-    Attributes:
-        max_offsets: The most offsets of one batch; None: no limit.
-        min_offsets: The offsets to wait for; 0: any.
-        max_delay_ms: How long to wait for them, since the batch before.
-        max_bytes: About the most bytes of one batch, as they lie in the logs; None: no limit.
-    """
-
-    max_offsets: int | None = None
-    min_offsets: int = 0
-    max_delay_ms: int = MAX_TRIGGER_DELAY_MS
-    max_bytes: int | None = None
 
 
 def waits(limits: Limits, offsets_count: int, waited_ms: float | None) -> bool:

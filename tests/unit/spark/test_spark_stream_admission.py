@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, Limits, admitted_ends, shared, waits
+from replog.spark.options import Limits
+from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, shared, waits
 
 counts = st.dictionaries(st.integers(0, 20), st.integers(0, 10**12), max_size=12)
 
