@@ -38,7 +38,7 @@ def fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
         except RequestTimedOutError as error:
             if view.cluster_id:
                 raise
-            raise _unreachable(options.bootstrap_servers, error) from None
+            raise unreachable(options.bootstrap_servers, error) from None
         finally:
             await view.close()
 
@@ -96,7 +96,7 @@ class WorkerClient:
             self._check_cluster(view.cluster_id)
         except RequestTimedOutError as error:
             await view.close()
-            raise _unreachable(self._bootstrap_servers, error) from None
+            raise unreachable(self._bootstrap_servers, error) from None
         except BaseException:
             await view.close()
             raise
@@ -189,7 +189,8 @@ def close_clients() -> None:
         _process = None
 
 
-def _unreachable(bootstrap_servers: str, error: RequestTimedOutError) -> ConfigError:
+def unreachable(bootstrap_servers: str, error: RequestTimedOutError) -> ConfigError:
+    """Returns the error where no broker has ever answered."""
     return ConfigError(
         "bootstrap.servers",
         bootstrap_servers,

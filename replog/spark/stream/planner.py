@@ -132,7 +132,14 @@ class BatchPlanner:
         losses = [loss for loss in cut.losses if loss.partition not in told]
         tell_losses([*begin.losses, *losses], fail=self._fail, told=self._told)
         return [
-            OffsetRange(partition.topic, first.topic_id, partition.partition, first.offset, last)
+            OffsetRange(
+                partition.topic,
+                first.topic_id,
+                partition.partition,
+                first.offset,
+                last,
+                batch.end[partition].leader_epoch,
+            )
             for partition, first in sorted(begin.begin.items())
             if (last := _end_of(partition, first, batch.end, cut)) > first.offset
         ]
