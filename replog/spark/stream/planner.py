@@ -32,7 +32,7 @@ class BoundsSource(Protocol):
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Returns where leader epochs end in the logs of the leaders of now."""
 
-    def first_offsets(self) -> Mapping[TopicPartition, int]:
+    def first_places(self) -> Places:
         """Returns where a new query starts, as its options say."""
 
 
@@ -73,14 +73,7 @@ class BatchPlanner:
     def initial(self) -> Mapping[str, Any]:
         """Returns where a new query starts: always the same in one run, for Spark asks twice."""
         if self._initial is None:
-            known = self._target or self._source.known()
-            offsets = self._source.first_offsets()
-            places = {
-                partition: Place(bounds.topic_id, offsets[partition], bounds.leader_epoch)
-                for partition, bounds in known.bounds.items()
-                if partition in offsets
-            }
-            self._initial = to_json(StreamOffset(known.cluster_id, places))
+            self._initial = to_json(StreamOffset(self._source.known().cluster_id, self._source.first_places()))
         return self._initial
 
     def set_target(self) -> None:

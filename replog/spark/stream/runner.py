@@ -18,6 +18,7 @@ from replog.spark.snapshot import CONNECT_TIMEOUT_MS, chosen_partitions, chosen_
 from replog.spark.stream.asking import ask_epoch_ends
 from replog.spark.stream.changes import Known
 from replog.spark.stream.keeper import BoundsKeeper
+from replog.spark.stream.offset import Place, Places
 from replog.spark.worker_client import CLIENT_ID, CLOSE_TIMEOUT_S, loop_thread, unreachable
 
 
@@ -56,8 +57,8 @@ class StreamRunner:
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         return self._thread.run(lambda: ask_epoch_ends(self._view, epochs, self._options.poll_timeout_ms))
 
-    def first_offsets(self) -> Mapping[TopicPartition, int]:
-        return self._thread.run(self._first_offsets)
+    def first_places(self) -> Places:
+        return self._thread.run(self._first_places)
 
     # ---- in the loop's thread --------------------------------------------------------------------------------------------
 
@@ -90,14 +91,17 @@ class StreamRunner:
         self._keeper.raise_if_unserved()
         return self._keeper.known()
 
-    async def _first_offsets(self) -> Mapping[TopicPartition, int]:
+    async def _first_places(self) -> Places:
         try:
             snapshot = await resolve_snapshot(self._view, self._options, int(time.time() * 1000))
         except UnknownTopicOrPartitionError:
             if self._options.chosen.pattern is None:
                 raise
             return {}  # topics that match may come
-        return {TopicPartition(each.topic, each.partition): each.start_offset for each in snapshot.ranges}
+        return {
+            TopicPartition(each.topic, each.partition): Place(each.topic_id, each.start_offset, each.leader_epoch)
+            for each in snapshot.ranges
+        }
 
 
 def wanted_partitions(image: ClusterImage, chosen: TopicChoice) -> Iterator[TopicPartition]:

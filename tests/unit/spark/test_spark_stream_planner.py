@@ -16,6 +16,7 @@ from replog.client.types import TopicPartition
 from replog.errors import ConfigError, InconsistentClusterIdError, OffsetOutOfRangeError
 from replog.spark.options import Limits
 from replog.spark.stream.changes import Known, LogBounds
+from replog.spark.stream.offset import Place, Places
 from replog.spark.stream.planner import BatchPlanner
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -62,8 +63,12 @@ class FakeSource:
         self.epochs_asked.append(epochs)
         return {partition: self.ends[partition] for partition in epochs if partition in self.ends}
 
-    def first_offsets(self) -> Mapping[TopicPartition, int]:
-        return {each: b.log_start_offset for each, b in self.bounds.items()} if self.starts is None else self.starts
+    def first_places(self) -> Places:
+        starts = {each: b.log_start_offset for each, b in self.bounds.items()} if self.starts is None else self.starts
+        return {
+            each: Place(self.bounds[each].topic_id, start, self.bounds[each].leader_epoch)
+            for each, start in starts.items()
+        }
 
 
 class Run:
