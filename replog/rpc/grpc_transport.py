@@ -16,8 +16,9 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import grpc
@@ -46,10 +47,20 @@ from replog.rpc.grpc_stream import (
     within_limit,
 )
 from replog.rpc.loop_noise import keep_quiet
-from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProduceRequest, ProduceResponse
+from replog.rpc.messages import (
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    OffsetsUpdate,
+    ProduceRequest,
+    ProduceResponse,
+    WatchOffsetsRequest,
+)
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext, Stream, StreamPresence
+
+T = TypeVar("T")
 
 HELLO_TIMEOUT_S = 5.0
 
@@ -134,13 +145,20 @@ class GrpcConnection:
         )
         return calls.decode_controller_response(answer)
 
-    async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
-        method = self._usable_channel().unary_stream(f"/{SERVICE}/WatchMetadata", _identity, _identity)
-        call = self._noted(method(watch_codec.encode_watch_request(request)))
+    def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
+        data = watch_codec.encode_watch_request(request)
+        return self._watch("WatchMetadata", data, watch_codec.decode_update, "metadata watch")
+
+    def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
+        data = watch_codec.encode_offsets_request(request)
+        return self._watch("WatchOffsets", data, watch_codec.decode_offsets_update, "watch of offsets")
+
+    async def _watch(self, method: str, data: bytes, decode: Callable[[bytes], T], what: str) -> AsyncIterator[T]:
+        call = self._noted(self._usable_channel().unary_stream(f"/{SERVICE}/{method}", _identity, _identity)(data))
         try:
-            while (data := await call.read()) is not grpc.aio.EOF:
-                yield watch_codec.decode_update(data)
-            raise ConnectionLostError(f"{self._address} ended the metadata watch")
+            while (update := await call.read()) is not grpc.aio.EOF:
+                yield decode(update)
+            raise ConnectionLostError(f"{self._address} ended the {what}")
         except grpc.aio.AioRpcError as error:
             raise reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
         finally:
@@ -320,6 +338,7 @@ class _Service:
                 "Call": grpc.unary_unary_rpc_method_handler(self._call),
                 "Controller": grpc.stream_stream_rpc_method_handler(self._controller),
                 "WatchMetadata": grpc.unary_stream_rpc_method_handler(self._watch_metadata),
+                "WatchOffsets": grpc.unary_stream_rpc_method_handler(self._watch_offsets),
                 "Produce": grpc.stream_stream_rpc_method_handler(self._produce),
                 "Fetch": grpc.stream_stream_rpc_method_handler(self._fetch),
                 "Quorum": grpc.stream_stream_rpc_method_handler(self._quorum),
@@ -357,6 +376,15 @@ class _Service:
             request = watch_codec.decode_watch_request(data)
             async for update in self._handlers.watch_metadata(request, self._context(context, 0)):
                 await context.write(watch_codec.encode_update(update))
+        except ReplogError as error:
+            await _abort(context, error)
+
+    async def _watch_offsets(self, data: bytes, context: Any) -> None:
+        try:
+            request = watch_codec.decode_offsets_request(data)
+            async with aclosing(self._handlers.watch_offsets(request, self._context(context, 0))) as updates:
+                async for update in updates:
+                    await context.write(watch_codec.encode_offsets_update(update))
         except ReplogError as error:
             await _abort(context, error)
 

@@ -313,3 +313,50 @@ class FindCutsResult:
 @dataclass(frozen=True, slots=True)
 class FindCutsResponse:
     results: tuple[FindCutsResult, ...]
+
+
+# ---- the watch of offsets ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedPartition:
+    """One partition to watch.  `leader_epoch` -1: not checked."""
+
+    topic_id: UUID
+    partition_id: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOffsetsRequest:
+    """Partitions that the asked broker leads.  `cluster_id` "": of any cluster."""
+
+    cluster_id: str
+    partitions: tuple[WatchedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedOffsets:
+    """What a leader knows of a partition, or why this broker does not tell.
+
+    Attributes:
+        high_watermark: The end of what consumers may read, exclusive.
+        size_bytes: The bytes of the whole log, from the log start to its end.
+    """
+
+    topic_id: UUID
+    partition_id: int
+    error: ErrorCode
+    message: str = ""
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    leader_epoch: int = -1
+    leader_id: int = -1
+    size_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsUpdate:
+    """The partitions whose state is another one than was told before; without any: all that was told holds."""
+
+    partitions: tuple[WatchedOffsets, ...] = ()

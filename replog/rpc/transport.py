@@ -10,7 +10,7 @@ and may overtake one another.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -19,7 +19,15 @@ from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest, ClientResponse
-from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProduceRequest, ProduceResponse
+from replog.rpc.messages import (
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    OffsetsUpdate,
+    ProduceRequest,
+    ProduceResponse,
+    WatchOffsetsRequest,
+)
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import QuorumFrame
 
@@ -84,6 +92,10 @@ class Connection(Protocol):
 
     def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
         """Yields what the client does not know yet, then each change, until the connection ends: `MetadataUpdate`s."""
+        ...
+
+    def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
+        """Yields the state of the partitions, then what changes, until the broker leads none of them: `OffsetsUpdate`s."""
         ...
 
     async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
@@ -162,6 +174,8 @@ class NodeHandlers(Protocol):
     ) -> ControllerResponse: ...
 
     def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]: ...
+
+    def watch_offsets(self, request: WatchOffsetsRequest, context: RequestContext) -> AsyncGenerator[OffsetsUpdate]: ...
 
     def check_hello(self, hello: Hello) -> Hello:
         """Returns the node's own hello; raises when the two cannot talk (InconsistentClusterId, UnsupportedVersion)."""

@@ -22,7 +22,7 @@ from replog.errors import ConfigError, InvalidRequestError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from replog.spark.options import ReadOptions
+    from replog.spark.options import ReadOptions, StreamOptions
     from replog.spark.snapshot import PinnedOffsets
 
 
@@ -40,6 +40,9 @@ class ReplogDataSource(DataSource):
     both sides of a self-join see the same records; a new `load()` sees newer ones.  With the option `snapshot` "action" it
     is fixed anew each time Spark plans a scan.
 
+    Whether the options are those of `read` or of `readStream` Spark does not say before it asks for a reader.  So options
+    that fit only one of them are refused where the other one's reader is asked for.
+
     Raises:
         ConfigError, UnknownTopicOrPartitionError, OffsetOutOfRangeError, RequestTimedOutError: What
             `parse_read_options` and `fetch_snapshot` say.
@@ -50,10 +53,15 @@ class ReplogDataSource(DataSource):
 
         super().__init__(options)
         self._read_options: ReadOptions | None = None
+        self._stream_options: StreamOptions | None = None  # where they are no options of a batch read
         self._snapshot: PinnedOffsets | None = None
         if not is_read(options):
             return
-        self._read_options = parse_read_options(options)
+        try:
+            self._read_options = parse_read_options(options)
+        except ConfigError as error:
+            self._stream_options = _stream_options(options, error)
+            return
         if self._read_options.is_fixed_at_load:
             self._snapshot = _fetch_snapshot(self._read_options)
 
@@ -64,7 +72,8 @@ class ReplogDataSource(DataSource):
     def schema(self) -> str:
         from replog.spark.schema import schema_ddl
 
-        return schema_ddl(include_headers=self._options_of_read().include_headers)
+        options = self._options_of_read() if self._stream_options is None else self._stream_options.read
+        return schema_ddl(include_headers=options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from replog.spark.reader import ReplogReader
@@ -76,16 +85,24 @@ class ReplogDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 -- Spark's signature
         _refuse("write a DataFrame", "Send the rows with replog.Producer, for example in foreachPartition.")
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's signature
-        _refuse("readStream", "Use spark.read with startingOffsets and endingOffsets.")
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
+        from replog.spark.options import parse_stream_options
+        from replog.spark.schema import columns_of
+        from replog.spark.stream.reader import ReplogStreamReader
+
+        return ReplogStreamReader(parse_stream_options(self.options), columns_of(schema.fields))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 -- Spark's signature
         _refuse("writeStream", "Send the rows with replog.Producer, for example in foreachBatch.")
 
     def _options_of_read(self) -> ReadOptions:
-        if self._read_options is None:
-            raise ConfigError("subscribe", None, 'give the option "subscribe" (topics, comma-separated) or "assign"')
-        return self._read_options
+        from replog.spark.options import parse_read_options
+
+        if self._read_options is not None:
+            return self._read_options
+        if self._stream_options is not None:
+            return parse_read_options(self.options)  # raises: they are those of a stream
+        raise ConfigError("subscribe", None, 'give the option "subscribe" (topics, comma-separated) or "assign"')
 
 
 def _fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
@@ -94,5 +111,18 @@ def _fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
     return fetch_snapshot(options)
 
 
+def _stream_options(options: MutableMapping[str, str], batch_error: ConfigError) -> StreamOptions:
+    """Returns the options of a stream read; where they are none either, raises the error that fits what was meant."""
+    from replog.spark.options import parse_stream_options
+    from replog.spark.options.table import has_stream_only
+
+    try:
+        return parse_stream_options(options)
+    except ConfigError:
+        if has_stream_only(options):
+            raise
+        raise batch_error from None
+
+
 def _refuse(what: str, advice: str) -> NoReturn:
-    raise InvalidRequestError(f"format replog cannot {what} yet, only spark.read (batch). {advice}")
+    raise InvalidRequestError(f"format replog cannot {what} yet, only read. {advice}")

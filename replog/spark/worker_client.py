@@ -65,7 +65,7 @@ def ask_cluster(bootstrap_servers: str, ask: Callable[[ClusterView], Awaitable[T
         except RequestTimedOutError as error:
             if view.cluster_id:
                 raise
-            raise _unreachable(bootstrap_servers, error) from None
+            raise unreachable(bootstrap_servers, error) from None
         finally:
             await view.close()
 
@@ -123,7 +123,7 @@ class WorkerClient:
             self._check_cluster(view.cluster_id)
         except RequestTimedOutError as error:
             await view.close()
-            raise _unreachable(self._bootstrap_servers, error) from None
+            raise unreachable(self._bootstrap_servers, error) from None
         except BaseException:
             await view.close()
             raise
@@ -216,7 +216,8 @@ def close_clients() -> None:
         _process = None
 
 
-def _unreachable(bootstrap_servers: str, error: RequestTimedOutError) -> ConfigError:
+def unreachable(bootstrap_servers: str, error: RequestTimedOutError) -> ConfigError:
+    """Returns the error where no broker has ever answered."""
     return ConfigError(
         "bootstrap.servers",
         bootstrap_servers,

@@ -10,7 +10,15 @@ from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import MalformedFrameError
 from replog.rpc import calls, frames, quorum_codec, watch_codec
 from replog.rpc.client_messages import ClientRequest, ClientResponse
-from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProduceRequest, ProduceResponse
+from replog.rpc.messages import (
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    OffsetsUpdate,
+    ProduceRequest,
+    ProduceResponse,
+    WatchOffsetsRequest,
+)
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import ConnectionLostError, Stream, StreamPresence
@@ -59,6 +67,16 @@ class SimulatedConnection:
             while not isinstance(frame := await call.down.receive(), End):
                 yield watch_codec.decode_update(frame.data)
             raise frame.error or ConnectionLostError(f"{self._address} ended the metadata watch")
+        finally:
+            call.cancel()
+
+    async def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
+        call = self._open_call("WatchOffsets", is_unary=False)
+        try:
+            await call.up.send(watch_codec.encode_offsets_request(request))
+            while not isinstance(frame := await call.down.receive(), End):
+                yield watch_codec.decode_offsets_update(frame.data)
+            raise frame.error or ConnectionLostError(f"{self._address} ended the watch of offsets")
         finally:
             call.cancel()
 

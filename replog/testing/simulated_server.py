@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from contextvars import copy_context
 from typing import Any
 
@@ -102,6 +103,8 @@ class SimulatedServer:
                 await self._answer(call, self._controller_call(call, handlers), calls.encode_controller_response)
             case "WatchMetadata":
                 await self._watch(call, handlers)
+            case "WatchOffsets":
+                await self._watch_offsets(call, handlers)
             case "Produce":
                 encode, decode = frames.encode_produce_responses, frames.decode_produce_request
                 await self._stream(call, encode, decode, handlers, handlers.handle_produce_stream)
@@ -131,6 +134,13 @@ class SimulatedServer:
         request = watch_codec.decode_watch_request(await _first(call))
         async for update in handlers.watch_metadata(request, self._context_of(call, 0)):
             await call.down.send(watch_codec.encode_update(update))
+        call.down.end(None)
+
+    async def _watch_offsets(self, call: Call, handlers: NodeHandlers) -> None:
+        request = watch_codec.decode_offsets_request(await _first(call))
+        async with aclosing(handlers.watch_offsets(request, self._context_of(call, 0))) as updates:
+            async for update in updates:
+                await call.down.send(watch_codec.encode_offsets_update(update))
         call.down.end(None)
 
     async def _stream(

@@ -24,6 +24,7 @@ from replog.broker.requests.fetch_reader import (
     is_worth_sending,
 )
 from replog.broker.requests.incremental_fetch import IncrementalFetch, IncrementalFetches
+from replog.broker.requests.offset_watches import OffsetWatches
 from replog.broker.requests.pending_fetch import read_wholly
 from replog.broker.requests.record_deletions import RecordDeletions
 from replog.errors import ErrorCode, StorageError
@@ -63,6 +64,7 @@ class FetchPath:
         incremental: The incremental fetches: what streams have asked for.
         deletions: The deletions of records from the front of partitions.
         cuts: The look-up of where partitions may be cut.
+        watches: The watches of high watermarks and log starts.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class FetchPath:
         self.incremental = IncrementalFetches(stepper, self._reader, serving, wait_for_image)
         self.deletions = RecordDeletions(stepper, self._reader)
         self.cuts = CutFinder(stepper, self._reader)
+        self.watches = OffsetWatches(stepper, self._reader, serving)
         self._touched: set[ReplicaKey] = set()
         self._next_id = 0
         self._wait_for_image = wait_for_image
@@ -150,6 +153,7 @@ class FetchPath:
                 if self._reader.would_answer(waiting.payload.request):
                     self._complete(waiting.operation_id)
         self.incremental.wake(touched)
+        self.watches.wake(touched)
 
     def next_deadline_ms(self) -> int | None:
         deadlines_ms = (self._purgatory.next_deadline_ms(), self.incremental.next_deadline_ms())

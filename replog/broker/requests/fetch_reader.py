@@ -30,6 +30,7 @@ from replog.rpc.messages import (
     FetchResult,
     FindCutsPartition,
     ListOffsetsPartition,
+    WatchedPartition,
 )
 
 FETCH_WAIT_MAX_MS = 60_000
@@ -39,7 +40,12 @@ MAX_RESPONSE_BYTES = 55 << 20
 """Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
 
 Asked: TypeAlias = (
-    FetchPartition | ListOffsetsPartition | DeleteRecordsPartition | EpochEndPartition | FindCutsPartition
+    FetchPartition
+    | ListOffsetsPartition
+    | DeleteRecordsPartition
+    | EpochEndPartition
+    | FindCutsPartition
+    | WatchedPartition
 )
 """What names a partition in a request."""
 

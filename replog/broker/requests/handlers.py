@@ -5,7 +5,8 @@ Handlers only check, hand over to a driver and wait; cores are stepped by their 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -81,8 +82,10 @@ from replog.rpc.messages import (
     InitProducerIdResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    OffsetsUpdate,
     ProduceRequest,
     ProduceResponse,
+    WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
@@ -228,6 +231,16 @@ class RequestHandlers:
             before, said = before if is_behind else image, controller
             if not request.follow:
                 return
+
+    async def watch_offsets(
+        self,
+        request: WatchOffsetsRequest,
+        context: RequestContext,  # noqa: ARG002 -- for authorization
+    ) -> AsyncGenerator[OffsetsUpdate]:
+        self._check_cluster(request.cluster_id)
+        async with aclosing(self._parts.fetch_path.watches.updates(request)) as updates:
+            async for update in updates:
+                yield update
 
     async def handle_produce_stream(
         self,

@@ -294,6 +294,52 @@ class MetadataUpdate(_message.Message):
     is_last: bool
     def __init__(self, cluster_id: _Optional[str] = ..., metadata_offset: _Optional[int] = ..., controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerInfo, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., deleted_topics: _Optional[_Iterable[str]] = ..., is_full: bool = ..., is_last: bool = ...) -> None: ...
 
+class WatchedPartition(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "leader_epoch")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    leader_epoch: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+
+class WatchOffsetsRequest(_message.Message):
+    __slots__ = ("cluster_id", "partitions")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    partitions: _containers.RepeatedCompositeFieldContainer[WatchedPartition]
+    def __init__(self, cluster_id: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[WatchedPartition, _Mapping]]] = ...) -> None: ...
+
+class WatchedOffsets(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "error", "message", "high_watermark", "log_start_offset", "leader_epoch", "leader_id", "size_bytes")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    error: int
+    message: str
+    high_watermark: int
+    log_start_offset: int
+    leader_epoch: int
+    leader_id: int
+    size_bytes: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., leader_id: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class OffsetsUpdate(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[WatchedOffsets]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[WatchedOffsets, _Mapping]]] = ...) -> None: ...
+
 class ListOffsetsPartition(_message.Message):
     __slots__ = ("topic_id", "partition_id", "timestamp", "leader_epoch")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]

@@ -4,10 +4,20 @@ Names and meanings are those of Spark's Kafka source, so that a job moves over b
 that would be ignored is refused instead: a misspelled `endingOffsets` must not read a whole topic.
 
 `table` has a row for each option, `foreign` one for each name that other connectors know, `parsers` and
-`positions` read a value; a module for each kind of use (`reading`) makes them an object of checked values.
+`positions` read a value; a module for each kind of use (`reading`, `streaming`) makes them an object of checked values.
 """
 
 from replog.spark.options.reading import ReadOptions, TopicChoice, is_read, parse_read_options
+from replog.spark.options.streaming import Limits, StreamOptions, parse_stream_options
 from replog.spark.options.uses import Use
 
-__all__ = ["ReadOptions", "TopicChoice", "Use", "is_read", "parse_read_options"]
+__all__ = [
+    "Limits",
+    "ReadOptions",
+    "StreamOptions",
+    "TopicChoice",
+    "Use",
+    "is_read",
+    "parse_read_options",
+    "parse_stream_options",
+]

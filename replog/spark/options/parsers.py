@@ -24,6 +24,13 @@ JSON_CHARACTERS_MAX = 64 << 20
 PATTERN_CHARACTERS_MAX = 10_000
 """Length of a regular expression."""
 
+UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+"""What a length of time may be counted in."""
+
+DURATION_MS_MAX = 365 * UNIT_MS["d"]
+
+_DURATION = re.compile(r"([0-9]{1,15})\s*(ms|s|m|h|d)", re.ASCII)
+
 PartitionNumbers = Mapping[str, Mapping[int, int]]
 """topic -> partition -> offset, or time."""
 
@@ -57,6 +64,17 @@ def choice_parser(*words: str) -> Parser:
         return word
 
     return parse_choice
+
+
+def parse_duration_ms(name: str, text: str) -> int:
+    """Returns a length of time in milliseconds, such as that of "15m"."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    ms = int(found[1]) * UNIT_MS[found[2]] if found else 0
+    if not 1 <= ms <= DURATION_MS_MAX:
+        raise ConfigError(
+            name, text, f'{name} is "{text[:40]}": give a length of time up to 365d, such as "15m" (ms, s, m, h or d)'
+        )
+    return ms
 
 
 def number_parser(what: str, smallest: int, largest: int) -> Parser:

@@ -14,6 +14,7 @@ from replog.errors import ConfigError
 from replog.spark.options.parsers import (
     EARLIEST,
     LATEST,
+    UNIT_MS,
     Parser,
     PartitionNumbers,
     parse_partition_numbers,
@@ -23,7 +24,6 @@ from replog.spark.options.parsers import (
 TIMESTAMP_MS_MAX = 253_402_300_799_999
 """The end of the year 9999; what is larger was not meant in milliseconds."""
 
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AGO = re.compile(r"-\s*([0-9]{1,15})\s*(ms|s|m|h|d)", re.ASCII)
 _NEAR = re.compile(r"(earliest)(?:\s*\+\s*([0-9]{1,18}))?|(latest)(?:\s*-\s*([0-9]{1,18}))?", re.ASCII)
 
@@ -112,7 +112,7 @@ def parse_time(name: str, text: str) -> AtTime:
     """Returns a time: milliseconds since 1970, or a while before now, such as "-10m"."""
     text = text.strip()
     if ago := _AGO.fullmatch(text):
-        ms = int(ago[1]) * _UNIT_MS[ago[2]]
+        ms = int(ago[1]) * UNIT_MS[ago[2]]
         if ms <= TIMESTAMP_MS_MAX:
             return AtTime(name, ms, is_before_now=True)
     elif text.isascii() and text.isdigit() and len(text) <= 15 and int(text) <= TIMESTAMP_MS_MAX:

@@ -113,6 +113,14 @@ OPTIONS: tuple[Option, ...] = (
         'every partition that is read: `{"rides": {"0": 23, "1": -2}}`, where -2 is its first record.',
     ),
     Option(
+        "startingOffsets",
+        Use.STREAM_READ,
+        "latest",
+        positions.position_parser(words=("earliest", "latest"), markers=(EARLIEST, LATEST)),
+        "Where a new query starts, said as for a batch; -1 in a json is the high watermark. A query with a checkpoint goes on "
+        "there, and a partition that comes later starts at its first record.",
+    ),
+    Option(
         "endingTimestamp",
         Use.BATCH_READ,
         None,
@@ -160,17 +168,46 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "minPartitions",
-        Use.BATCH_READ,
+        Use.READ,
         None,
         parsers.number_parser("a number of tasks", 1, TASKS_MAX),
         "The wished number of tasks: where there are fewer, the large ones are split. Nothing shares a task, then.",
     ),
     Option(
         "maxRecordsPerPartition",
-        Use.BATCH_READ,
+        Use.READ,
         None,
         parsers.number_parser("a number of offsets", 1, 2**63 - 1),
         "The most offsets that one task reads: larger ranges are split.",
+    ),
+    Option(
+        "maxOffsetsPerTrigger",
+        Use.STREAM_READ,
+        None,
+        parsers.number_parser("a number of offsets", 1, 2**63 - 1),
+        "The most offsets of one batch, shared in proportion to what each partition has; one at least for each that has any.",
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        Use.STREAM_READ,
+        None,
+        parsers.number_parser("a number of bytes", 1, 2**63 - 1),
+        "About the most bytes of one batch, as they lie in the logs: reckoned by the average size of each partition's records.",
+    ),
+    Option(
+        "minOffsetsPerTrigger",
+        Use.STREAM_READ,
+        None,
+        parsers.number_parser("a number of offsets", 1, 2**63 - 1),
+        "A batch waits until there are so many offsets, or `maxTriggerDelay` is over. The first batch of a run does not wait, "
+        "and none of a run with the trigger `availableNow`.",
+    ),
+    Option(
+        "maxTriggerDelay",
+        Use.STREAM_READ,
+        "15m",
+        parsers.parse_duration_ms,
+        "How long `minOffsetsPerTrigger` is waited for since the batch before, such as `90s` (`ms`, `s`, `m`, `h`, `d`).",
     ),
     Option(
         "kafkaConsumer.pollTimeoutMs",
@@ -214,6 +251,14 @@ class Given:
     def text(self, name: str) -> str | None:
         """Returns what the user wrote; None: nothing."""
         return self._texts.get(name.lower())
+
+
+def has_stream_only(options: Mapping[str, str]) -> bool:
+    """Whether some option is one of a stream read and of nothing else."""
+    uses: dict[str, Use] = {}
+    for option in OPTIONS:
+        uses[option.name.lower()] = uses.get(option.name.lower(), Use(0)) | option.uses
+    return any(uses.get(name.lower()) == Use.STREAM_READ for name in options)
 
 
 def _why_ignored(name: str, text: str, use: Use, rows: Mapping[str, Option]) -> str:

@@ -12,7 +12,15 @@ from hostile_requests import hostile
 from replog.pb.v1 import data_pb2
 from replog.records._crc32c import crc32c
 from replog.rpc import frames, watch_codec
-from replog.rpc.messages import FetchPartition, FetchRequest, ForgottenPartition, ProducePartition, ProduceRequest
+from replog.rpc.messages import (
+    FetchPartition,
+    FetchRequest,
+    ForgottenPartition,
+    ProducePartition,
+    ProduceRequest,
+    WatchedPartition,
+    WatchOffsetsRequest,
+)
 from replog.rpc.metadata_messages import WatchRequest
 
 LARGE = 9_000_000
@@ -122,3 +130,15 @@ def watch_requests() -> Iterator[tuple[str, bytes]]:
     yield "an offset a thousand times", good * 1_000
     yield "groups in groups", bytes([unknown | 3]) * 10_000
     yield from hostile_frames(good)
+
+
+def offsets_requests(topic_id: UUID) -> Iterator[tuple[str, bytes]]:
+    """What may begin a watch of offsets."""
+    partition = WatchedPartition(topic_id, 0)
+    for cluster_id in ("", "c"):
+        good = watch_codec.encode_offsets_request(WatchOffsetsRequest(cluster_id, (partition,)))
+        yield from hostile(data_pb2.WatchOffsetsRequest.FromString(good), with_call=True)
+        yield from hostile_frames(good)
+    many = tuple(WatchedPartition(topic_id, number) for number in range(100_000))
+    for name, partitions in (("100,000 partitions", many), ("one 9,000 times", (partition,) * 9_000), ("none", ())):
+        yield name, watch_codec.encode_offsets_request(WatchOffsetsRequest("c", partitions))

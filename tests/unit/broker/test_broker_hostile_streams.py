@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 from broker_kit import batch, wait_until
-from hostile_streams import fetch_requests, produce_requests, watch_requests
+from hostile_streams import fetch_requests, offsets_requests, produce_requests, watch_requests
 from node_kit import Running
 from test_broker_hostile_requests import check_serves, is_ours, leading, unhurried_node
 
@@ -222,6 +222,40 @@ async def test_no_watch_ends_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
         assert count - refused_count > 20
         assert served[0] > 0
         await check_no_watch_is_left(it)
+        await check_serves(it, topic)
+
+
+async def first_state(it: Running, request: Any) -> ReplogError | None:
+    """A watch of offsets tells something, or it is refused."""
+    updates: Any = it.connection.watch_offsets(request)
+    try:
+        await anext(updates)
+    except ReplogError as error:
+        return error
+    finally:
+        await updates.aclose()
+    return None
+
+
+async def test_no_watch_of_offsets_ends_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with unhurried_node() as it:
+        topic = await leading(it)
+        requests = list(offsets_requests(topic.topic_id))
+        monkeypatch.setattr(watch_codec, "encode_offsets_request", lambda one: one)
+        refused_count = 0
+        async with healthy_client(it, await it.create("healthy")) as served:
+            for what, request in requests:
+                async with asyncio.timeout(60):
+                    error = await first_state(it, request)
+                refused_count += error is not None
+                assert error is None or is_ours(error), (what, str(error)[:500])
+                assert it.node._failure is None, what
+        assert refused_count > 5
+        assert len(requests) - refused_count > 20
+        assert served[0] > 0
+        node: Any = it.node
+        await wait_until(lambda: len(node._fetch_path.watches) == 0, timeout_s=60)
+        assert not node._fetch_path.watches._by_key
         await check_serves(it, topic)
 
 

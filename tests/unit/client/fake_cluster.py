@@ -32,6 +32,7 @@ from replog.errors import (
     InconsistentClusterIdError,
     MalformedFrameError,
     ReplogError,
+    ThrottledError,
 )
 from replog.records import Record, decode_records, parse_header, restamped_prefix
 from replog.rpc.calls import IncomingCall
@@ -60,10 +61,14 @@ from replog.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResult,
+    OffsetsUpdate,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceResult,
+    WatchedOffsets,
+    WatchedPartition,
+    WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import BrokerInfo, ConfigEntry, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
@@ -251,6 +256,8 @@ class FakeNode:
         self.is_silent = False
         self.is_mute = False  # of metadata
         self.watchers = 0  # clients that follow its metadata
+        self.offset_watches: list[WatchOffsetsRequest] = []
+        self.refuses_watches = False
         self._last_heard: MetadataUpdate | None = None
 
     def cut_off(self, *, knows_it: bool = False) -> None:
@@ -377,6 +384,31 @@ class FakeNode:
                 await changed.wait()
         finally:
             self.watchers -= request.follow
+
+    async def watch_offsets(
+        self, request: WatchOffsetsRequest, context: RequestContext
+    ) -> AsyncIterator[OffsetsUpdate]:
+        self.offset_watches.append(request)
+        told: dict[UUID, dict[int, WatchedOffsets]] = {}
+        while not (self.is_down or self.refuses_watches):
+            states = [self._watched(partition) for partition in request.partitions]
+            news = tuple(each for each in states if told.get(each.topic_id, {}).get(each.partition_id) != each)
+            for each in news:
+                told.setdefault(each.topic_id, {})[each.partition_id] = each
+            if not self.is_silent:
+                yield OffsetsUpdate(news)
+            await asyncio.sleep(0.01)
+        raise ThrottledError("no watches here")
+
+    def _watched(self, partition: WatchedPartition) -> WatchedOffsets:
+        key = (partition.topic_id, partition.partition_id)
+        log = self.cluster.log_by_id(*key)
+        if log is None or log.leader != self.node_id or log.leader_epoch != partition.leader_epoch:
+            return WatchedOffsets(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return WatchedOffsets(
+            *key, ErrorCode.NONE, "", log.visible_offset, log.log_start_offset, log.leader_epoch, self.node_id,
+            sum(map(len, log.batches)),
+        )  # fmt: skip
 
     def check_hello(self, hello: Hello) -> Hello:
         if hello.cluster_id not in {"", self.cluster.cluster_id}:
@@ -558,6 +590,11 @@ class MemoryConnection:
         async for update in node.watch_metadata(request, self._context):
             yield update
         raise ConnectionLostError("the watch ended")
+
+    async def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
+        async for update in self._reach().watch_offsets(request, self._context):
+            self._reach()
+            yield update
 
     async def open_produce(self, hello: Hello) -> MemoryEnd:
         node = self._reach()

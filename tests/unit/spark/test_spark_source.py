@@ -102,7 +102,6 @@ def test_without_a_topic_there_is_nothing_to_read(pinned: list[Any]) -> None:
     ("method", "arguments", "text"),
     [
         ("writer", (SCHEMA, False), "cannot write a DataFrame yet"),
-        ("streamReader", (SCHEMA,), "cannot readStream yet"),
         ("streamWriter", (SCHEMA, False), "cannot writeStream yet"),
     ],
 )

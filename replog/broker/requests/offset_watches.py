@@ -1,0 +1,192 @@
+"""Watches of offsets: a client is told when high watermarks and log starts of partitions change, instead of asking again.
+
+A watch keeps what it has told of each partition and which of them moved since, and no queue: however slowly its reader
+takes them, the next update has the newest state, once for each partition.  So many changes cost one update, at most one in
+`TELL_INTERVAL_S`, and a watch that nobody reads costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+from replog.broker.replicas.replica import ReplicaKey
+from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.requests.fetch_reader import FetchReader, Refusal
+from replog.errors import BrokerNotAvailableError, ErrorCode, ThrottledError
+from replog.rpc.messages import OffsetsUpdate, WatchedOffsets, WatchedPartition, WatchOffsetsRequest
+
+WATCHES_MAX: Final = 1_000
+WATCHED_PARTITIONS_MAX: Final = 200_000
+"""Of all watches of this broker together; one request names at most `request_limits.MAX_PARTITIONS`."""
+
+TELL_INTERVAL_S: Final = 0.02
+"""The least time between two updates that follow one another because something moved."""
+
+HEARTBEAT_S: Final = 1.0
+"""How often an update comes when nothing moves: it says that this broker still serves, and all that was told holds."""
+
+UPDATE_PARTITIONS: Final = 250
+"""Of one update: some milliseconds of encoding."""
+
+
+class OffsetWatches:
+    """The watches of this broker.
+
+    Args:
+        stepper: What steps the replicas.
+        reader: What knows whether this broker answers for a partition.
+        serving: The function that says why this broker may not serve now; None when it may.
+    """
+
+    def __init__(self, stepper: ReplicaStepper, reader: FetchReader, serving: Callable[[], str | None]) -> None:
+        self._stepper = stepper
+        self._reader = reader
+        self._serving = serving
+        self._watches: set[OffsetWatch] = set()
+        self._by_key: dict[ReplicaKey, set[OffsetWatch]] = {}
+        self._watched_count = 0
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    async def updates(self, request: WatchOffsetsRequest) -> AsyncGenerator[OffsetsUpdate]:
+        """Yields the state of the request's partitions, then what changes, until this broker leads none of them.
+
+        Raises:
+            BrokerNotAvailableError: This broker may not serve now.
+            ThrottledError: There are as many watches as there may be.
+        """
+        call = self._stepper.driver.call
+        watch = OffsetWatch(request.partitions)
+        loop = asyncio.get_running_loop()
+        try:
+            await call(lambda: self._add(watch))
+            while not watch.is_over:
+                told_s = loop.time()
+                update = await call(lambda: self._take(watch))
+                if update is not None:
+                    yield update
+                if not watch.has_news:
+                    await watch.wait(HEARTBEAT_S)
+                await asyncio.sleep(max(0.0, told_s + TELL_INTERVAL_S - loop.time()))
+        finally:
+            self._remove(watch)
+
+    def wake(self, keys: Iterable[ReplicaKey]) -> None:
+        """Notes that replicas have news; it must run on the driver."""
+        if not self._by_key:
+            return
+        for key in keys:
+            for watch in self._by_key.get(key, ()):
+                watch.note(key)
+
+    # ---- on the driver -------------------------------------------------------------------------------------------------
+
+    def _add(self, watch: OffsetWatch) -> None:
+        count = len(watch.asked)
+        if len(self._watches) >= WATCHES_MAX or self._watched_count + count > WATCHED_PARTITIONS_MAX:
+            raise ThrottledError(
+                f"{len(self._watches):,} watches of {self._watched_count:,} partitions are open, {WATCHES_MAX:,} of "
+                f"{WATCHED_PARTITIONS_MAX:,} may be: ask for the offsets instead"
+            )
+        self._watches.add(watch)
+        self._watched_count += count
+        for key in watch.asked:
+            self._by_key.setdefault(key, set()).add(watch)
+
+    def _remove(self, watch: OffsetWatch) -> None:
+        if watch not in self._watches:
+            return
+        self._watches.discard(watch)
+        self._watched_count -= len(watch.asked)
+        for key in watch.asked:
+            others = self._by_key[key]
+            others.discard(watch)
+            if not others:
+                del self._by_key[key]
+
+    def _take(self, watch: OffsetWatch) -> OffsetsUpdate | None:
+        """Returns what to tell now; None: the states that moved are as they were told."""
+        refused = self._serving()
+        if refused is not None:
+            raise BrokerNotAvailableError(refused)
+        is_heartbeat = not watch.has_news
+        states = tuple(
+            state
+            for key in watch.take(UPDATE_PARTITIONS)
+            if (state := self._state(watch.asked[key])) != watch.told.get(key)
+        )
+        for state in states:
+            watch.told[state.topic_id, state.partition_id] = state
+        watch.is_over = not watch.has_news and all(_is_elsewhere(state) for state in watch.told.values())
+        return OffsetsUpdate(states) if states or is_heartbeat or watch.is_over else None
+
+    def _state(self, partition: WatchedPartition) -> WatchedOffsets:
+        led = self._reader.leader_for(partition)
+        if isinstance(led, Refusal):
+            return WatchedOffsets(
+                partition.topic_id, partition.partition_id, led.error, led.message,
+                leader_epoch=led.leader_epoch, leader_id=led.leader_id,
+            )  # fmt: skip
+        replica, leader = led
+        is_known = leader.latest_offset_available()
+        return WatchedOffsets(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NONE if is_known else ErrorCode.OFFSET_NOT_AVAILABLE,
+            high_watermark=leader.high_watermark if is_known else -1,
+            log_start_offset=replica.log.log_start_offset,
+            leader_epoch=leader.leader_epoch,
+            leader_id=self._stepper.config.node_id,
+            size_bytes=replica.log.size_bytes,
+        )
+
+
+class OffsetWatch:
+    """One watch: what was asked, what was told, and what moved since.
+
+    Attributes:
+        asked: The partitions by key, as the client named them.
+        told: The states that were told last.
+        is_over: Whether there is nothing more to tell.
+    """
+
+    def __init__(self, partitions: Iterable[WatchedPartition]) -> None:
+        self.asked = {(each.topic_id, each.partition_id): each for each in partitions}
+        self.told: dict[ReplicaKey, WatchedOffsets] = {}
+        self.is_over = False
+        self._moved = dict.fromkeys(self.asked)
+        self._news = asyncio.Event()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something has moved that has not been taken."""
+        return bool(self._moved)
+
+    def note(self, key: ReplicaKey) -> None:
+        """Notes that a partition has moved."""
+        self._moved[key] = None
+        self._news.set()
+
+    def take(self, count_max: int) -> list[ReplicaKey]:
+        """Returns partitions that have moved, and what was refused before: it may have changed without a move."""
+        taken = list(islice(self._moved, count_max)) or [key for key, state in self.told.items() if state.error]
+        for key in taken:
+            self._moved.pop(key, None)
+        return taken
+
+    async def wait(self, timeout_s: float) -> None:
+        """Returns when something has moved, or after `timeout_s`."""
+        self._news.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+
+
+def _is_elsewhere(state: WatchedOffsets) -> bool:
+    """Whether this broker does not answer for the partition; one that waits for its followers does."""
+    return state.error not in {ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE}

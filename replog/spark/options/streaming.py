@@ -1,0 +1,79 @@
+"""The options of a stream read, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from replog.errors import ConfigError
+from replog.spark.options.positions import BeforeEnd
+from replog.spark.options.reading import ReadOptions, which_servers, which_start, which_topics
+from replog.spark.options.table import TARGET_BYTES_MAX, Given
+from replog.spark.options.uses import Use
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one batch may take.
+
+    Attributes:
+        max_offsets: The most offsets of one batch; None: no limit.
+        min_offsets: The offsets to wait for; 0: any.
+        max_delay_ms: How long to wait for them, since the batch before.
+        max_bytes: About the most bytes of one batch, as they lie in the logs; None: no limit.
+    """
+
+    max_offsets: int | None = None
+    min_offsets: int = 0
+    max_delay_ms: int = 0
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Checked options of one stream read.
+
+    Attributes:
+        read: What a batch read of the same would have, from where a new query starts to the high watermarks.
+        limits: The limits of each batch.
+    """
+
+    read: ReadOptions
+    limits: Limits
+
+
+def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
+    """Checks the options of a stream read.
+
+    Raises:
+        ConfigError: An option is unknown, missing, doubled or has a bad value; it names the next step.
+    """
+    given = Given(options, Use.STREAM_READ)
+    limits = Limits(
+        max_offsets=given["maxOffsetsPerTrigger"],
+        min_offsets=given["minOffsetsPerTrigger"] or 0,
+        max_delay_ms=given["maxTriggerDelay"],
+        max_bytes=given["maxBytesPerTrigger"],
+    )
+    if limits.max_offsets is not None and limits.min_offsets > limits.max_offsets:
+        raise ConfigError(
+            "minOffsetsPerTrigger",
+            limits.min_offsets,
+            f"minOffsetsPerTrigger is {limits.min_offsets} and maxOffsetsPerTrigger {limits.max_offsets}: give a maximum at or "
+            "above the minimum",
+        )
+    read = ReadOptions(
+        bootstrap_servers=which_servers(given),
+        chosen=which_topics(given),
+        starting=which_start(given),
+        ending=BeforeEnd("endingOffsets"),
+        starts_late_at_end=given["startingOffsetsByTimestampStrategy"] == "latest",
+        is_fixed_at_load=False,
+        include_headers=given["includeHeaders"],
+        fail_on_data_loss=given["failOnDataLoss"],
+        min_partitions=given["minPartitions"] or 0,
+        target_bytes_per_partition=TARGET_BYTES_MAX,  # the ranges of a batch are counted in offsets
+        max_records_per_partition=given["maxRecordsPerPartition"],
+        poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
+    )
+    return StreamOptions(read, limits)

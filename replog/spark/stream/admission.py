@@ -1,0 +1,78 @@
+"""How much one batch takes: the limits of a trigger, as pure functions.
+
+Offsets are counted, not records: compaction and the ends of transactions leave gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+from replog.spark.options import Limits
+
+K = TypeVar("K", bound=Hashable)
+
+UNKNOWN_OFFSET_BYTES = 1024
+"""Taken for one offset of a partition whose size nobody has told."""
+
+
+def waits(limits: Limits, offsets_count: int, waited_ms: float | None) -> bool:
+    """Whether a batch is put off.
+
+    Args:
+        limits: The limits of the trigger.
+        offsets_count: How many offsets there are to read.
+        waited_ms: The time since the last batch; None: this would be the first of the run, which waits for nothing.
+    """
+    return offsets_count < limits.min_offsets and waited_ms is not None and waited_ms < limits.max_delay_ms
+
+
+def admitted_ends(
+    begin: Mapping[K, int], end: Mapping[K, int], limits: Limits, bytes_per_offset: Mapping[K, float] | None = None
+) -> dict[K, int]:
+    """Returns where the batch ends in each partition: never below `begin`, never above the larger of both.
+
+    A limit is shared in proportion to what there is to read, with at least one offset for each partition that has any, so
+    that none of them starves.
+
+    Args:
+        begin: Where each partition's batch begins.
+        end: Where what may be read ends; below `begin` it counts as nothing to read.
+        limits: The limits of the trigger.
+        bytes_per_offset: The bytes of one offset, on the average; 0 or missing: not known.
+    """
+    counts = {key: max(0, end[key] - offset) for key, offset in begin.items()}
+    if limits.max_offsets is not None:
+        counts = shared(counts, limits.max_offsets)
+    if limits.max_bytes is not None:
+        counts = _within_bytes(counts, limits.max_bytes, bytes_per_offset or {})
+    return {key: offset + counts[key] for key, offset in begin.items()}
+
+
+def shared(counts: Mapping[K, int], limit: int) -> dict[K, int]:
+    """Returns the part of each count: together `limit`, or as many as there are counts above 0 where those are more."""
+    total = sum(counts.values())
+    if total <= limit:
+        return dict(counts)
+    parts = {key: max(1, limit * count // total) if count else 0 for key, count in counts.items()}
+    left = limit - sum(parts.values())
+    by_size = sorted(counts, key=lambda key: counts[key] - parts[key], reverse=True)
+    for key in by_size[: max(0, left)]:  # at most one each: the parts were rounded down
+        parts[key] += 1
+    while left < 0:  # those that were raised to 1 are paid for by the largest
+        key = max(parts, key=lambda each: parts[each])
+        if parts[key] <= 1:
+            break
+        taken = min(-left, parts[key] - 1)
+        parts[key] -= taken
+        left += taken
+    return parts
+
+
+def _within_bytes(counts: Mapping[K, int], max_bytes: int, bytes_per_offset: Mapping[K, float]) -> dict[K, int]:
+    each = {key: bytes_per_offset.get(key) or UNKNOWN_OFFSET_BYTES for key in counts}
+    sizes = {key: int(count * each[key]) for key, count in counts.items()}
+    if sum(sizes.values()) <= max_bytes:
+        return dict(counts)
+    parts = shared(sizes, max_bytes)
+    return {key: min(count, max(1, int(parts[key] / each[key]))) if count else 0 for key, count in counts.items()}

@@ -1,0 +1,226 @@
+"""Decides what the next batch of a stream is, and what a batch reads.
+
+No threads and no waiting of its own: bounds come from a `BoundsSource`, the time from a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from replog.client.types import TopicPartition
+from replog.errors import InconsistentClusterIdError
+from replog.spark.options import Limits
+from replog.spark.snapshot import OffsetRange
+from replog.spark.stream.admission import admitted_ends, waits
+from replog.spark.stream.changes import Known, Loss, Resumption, epochs_to_check, resume, tell_losses
+from replog.spark.stream.offset import VERSION, Place, Places, StreamOffset, from_json, places_to_json, to_json
+
+NO_LIMITS = Limits()
+
+
+class BoundsSource(Protocol):
+    """What knows the bounds of the partitions."""
+
+    def known(self) -> Known:
+        """Returns what is known now; raises where a partition has not been told for longer than a read waits."""
+
+    def known_afresh(self) -> Known:
+        """Returns what the leaders say now."""
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Returns where leader epochs end in the logs of the leaders of now."""
+
+    def first_places(self) -> Places:
+        """Returns where a new query starts, as its options say."""
+
+
+@dataclass(slots=True)
+class _Answered:
+    """The last answer: an idle query asks the same again and again."""
+
+    version: int
+    start: Mapping[str, Any]
+    end: Mapping[str, Any]
+
+
+class BatchPlanner:
+    """The decisions of one run of a query.
+
+    Args:
+        source: What knows the bounds.
+        limits: The limits of each batch.
+        fail_on_data_loss: Whether records that are gone fail the query.
+        clock_ms: The function that returns monotonic milliseconds.
+    """
+
+    def __init__(
+        self, source: BoundsSource, limits: Limits, *, fail_on_data_loss: bool, clock_ms: Callable[[], float]
+    ) -> None:
+        self._source = source
+        self._limits = limits
+        self._fail = fail_on_data_loss
+        self._clock_ms = clock_ms
+        self._initial: Mapping[str, Any] | None = None
+        self._target: Known | None = None
+        self._told: set[Loss] = set()
+        self._ends: dict[tuple[TopicPartition, Place, int], int | None] = {}
+        self._answered: _Answered | None = None
+        self._reported: tuple[int, Mapping[str, Any]] | None = None
+        self._last_batch_ms: float | None = None
+
+    def initial(self) -> Mapping[str, Any]:
+        """Returns where a new query starts: always the same in one run, for Spark asks twice."""
+        if self._initial is None:
+            self._initial = to_json(StreamOffset(self._source.known().cluster_id, self._source.first_places()))
+        return self._initial
+
+    def set_target(self) -> None:
+        """Fixes where this run ends: at what is committed now."""
+        self._target = self._source.known_afresh()
+
+    def latest(self, start: Mapping[str, Any], *, ignore_limits: bool) -> Mapping[str, Any]:
+        """Returns where the next batch ends; `start` itself where there is none.
+
+        Raises:
+            ConfigError: `start` is of another version.
+            InconsistentClusterIdError: It is of another cluster.
+            OffsetOutOfRangeError: Records are gone, and that fails the query.
+        """
+        known = self._source.known()
+        last = self._answered
+        if last is not None and last.version == known.version and last.start == start and not self._limits.min_offsets:
+            return last.end
+        end = self._next_end(start, known, NO_LIMITS if ignore_limits else self._limits)
+        self._answered = _Answered(known.version, start, end)
+        return end
+
+    def report(self) -> Mapping[str, Any] | None:
+        """Returns the high watermarks, for the progress of the query."""
+        known = self._source.known()
+        if self._reported is None or self._reported[0] != known.version:
+            places = {
+                partition: Place(bounds.topic_id, bounds.high_watermark, bounds.leader_epoch)
+                for partition, bounds in known.bounds.items()
+            }
+            self._reported = known.version, {"v": VERSION, "cluster": known.cluster_id, "to": places_to_json(places)}
+        return self._reported[1]
+
+    def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[OffsetRange]:
+        """Returns what the batch reads: from its own start, whatever `start` says, to its end; no empty ranges.
+
+        Raises: As `latest`.
+        """
+        batch, before = from_json(end), from_json(start)
+        if batch.start is None or start == end:  # else the batch that ended there would be read once more
+            return []
+        known = self._source.known()
+        self._check_cluster(batch, known)
+        if self._fail and before.start is not None:
+            tell_losses(_breaks(before.end, batch.start), fail=True, told=self._told)
+        begin = self._resume(batch.start, known)
+        cut = self._resume(batch.end, known)
+        told = {partition for partition, _ in begin.losses}
+        losses = [loss for loss in cut.losses if loss.partition not in told]
+        tell_losses([*begin.losses, *losses], fail=self._fail, told=self._told)
+        return [
+            OffsetRange(
+                partition.topic,
+                first.topic_id,
+                partition.partition,
+                first.offset,
+                last,
+                batch.end[partition].leader_epoch,
+            )
+            for partition, first in sorted(begin.begin.items())
+            if (last := _end_of(partition, first, batch.end, cut)) > first.offset
+        ]
+
+    # ---- parts -----------------------------------------------------------------------------------------------------------
+
+    def _next_end(self, start: Mapping[str, Any], known: Known, limits: Limits) -> Mapping[str, Any]:
+        before = from_json(start)
+        self._check_cluster(before, known)
+        found = self._resume(before.end, known, with_new=True)
+        tell_losses(found.losses, fail=self._fail, told=self._told)
+        begin = {partition: place.offset for partition, place in found.begin.items()}
+        ends = {partition: self._readable_end(partition, place, known) for partition, place in found.begin.items()}
+        offsets_count = sum(max(0, ends[partition] - offset) for partition, offset in begin.items())
+        if not offsets_count or (self._target is None and self._is_put_off(limits, offsets_count)):
+            return start
+        self._last_batch_ms = self._clock_ms()
+        sizes = {partition: bounds.bytes_per_offset for partition, bounds in known.bounds.items()}
+        admitted = admitted_ends(begin, ends, limits, sizes)
+        end = {partition: place._replace(offset=admitted[partition]) for partition, place in found.begin.items()}
+        return to_json(StreamOffset(known.cluster_id, end, found.begin))
+
+    def _is_put_off(self, limits: Limits, offsets_count: int) -> bool:
+        waited_ms = None if self._last_batch_ms is None else self._clock_ms() - self._last_batch_ms
+        return waits(limits, offsets_count, waited_ms)
+
+    def _readable_end(self, partition: TopicPartition, place: Place, known: Known) -> int:
+        """Returns the end of what may be read: the high watermark, in a run with a target not beyond that."""
+        bounds = known.bounds.get(partition)
+        if bounds is None:
+            return place.offset
+        if self._target is None:
+            return bounds.high_watermark
+        target = self._target.bounds.get(partition)
+        if target is None or target.topic_id != bounds.topic_id:
+            return place.offset
+        return min(bounds.high_watermark, target.high_watermark)
+
+    def _resume(self, before: Places, known: Known, *, with_new: bool = False) -> Resumption:
+        """Returns where to go on; leaders are asked about epochs that have ended since, once for each place."""
+        epochs = epochs_to_check(before, known)
+        keys = {each: (each, before[each], known.bounds[each].leader_epoch) for each in epochs}
+        unknown = {each: epoch for each, epoch in epochs.items() if keys[each] not in self._ends}
+        if unknown:
+            found = self._source.epoch_ends(unknown)
+            kept = {
+                key: end
+                for key, end in self._ends.items()
+                if key[0] in known.bounds and known.bounds[key[0]].leader_epoch == key[2]
+            }
+            self._ends = kept | {keys[each]: found.get(each) for each in unknown}
+        ends = {each: end for each, key in keys.items() if (end := self._ends[key]) is not None}
+        if not with_new:
+            known = Known(
+                known.cluster_id,
+                {each: bounds for each, bounds in known.bounds.items() if each in before},
+                known.untold,
+                known.version,
+            )
+        return resume(before, known, ends)
+
+    @staticmethod
+    def _check_cluster(offset: StreamOffset, known: Known) -> None:
+        if offset.cluster_id != known.cluster_id:
+            raise InconsistentClusterIdError(
+                f"the checkpoint is of cluster {offset.cluster_id}, bootstrap.servers of cluster {known.cluster_id}. Check "
+                "the address, or give another checkpointLocation."
+            )
+
+
+def _end_of(partition: TopicPartition, first: Place, planned: Places, cut: Resumption) -> int:
+    """Returns where reading a partition ends: as planned, or where its log was cut since."""
+    last = planned[partition]
+    if last.topic_id != first.topic_id:
+        return first.offset  # created anew: what was planned is gone
+    now = cut.begin.get(partition)
+    return last.offset if now is None else min(last.offset, now.offset)
+
+
+def _breaks(before: Places, start: Places) -> list[Loss]:
+    """Returns where a batch does not begin at the end of the one before it: something was given up on purpose then."""
+    return [
+        Loss(
+            partition,
+            f"{partition}: the batch before ended at offset {before[partition].offset}, and this one was planned from "
+            f"{place.offset} on, with failOnDataLoss false",
+        )
+        for partition, place in sorted(start.items())
+        if partition in before
+        and (before[partition].topic_id, before[partition].offset) != (place.topic_id, place.offset)
+    ]

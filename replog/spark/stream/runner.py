@@ -1,0 +1,115 @@
+"""What the driver's Python process of a stream has: a view of the cluster and a keeper of bounds, in the loop's thread.
+
+Spark starts one process for each query and calls the reader there, one call at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+from replog.client.cluster.image import ClusterImage
+from replog.client.cluster.view import ClusterView
+from replog.client.types import TopicPartition
+from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
+from replog.spark.options import StreamOptions, TopicChoice
+from replog.spark.snapshot import CONNECT_TIMEOUT_MS, chosen_partitions, chosen_topics, resolve_snapshot
+from replog.spark.stream.asking import ask_epoch_ends
+from replog.spark.stream.changes import Known
+from replog.spark.stream.keeper import BoundsKeeper
+from replog.spark.stream.offset import Place, Places
+from replog.spark.worker_client import CLIENT_ID, CLOSE_TIMEOUT_S, loop_thread, unreachable
+
+
+class StreamRunner:
+    """A `BoundsSource` over one cluster.  Called from any thread but the loop's.
+
+    Args:
+        options: The checked options.
+
+    Raises:
+        ConfigError: No broker answers.
+        UnknownTopicOrPartitionError: A topic or partition that was named does not exist.
+        RequestTimedOutError: Some partition has nobody that tells its bounds in time.
+    """
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options.read
+        self._thread = loop_thread()
+        self._view, self._keeper = self._thread.run(self._open)
+        self._known = Known("", {})
+
+    def close(self) -> None:
+        """Ends all watches and closes the connections."""
+        with suppress(TimeoutError):  # the process may be ending, and the loop's thread with it
+            self._thread.run(self._close, CLOSE_TIMEOUT_S)
+
+    def known(self) -> Known:
+        if self._keeper.has_trouble or self._known.version != self._keeper.version:
+            self._known = self._thread.run(self._copy)
+        return self._known
+
+    def known_afresh(self) -> Known:
+        self._thread.run(self._keeper.refresh)
+        return self.known()
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return self._thread.run(lambda: ask_epoch_ends(self._view, epochs, self._options.poll_timeout_ms))
+
+    def first_places(self) -> Places:
+        return self._thread.run(self._first_places)
+
+    # ---- in the loop's thread --------------------------------------------------------------------------------------------
+
+    async def _open(self) -> tuple[ClusterView, BoundsKeeper]:
+        options = self._options
+        view = ClusterView(options.bootstrap_servers, client_id=CLIENT_ID)
+        keeper = BoundsKeeper(view, lambda image: wanted_partitions(image, options.chosen), options.poll_timeout_ms)
+        try:
+            await view.ready(CONNECT_TIMEOUT_MS)
+            await keeper.start()
+        except RequestTimedOutError as error:
+            await self._end(view, keeper)
+            if view.cluster_id:
+                raise
+            raise unreachable(options.bootstrap_servers, error) from None
+        except BaseException:
+            await self._end(view, keeper)
+            raise
+        return view, keeper
+
+    async def _close(self) -> None:
+        await self._end(self._view, self._keeper)
+
+    @staticmethod
+    async def _end(view: ClusterView, keeper: BoundsKeeper) -> None:
+        await keeper.close()
+        await view.close()
+
+    async def _copy(self) -> Known:
+        self._keeper.raise_if_unserved()
+        return self._keeper.known()
+
+    async def _first_places(self) -> Places:
+        try:
+            snapshot = await resolve_snapshot(self._view, self._options, int(time.time() * 1000))
+        except UnknownTopicOrPartitionError:
+            if self._options.chosen.pattern is None:
+                raise
+            return {}  # topics that match may come
+        return {
+            TopicPartition(each.topic, each.partition): Place(each.topic_id, each.start_offset, each.leader_epoch)
+            for each in snapshot.ranges
+        }
+
+
+def wanted_partitions(image: ClusterImage, chosen: TopicChoice) -> Iterator[TopicPartition]:
+    """Yields the partitions to read of those that exist."""
+    try:
+        topics = [topic for topic in chosen_topics(image, chosen) if topic in image.topics]
+    except UnknownTopicOrPartitionError:  # none that matches yet
+        return
+    for partition in chosen_partitions(image, chosen, topics):
+        if partition.topic in image.topics and image.partition(*partition) is not None:
+            yield partition
