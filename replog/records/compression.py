@@ -28,9 +28,9 @@ import struct
 import zlib
 
 from replog.errors import UnsupportedCompressionError
-from replog.records import lz4_frame, xerial_snappy
 from replog.records._crc32c import crc32c
 from replog.records.compression_library import damaged, library, too_large
+from replog.records.frames import lz4, xerial_snappy
 from replog.records.model import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES,
@@ -118,7 +118,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         case Codec.SNAPPY:
             return xerial_snappy.compress(data)
         case Codec.LZ4:
-            return lz4_frame.compress(data)
+            return lz4.compress(data)
         case Codec.ZSTD:
             return bytes(library(codec).zstd.compress(bytes(data), ZSTD_LEVEL if level is None else level))
 

@@ -18,7 +18,7 @@ from replog import records as r
 from replog.errors import InvalidRecordError
 from replog.records import compression
 from replog.records.compression import compress, compress_batch, decompress, decompressed_bytes_limit
-from replog.records.lz4_frame import BLOCK_BYTES
+from replog.records.frames.lz4 import BLOCK_BYTES
 
 MIB = 1 << 20
 PLAIN = b"abcdefgh" * 5000
