@@ -40,7 +40,7 @@ def processes_of(folder: Path) -> list[str]:
 
 
 def assert_nothing_is_left(folder: Path) -> None:
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + PATIENCE_S
     while processes_of(folder) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     assert processes_of(folder) == []

@@ -77,7 +77,7 @@ def test_ctrl_c_ends_produce_with_a_count(directory: Path) -> None:
         process.stdin.flush()
         until(lambda: replog("consume", "typed", "--dir", directory).out == "one\ntwo\n")
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(PATIENCE_S) == 130
         assert process.stdout is not None
         assert process.stdout.read() == b"2 records acknowledged\n"
         assert process.stderr is not None
