@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -118,7 +119,7 @@ class OffsetWatches:
         states = tuple(
             state
             for key in watch.take(UPDATE_PARTITIONS)
-            if (state := self._state(watch.asked[key])) != watch.told.get(key)
+            if _is_news(state := self._state(watch.asked[key]), watch.told.get(key))
         )
         for state in states:
             watch.told[state.topic_id, state.partition_id] = state
@@ -185,6 +186,11 @@ class OffsetWatch:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
+
+
+def _is_news(state: WatchedOffsets, told: WatchedOffsets | None) -> bool:
+    """Whether there is more to tell than a size: a log grows before what it grows by is committed."""
+    return told is None or replace(state, size_bytes=told.size_bytes) != told
 
 
 def _is_elsewhere(state: WatchedOffsets) -> bool:
