@@ -84,6 +84,12 @@ class PinnedOffsets:
 
 
 async def resolve_snapshot(view: ClusterView, options: ReadOptions, now_ms: int) -> PinnedOffsets:
+    """Fixes what a batch reads, and cuts it into parts; arguments and errors are those of `resolve_ranges`."""
+    ranges = await resolve_ranges(view, options, now_ms)
+    return PinnedOffsets(view.cluster_id, ranges, await cut_ranges(view, ranges, options.target_bytes_per_partition))
+
+
+async def resolve_ranges(view: ClusterView, options: ReadOptions, now_ms: int) -> tuple[OffsetRange, ...]:
     """Asks the leaders where each partition begins and ends, and fixes it.
 
     Args:
@@ -118,8 +124,7 @@ async def resolve_snapshot(view: ClusterView, options: ReadOptions, now_ms: int)
             raise UnknownTopicIdError(
                 f"topic {topic} was deleted or created anew while it was looked at; load it again"
             )
-    ranges = tuple(_range(options, topic_ids[p.topic], p, bounds[p], first.get(p), last.get(p)) for p in partitions)
-    return PinnedOffsets(view.cluster_id, ranges, await cut_ranges(view, ranges, options.target_bytes_per_partition))
+    return tuple(_range(options, topic_ids[p.topic], p, bounds[p], first.get(p), last.get(p)) for p in partitions)
 
 
 async def cut_ranges(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from replog.errors import ConfigError
 from replog.spark.options.positions import BeforeEnd
 from replog.spark.options.reading import ReadOptions, which_servers, which_start, which_topics
-from replog.spark.options.table import TARGET_BYTES_MAX, Given
+from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
 
 
@@ -71,8 +71,8 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         is_fixed_at_load=False,
         include_headers=given["includeHeaders"],
         fail_on_data_loss=given["failOnDataLoss"],
+        target_bytes_per_partition=given["targetBytesPerPartition"],
         min_partitions=given["minPartitions"] or 0,
-        target_bytes_per_partition=TARGET_BYTES_MAX,  # the ranges of a batch are counted in offsets
         max_records_per_partition=given["maxRecordsPerPartition"],
         poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
     )

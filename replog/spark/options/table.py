@@ -160,7 +160,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("includeHeaders", Use.READ, "false", parsers.parse_boolean, "Whether there is a column `headers`."),
     Option(
         "targetBytesPerPartition",
-        Use.BATCH_READ,
+        Use.READ,
         "128m",
         parsers.size_parser(TARGET_BYTES_MIN, TARGET_BYTES_MAX),
         "The wished size of a task, as in the log, in bytes or with `k`, `m` or `g`: larger partitions are cut between batches, "

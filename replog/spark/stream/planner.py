@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from replog.client.types import TopicPartition
 from replog.errors import InconsistentClusterIdError
 from replog.spark.options import Limits
-from replog.spark.snapshot import OffsetRange
-from replog.spark.stream.admission import admitted_ends, waits
-from replog.spark.stream.changes import Known, Loss, Resumption, epochs_to_check, resume, tell_losses
+from replog.spark.snapshot import OffsetRange, SizedRange
+from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, waits
+from replog.spark.stream.changes import Known, LogBounds, Loss, Resumption, epochs_to_check, resume, tell_losses
 from replog.spark.stream.offset import VERSION, Place, Places, StreamOffset, from_json, places_to_json, to_json
 
 NO_LIMITS = Limits()
@@ -107,8 +107,10 @@ class BatchPlanner:
             self._reported = known.version, {"v": VERSION, "cluster": known.cluster_id, "to": places_to_json(places)}
         return self._reported[1]
 
-    def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[OffsetRange]:
+    def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[SizedRange]:
         """Returns what the batch reads: from its own start, whatever `start` says, to its end; no empty ranges.
+
+        Their sizes are reckoned by the average of each log.
 
         Raises: As `latest`.
         """
@@ -125,13 +127,16 @@ class BatchPlanner:
         losses = [loss for loss in cut.losses if loss.partition not in told]
         tell_losses([*begin.losses, *losses], fail=self._fail, told=self._told)
         return [
-            OffsetRange(
-                partition.topic,
-                first.topic_id,
-                partition.partition,
-                first.offset,
-                last,
-                batch.end[partition].leader_epoch,
+            _sized(
+                OffsetRange(
+                    partition.topic,
+                    first.topic_id,
+                    partition.partition,
+                    first.offset,
+                    last,
+                    batch.end[partition].leader_epoch,
+                ),
+                known.bounds.get(partition),
             )
             for partition, first in sorted(begin.begin.items())
             if (last := _end_of(partition, first, batch.end, cut)) > first.offset
@@ -201,6 +206,11 @@ class BatchPlanner:
                 f"the checkpoint is of cluster {offset.cluster_id}, bootstrap.servers of cluster {known.cluster_id}. Check "
                 "the address, or give another checkpointLocation."
             )
+
+
+def _sized(wanted: OffsetRange, bounds: LogBounds | None) -> SizedRange:
+    each = (bounds.bytes_per_offset if bounds is not None else 0) or UNKNOWN_OFFSET_BYTES
+    return SizedRange(wanted, int(wanted.offsets_count * each))
 
 
 def _end_of(partition: TopicPartition, first: Place, planned: Places, cut: Resumption) -> int:

@@ -17,11 +17,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from replog.spark.options import StreamOptions
-from replog.spark.planning import TaskSizes
+from replog.spark.planning import TaskSizes, plan_tasks
 from replog.spark.reader import RangePartition, ReplogReader
 from replog.spark.schema import Column
 from replog.spark.snapshot import OffsetRange, PinnedOffsets
-from replog.spark.stream.tasks import plan_stream_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,9 +89,8 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Returns the tasks of a batch."""
         read = self._options.read
-        ranges = self._planner().ranges(start, end)
         sizes = TaskSizes(read.target_bytes_per_partition, read.min_partitions, read.max_records_per_partition)
-        tasks = plan_stream_tasks(ranges, sizes)
+        tasks = plan_tasks(self._planner().ranges(start, end), sizes)
         return [StreamPartition(end["cluster"], task) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -125,5 +123,5 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, StreamPartition):
             return
         cluster_id, ranges = partition.value
-        reader = ReplogReader(self._options.read, PinnedOffsets(cluster_id, ranges, parts=()), self._columns)
+        reader = ReplogReader(self._options.read, PinnedOffsets(cluster_id, ranges, ()), self._columns)
         yield from reader.read(RangePartition(ranges))

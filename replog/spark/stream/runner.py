@@ -14,7 +14,7 @@ from replog.client.cluster.view import ClusterView
 from replog.client.types import TopicPartition
 from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.spark.options import StreamOptions, TopicChoice
-from replog.spark.snapshot import CONNECT_TIMEOUT_MS, chosen_partitions, chosen_topics, resolve_snapshot
+from replog.spark.snapshot import CONNECT_TIMEOUT_MS, chosen_partitions, chosen_topics, resolve_ranges
 from replog.spark.stream.asking import ask_epoch_ends
 from replog.spark.stream.changes import Known
 from replog.spark.stream.keeper import BoundsKeeper
@@ -93,14 +93,14 @@ class StreamRunner:
 
     async def _first_places(self) -> Places:
         try:
-            snapshot = await resolve_snapshot(self._view, self._options, int(time.time() * 1000))
+            ranges = await resolve_ranges(self._view, self._options, int(time.time() * 1000))
         except UnknownTopicOrPartitionError:
             if self._options.chosen.pattern is None:
                 raise
             return {}  # topics that match may come
         return {
             TopicPartition(each.topic, each.partition): Place(each.topic_id, each.start_offset, each.leader_epoch)
-            for each in snapshot.ranges
+            for each in ranges
         }
 
 

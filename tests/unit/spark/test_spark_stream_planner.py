@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from replog.client.types import TopicPartition
 from replog.errors import ConfigError, InconsistentClusterIdError, OffsetOutOfRangeError
 from replog.spark.options import Limits
+from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES
 from replog.spark.stream.changes import Known, LogBounds
 from replog.spark.stream.offset import Place, Places
 from replog.spark.stream.planner import BatchPlanner
@@ -90,7 +91,8 @@ class Run:
         return stored(self.planner.initial())
 
     def ranges(self, start: Any, end: Any) -> list[tuple[int, int, int]]:
-        return [(each.partition, each.start_offset, each.end_offset) for each in self.planner.ranges(start, end)]
+        found = [part.range for part in self.planner.ranges(start, end)]
+        return [(each.partition, each.start_offset, each.end_offset) for each in found]
 
 
 def stored(offset: Mapping[str, Any]) -> Any:
@@ -292,6 +294,15 @@ def test_leaders_are_asked_once_about_an_epoch_that_ended() -> None:
     source.set(T0, 12, epoch=4)
     later = run.latest(end)
     assert later["to"]["t"]["epochs"] == {"0": 4}
+
+
+def test_sizes_are_reckoned_by_the_average_of_each_log() -> None:
+    source = FakeSource(p0=10)
+    source.set(T1, 5, size=200.5)
+    run = Run(source)
+    start = run.initial()
+    sizes = [part.size_bytes for part in run.planner.ranges(start, run.latest(start))]
+    assert sizes == [10 * UNKNOWN_OFFSET_BYTES, 1002]
 
 
 def test_another_cluster_and_another_version_are_refused() -> None:
