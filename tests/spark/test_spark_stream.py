@@ -103,20 +103,20 @@ def test_a_running_query_follows_partitions_leaders_and_tells_its_lag(
     admin.wait_until_in_sync(topic)
     sink = Batches()
     with kit.running(topic, sink, startingOffsets="earliest") as query:
-        wait_until(lambda: len(sink.rows) == 100, 60)
+        wait_until(lambda: len(sink.rows) == 100, 180)
         leader = admin.describe_topics([topic])[topic].partitions[0].leader
         spark_cluster.run(local.kill(leader))
         try:
             spark_cluster.send_values(topic, numbered(100, 100))
-            wait_until(lambda: len(sink.rows) == 200, 60)
+            wait_until(lambda: len(sink.rows) == 200, 180)
         finally:
             local.start_node(leader)
             spark_cluster.run(local.wait_until_ready())
         admin.create_partitions(topic, 3)
         wait_until(lambda: all(has_partitions(spark_cluster, node, topic, 3) for node in local.nodes))
         spark_cluster.send_values(topic, numbered(10), 2)
-        wait_until(lambda: len(sink.rows) == 210, 60)
-        wait_until(lambda: replog.spark.lag(query.lastProgress) == {topic: {0: 0, 1: 0, 2: 0}}, 60)
+        wait_until(lambda: len(sink.rows) == 210, 180)
+        wait_until(lambda: replog.spark.lag(query.lastProgress) == {topic: {0: 0, 1: 0, 2: 0}}, 180)
     assert sink.offsets == [(0, n) for n in range(200)] + [(2, n) for n in range(10)]
     assert all(row.value == b"%d" % row.offset for row in sink.rows)
 

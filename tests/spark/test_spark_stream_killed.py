@@ -52,7 +52,7 @@ def test_each_row_comes_once_though_the_driver_is_killed(
     with (tmp_path / "driver.log").open("w") as log:
         driver = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
     try:
-        wait_until(lambda: commits(tmp_path / "checkpoint" / "commits") >= COMMITS or driver.poll() is not None, 120)
+        wait_until(lambda: commits(tmp_path / "checkpoint" / "commits") >= COMMITS or driver.poll() is not None, 300)
         assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3_000:]
     finally:
         os.killpg(driver.pid, signal.SIGKILL)  # Python and its JVM
