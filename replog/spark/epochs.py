@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replog.client.cluster.offsets import epoch_ends
+from replog.client.cluster.offsets import epoch_ends, list_offsets
 from replog.client.cluster.view import ClusterView
 from replog.client.types import TopicPartition
 from replog.records import BatchHeader
+from replog.rpc.messages import LATEST_TIMESTAMP
 from replog.spark.snapshot import OffsetRange
 
 
@@ -45,6 +46,18 @@ async def truncated_at(view: ClusterView, wanted: OffsetRange, timeout_ms: int) 
     partition = TopicPartition(wanted.topic, wanted.partition)
     end = (await epoch_ends(view, {partition: wanted.leader_epoch}, timeout_ms=timeout_ms))[partition]
     return None if end is None or end.end_offset >= wanted.end_offset else end.end_offset
+
+
+async def visible_end(view: ClusterView, wanted: OffsetRange, timeout_ms: int) -> int:
+    """Asks the leader for the high watermark of a range's partition.
+
+    Raises:
+        RequestTimedOutError: No leader answered in time.
+        ReplogError: Whatever else `list_offsets` raises.
+    """
+    partition = TopicPartition(wanted.topic, wanted.partition)
+    found = await list_offsets(view, {partition: LATEST_TIMESTAMP}, timeout_ms=timeout_ms)
+    return found[partition].offset
 
 
 def truncated_text(wanted: OffsetRange, offset: int) -> str:

@@ -31,7 +31,7 @@ from replog.errors import (
 )
 from replog.records import Buffer
 from replog.rpc.messages import FetchResult
-from replog.spark.epochs import replaced_at, truncated_at, truncated_text
+from replog.spark.epochs import replaced_at, truncated_at, truncated_text, visible_end
 from replog.spark.patience import STALL_TIMEOUT_MS, UNSERVED_TIMEOUT_MS, named, why_unserved
 from replog.spark.snapshot import OffsetRange
 
@@ -220,12 +220,17 @@ class RangeReader:
         """
         try:
             offset = await truncated_at(self._view, self._wanted, EPOCH_TIMEOUT_MS)
+            if offset is None:
+                return False
+            if (
+                not self._fail_on_data_loss
+                and await visible_end(self._view, self._wanted, EPOCH_TIMEOUT_MS) > self._state.fetch_offset
+            ):
+                return False  # there is something to read yet
         except ReplogError:
             return (
                 False  # whoever does not answer this does not serve records either, and that is told by its own words
             )
-        if offset is None or not (self._fail_on_data_loss or offset <= self._state.fetch_offset):
-            return False  # what is left comes yet
         self._lose(LogTruncatedError, truncated_text(self._wanted, offset), self._wanted.end_offset)
         return True
 

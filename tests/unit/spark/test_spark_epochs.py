@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from replog.errors import LogTruncatedError
+from replog.errors import ErrorCode, LogTruncatedError
 from replog.records import decode_records
 from replog.rpc.messages import EpochEnd
 from replog.spark import range_reader
@@ -112,6 +112,17 @@ async def test_without_fail_on_data_loss_what_is_there_is_read(
     assert [text.endswith("going on at offset 100 (failOnDataLoss is false)") for text in warnings] == (
         [True] if appended_count == 0 else [False, True] if end < 100 else [False]
     )
+
+
+async def test_what_is_there_is_not_skipped_because_it_comes_late(cluster: FakeCluster) -> None:
+    """Goal: where the log ends before the range, all that it has is read first, however long a leader takes to send it."""
+    wanted = replace(await pin(cluster), start_offset=50)
+    elect_uncleanly(cluster, 50, 20)
+    cluster.nodes[2].fetch_script.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 4)
+    found: list[int] = []
+    async with open_reader(cluster, wanted, strict=False) as reader:
+        await read_on(reader, wanted, found)
+    assert found == list(range(50, 70))
 
 
 async def test_a_leader_that_says_where_the_logs_part_ends_the_task(cluster: FakeCluster) -> None:
