@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ReplogDataSource(DataSource):
-    """`spark.read.format("replog")`: topics of a replog cluster as a DataFrame.
+    """`spark.read.format("replog")`: topics of a replog cluster as a DataFrame; `df.write.format("replog")` appends to them.
 
     ::
 
@@ -73,14 +73,18 @@ class ReplogDataSource(DataSource):
         options = self._options_of_read()
         return ReplogReader(options, self._snapshot or _fetch_snapshot(options), columns_of(schema.fields))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 -- Spark's signature
-        _refuse("write a DataFrame", "Send the rows with replog.Producer, for example in foreachPartition.")
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from replog.spark.sink.writer import ReplogWriter, plan_write
+
+        return ReplogWriter(plan_write(self.options, schema.fields, overwrite=overwrite, mode="overwrite"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's signature
         _refuse("readStream", "Use spark.read with startingOffsets and endingOffsets.")
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 -- Spark's signature
-        _refuse("writeStream", "Send the rows with replog.Producer, for example in foreachBatch.")
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- Spark's signature
+        from replog.spark.sink.writer import ReplogStreamWriter, plan_write
+
+        return ReplogStreamWriter(plan_write(self.options, schema.fields, overwrite=overwrite, mode="complete"))
 
     def _options_of_read(self) -> ReadOptions:
         if self._read_options is None:
@@ -95,4 +99,4 @@ def _fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
 
 
 def _refuse(what: str, advice: str) -> NoReturn:
-    raise InvalidRequestError(f"format replog cannot {what} yet, only spark.read (batch). {advice}")
+    raise InvalidRequestError(f"format replog cannot {what} yet. {advice}")
