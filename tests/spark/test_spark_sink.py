@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from tests.spark.spark_kit import SparkCluster, wait_until
 pytestmark = pytest.mark.spark
 
 Read = Callable[..., Any]
-ROWS = 200_000
+ROWS = 100_000
 NUMBERED = "concat(lpad(CAST(id AS STRING), 8, '0'), repeat('x', 300)) value"
 """A column that begins with the number of the row."""
 
@@ -182,17 +184,62 @@ def test_a_leader_killed_in_the_middle_loses_no_row(
     spark_cluster.admin.wait_until_in_sync(topic)
     leader = spark_cluster.admin.describe_topics([topic])[topic].partitions[0].leader
     frame = spark.range(0, ROWS, 1, 2).selectExpr(NUMBERED)
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write, frame, topic)
-        wait_until(lambda: writing.done() or spark_cluster.end_offset(topic) > 0, 120)
-        assert not writing.done(), str(writing.exception() or "the kill came too late")
+    is_over = threading.Event()
+
+    def kill_in_the_middle() -> int:
+        wait_until(lambda: is_over.is_set() or spark_cluster.end_offset(topic) > 0, 120)
+        assert not is_over.is_set(), "the kill came too late"
+        written_count = spark_cluster.end_offset(topic)
         spark_cluster.run(spark_cluster.local.kill(leader))
+        return written_count
+
+    with ThreadPoolExecutor(1) as pool:  # the write stays in this thread, which Spark knows
+        killing = pool.submit(kill_in_the_middle)
         try:
-            writing.result(120)
+            write(frame, topic)
+            is_over.set()
+            assert killing.result(60) < ROWS
             found = counted(read, topic)
             assert len(found) == ROWS
             assert sum(found.values()) == ROWS, "an idempotent producer doubles no row"
         finally:
-            spark_cluster.local.start_node(leader)
+            is_over.set()
+            if killing.exception(120) is None:
+                spark_cluster.local.start_node(leader)
             spark_cluster.run(spark_cluster.local.wait_until_ready())
             spark_cluster.admin.wait_until_in_sync(topic)
+
+
+# ---- streams -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_is_started_again_goes_on(
+    spark: Any, read: Read, spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Goal: every row of every file at least once, and of the micro-batches that were committed none again."""
+    topic = spark_cluster.topic(partitions=2)
+    source = tmp_path / "source"
+    source.mkdir()
+
+    def run(first: int, mode: str = "append") -> None:
+        (source / f"{first}.txt").write_text("".join(f"{number}\n" for number in range(first, first + 1000)))
+        stream = spark.readStream.schema("value string").text(str(source))
+        counted = stream.groupBy("value").count().selectExpr("value") if mode != "append" else stream
+        query = (
+            counted.writeStream.format("replog")
+            .outputMode(mode)
+            .option("bootstrap.servers", spark_cluster.bootstrap_servers)
+            .option("topic", topic)
+            .option("checkpointLocation", str(tmp_path / f"checkpoint-{mode}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    for first in (0, 1000):
+        run(first)
+        found = [int(row.value) for row in read(topic).selectExpr("CAST(value AS STRING) value").collect()]
+        assert sorted(found) == list(range(first + 1000))
+    with pytest.raises(Exception) as caught:
+        run(2000, "complete")
+    assert 'mode "complete" is refused' in str(caught.value)
