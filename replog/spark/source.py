@@ -7,7 +7,7 @@ all Python data sources of the session.
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from replog.errors import ConfigError, InvalidRequestError
+from replog.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ReplogDataSource(DataSource):
-    """`spark.read.format("replog")`: topics of a replog cluster as a DataFrame.
+    """`spark.read.format("replog")`: topics of a replog cluster as a DataFrame; `df.write.format("replog")` appends to them.
 
     ::
 
@@ -82,8 +82,10 @@ class ReplogDataSource(DataSource):
         options = self._options_of_read()
         return ReplogReader(options, self._snapshot or _fetch_snapshot(options), columns_of(schema.fields))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 -- Spark's signature
-        _refuse("write a DataFrame", "Send the rows with replog.Producer, for example in foreachPartition.")
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from replog.spark.sink.writer import ReplogWriter, plan_write
+
+        return ReplogWriter(plan_write(self.options, schema.fields, overwrite=overwrite, mode="overwrite"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         from replog.spark.options import parse_stream_options
@@ -92,8 +94,10 @@ class ReplogDataSource(DataSource):
 
         return ReplogStreamReader(parse_stream_options(self.options), columns_of(schema.fields))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 -- Spark's signature
-        _refuse("writeStream", "Send the rows with replog.Producer, for example in foreachBatch.")
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- Spark's signature
+        from replog.spark.sink.writer import ReplogStreamWriter, plan_write
+
+        return ReplogStreamWriter(plan_write(self.options, schema.fields, overwrite=overwrite, mode="complete"))
 
     def _options_of_read(self) -> ReadOptions:
         from replog.spark.options import parse_read_options
@@ -122,7 +126,3 @@ def _stream_options(options: MutableMapping[str, str], batch_error: ConfigError)
         if has_stream_only(options):
             raise
         raise batch_error from None
-
-
-def _refuse(what: str, advice: str) -> NoReturn:
-    raise InvalidRequestError(f"format replog cannot {what} yet, only read. {advice}")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from replog.client import LoopThread, SyncAdmin, SyncProducer
+from replog.client import LoopThread, SyncAdmin, SyncConsumer, SyncProducer
 from replog.cluster import LocalCluster
 from replog.spark.source import ReplogDataSource
 from replog.spark.worker_client import close_clients
@@ -69,6 +69,16 @@ class SparkCluster:
         """Sends many values without keys, acknowledged."""
         with SyncProducer(self.bootstrap_servers, **settings) as producer:
             producer.send_many(topic, values, partition=partition).result(30)
+
+    def producer(self) -> SyncProducer:
+        return SyncProducer(self.bootstrap_servers)
+
+    def end_offset(self, topic: str) -> int:
+        """Of all partitions together."""
+        (described,) = self.admin.describe_topics([topic]).values()
+        partitions = [(topic, each.partition_id) for each in described.partitions]
+        with SyncConsumer(self.bootstrap_servers) as consumer:
+            return sum(consumer.end_offsets(partitions).values())
 
     def close(self) -> None:
         self.admin.close()

@@ -267,10 +267,3 @@ def test_a_batch_with_options_of_a_stream_is_refused_when_it_is_planned(read: Re
     with pytest.raises(Exception) as caught:
         frame.count()
     assert 'startingOffsets cannot be "latest" here' in str(caught.value)
-
-
-def test_what_is_not_there_yet_says_so(read: Read, mixed: str, spark_cluster: SparkCluster) -> None:
-    servers = spark_cluster.bootstrap_servers
-    with pytest.raises(Exception) as caught:
-        read(mixed).write.format("replog").option("bootstrap.servers", servers).mode("append").save()
-    assert "cannot write a DataFrame yet" in str(caught.value)

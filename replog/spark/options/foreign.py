@@ -140,10 +140,7 @@ _REFUSED: tuple[tuple[str, Use, tuple[str, ...]], ...] = (
         _NOT_YET,
         Use.WRITE,
         (
-            "kafka.acks", "kafka.batch.size", "kafka.compression.gzip.level", "kafka.compression.lz4.level",
-            "kafka.compression.type", "kafka.compression.zstd.level", "kafka.delivery.timeout.ms",
-            "kafka.enable.idempotence", "kafka.linger.ms", "kafka.max.request.size", "kafka.partitioner.class",
-            "kafka.partitioner.ignore.keys", "kafka.retries", "kafka.transaction.timeout.ms",
+            "kafka.partitioner.class", "kafka.partitioner.ignore.keys", "kafka.retries", "kafka.transaction.timeout.ms",
             "kafka.transaction.two.phase.commit.enable", "kafka.transactional.id",
         ),
     ),

@@ -113,6 +113,26 @@ def size_parser(smallest: int, largest: int) -> Parser:
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30}
 
 
+def level_parser(smallest: int, largest: int) -> Parser:
+    """Makes a parser of levels of compression, which may be negative."""
+
+    def parse_level(name: str, text: str) -> int:
+        digits = text.strip()
+        is_level = digits.removeprefix("-").isdecimal() and digits.isascii() and len(digits) <= len(str(smallest)) + 1
+        if not is_level or not smallest <= int(digits) <= largest:
+            raise ConfigError(name, text, f'{name} is "{digits[:40]}": give a level from {smallest} to {largest}')
+        return int(digits)
+
+    return parse_level
+
+
+def parse_topic(name: str, text: str) -> str:
+    """Returns the name of one topic."""
+    if not text.strip():
+        raise ConfigError(name, text, f'option "{name}" names no topic')
+    return text.strip()
+
+
 def is_number(text: str, smallest: int, largest: int) -> bool:
     """Whether `text` is decimal digits, of a number in that range."""
     return text.isascii() and text.isdigit() and len(text) <= len(str(largest)) and smallest <= int(text) <= largest

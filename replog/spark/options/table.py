@@ -29,6 +29,9 @@ TARGET_BYTES_MAX = 1 << 50
 POLL_TIMEOUT_MS_MAX = 86_400_000
 """A day: longer is a mistake in the unit."""
 
+PRODUCER_BYTES_MAX = 55 << 20
+"""What one message to a broker carries."""
+
 NEAR_ENOUGH = 0.6
 """How like another a name must be to be taken for a misspelling."""
 
@@ -216,6 +219,74 @@ OPTIONS: tuple[Option, ...] = (
         parsers.number_parser("milliseconds", 1, POLL_TIMEOUT_MS_MAX),
         "How long a task may get no records, and planning no offsets; unset: 10 s where no broker could serve it, a minute "
         "where one may answer yet.",
+    ),
+    Option("topic", Use.WRITE, None, parsers.parse_topic, "The topic of all rows; goes before the column `topic`."),
+    Option("includeHeaders", Use.WRITE, "true", parsers.parse_boolean, "Whether a column `headers` is written."),
+    Option(
+        "kafka.acks",
+        Use.WRITE,
+        "all",
+        parsers.choice_parser("all", "-1", "1"),
+        "Who must have a row before it counts as written: all in-sync replicas, or (`1`) the leader alone.",
+    ),
+    Option(
+        "kafka.enable.idempotence",
+        Use.WRITE,
+        None,
+        parsers.parse_boolean,
+        "Whether retries within one attempt of a task write no row twice; unset: yes, where `kafka.acks` is `all`.",
+    ),
+    Option(
+        "kafka.compression.type",
+        Use.WRITE,
+        "none",
+        parsers.choice_parser("none", "gzip", "snappy", "lz4", "zstd"),
+        "How batches are compressed; the last three need the extra `compression` where tasks run.",
+    ),
+    Option(
+        "kafka.compression.gzip.level",
+        Use.WRITE,
+        None,
+        parsers.level_parser(-1, 9),
+        "1 to 9; unset, or -1: zlib's default, 6.",
+    ),
+    Option(
+        "kafka.compression.lz4.level",
+        Use.WRITE,
+        None,
+        parsers.level_parser(9, 9),
+        "9, Kafka's default; there is no other.",
+    ),
+    Option(
+        "kafka.compression.zstd.level", Use.WRITE, None, parsers.level_parser(-131_072, 22), "-131072 to 22; unset: 3."
+    ),
+    Option(
+        "kafka.batch.size",
+        Use.WRITE,
+        None,
+        parsers.number_parser("bytes", 1, PRODUCER_BYTES_MAX),
+        "Size at which a batch is closed, before compression; unset: 524288.",
+    ),
+    Option(
+        "kafka.linger.ms",
+        Use.WRITE,
+        None,
+        parsers.number_parser("milliseconds", 0, POLL_TIMEOUT_MS_MAX),
+        "How long a batch that is not full waits for more rows; unset: 0.",
+    ),
+    Option(
+        "kafka.max.request.size",
+        Use.WRITE,
+        None,
+        parsers.number_parser("bytes", 256, PRODUCER_BYTES_MAX),
+        "Bound of a row with its overhead, and of the batches of one message; unset: 1048576.",
+    ),
+    Option(
+        "kafka.delivery.timeout.ms",
+        Use.WRITE,
+        None,
+        parsers.number_parser("milliseconds", 1, POLL_TIMEOUT_MS_MAX),
+        "How long a row may wait for its acknowledgement, retries included; then the task fails. Unset: 120000.",
     ),
 )
 

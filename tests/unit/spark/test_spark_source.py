@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_replog import DefaultSource
-from replog.errors import ConfigError, InvalidRequestError
+from replog.errors import ConfigError
 from replog.spark import worker_client
 from replog.spark.range_reader import Piece
 from replog.spark.reader import COALESCE_BYTES, ReplogReader, coalesce
@@ -96,19 +96,6 @@ def test_without_a_topic_there_is_nothing_to_read(pinned: list[Any]) -> None:
             read()
         assert '"subscribe"' in str(caught.value)
     assert pinned == []
-
-
-@pytest.mark.parametrize(
-    ("method", "arguments", "text"),
-    [
-        ("writer", (SCHEMA, False), "cannot write a DataFrame yet"),
-        ("streamWriter", (SCHEMA, False), "cannot writeStream yet"),
-    ],
-)
-def test_what_is_not_there_yet(pinned: list[Any], method: str, arguments: tuple[Any, ...], text: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        getattr(ReplogDataSource(OPTIONS), method)(*arguments)
-    assert text in str(caught.value)
 
 
 def test_a_wrong_port_names_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,126 @@
+"""One task's rows on their way: Arrow batches in, acknowledged records out.
+
+The rows of an attempt go through one idempotent producer, made for it and closed with it: a retry within the attempt writes no
+row twice, a new attempt of the task writes all of its rows again.  Spark hands over the next Arrow batch only when the rows of
+the last one have room in the producer's memory, so a task holds one Arrow batch and that memory at most.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from replog.client import BulkDelivery, Producer
+from replog.errors import ReplogError
+from replog.spark.options.writing import WriteOptions
+from replog.spark.sink.columns import Piece, pieces
+from replog.spark.sink.outcome import TaskAttempt, TaskWritten
+from replog.spark.snapshot import CONNECT_TIMEOUT_MS
+from replog.spark.worker_client import CLIENT_ID, loop_thread
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, attempt: TaskAttempt) -> TaskWritten:
+    """Writes the rows of a task and returns when all are acknowledged.
+
+    Raises:
+        ReplogError: A row could not be written; it names the first error and how many rows were acknowledged.
+    """
+    thread = loop_thread()
+    sending = thread.run(lambda: Sending.start(options))
+    rows_count = 0
+    try:
+        for batch in batches:
+            for piece in pieces(batch, rows_count, topic=options.topic, include_headers=options.include_headers):
+                thread.run(partial(sending.send, piece, rows_count))
+            rows_count += batch.num_rows
+        thread.run(sending.finish)
+    except ReplogError as error:
+        thread.run(sending.close)
+        raise ReplogError(
+            f"{attempt}: {sending.acknowledged_count} of {sending.sent_count} rows sent were acknowledged, and stay in their "
+            f"topics. First error: {type(error).__name__}{sending.where}: {error}"
+        ) from error
+    except BaseException:
+        thread.run(sending.close)
+        raise
+    return TaskWritten(attempt, rows_count)
+
+
+class Sending:
+    """A producer, and what became of what it was given; in the loop's thread.
+
+    Attributes:
+        sent_count: The number of rows that it was given.
+        where: Which rows are just being given to it, for errors.
+    """
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._open: deque[BulkDelivery] = deque()
+        self._settled_count = 0
+        self.sent_count = 0
+        self.where = ""
+
+    @classmethod
+    async def start(cls, options: WriteOptions) -> Sending:
+        """Connects.
+
+        Raises:
+            ReplogError: No broker answers.
+        """
+        producer = Producer(
+            options.bootstrap_servers, client_id=CLIENT_ID, connect_timeout_ms=CONNECT_TIMEOUT_MS, **options.producer
+        )
+        try:
+            await producer.start()
+        except BaseException:
+            await producer.close(timeout_ms=0)
+            raise
+        return cls(producer)
+
+    @property
+    def acknowledged_count(self) -> int:
+        """The number of rows that are acknowledged so far."""
+        return self._settled_count + sum(delivery.acknowledged_count for delivery in self._open)
+
+    async def send(self, piece: Piece, first_row: int) -> None:
+        """Puts rows into batches; waits for room.
+
+        Args:
+            piece: The rows.
+            first_row: The place among the task's rows of the Arrow batch that they are from, for errors.
+
+        Raises:
+            ReplogError: One of these rows, or of those before, cannot be written.
+        """
+        while self._open and self._open[0].done():
+            await self._settle_first()
+        self.where = f" (among the rows for {piece.topic} from row {first_row} of the task on)"
+        delivery = await self._producer.send_columns(piece.topic, piece.columns, partitions=piece.partitions)
+        self.where = ""
+        self.sent_count += delivery.records_count
+        self._open.append(delivery)
+
+    async def finish(self) -> None:
+        """Waits until all rows are acknowledged, and closes.
+
+        Raises:
+            ReplogError: The first error among them.
+        """
+        await self._producer.flush()
+        while self._open:
+            await self._settle_first()
+        await self._producer.close()
+
+    async def close(self) -> None:
+        """Ends after an error; rows that are on their way may still be written."""
+        await self._producer.close(timeout_ms=0)
+
+    async def _settle_first(self) -> None:
+        await self._open[0]
+        self._settled_count += self._open.popleft().records_count

@@ -1,0 +1,120 @@
+"""Arrow batches of Spark become columns of records: nulls, slices, topics, and what no record can say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="the extra replog[spark] is not installed")
+
+from replog.errors import InvalidRecordError  # noqa: E402 -- after the check for pyarrow
+from replog.records import BatchBuilder, Record, RowSource, decode_batch, extend_rows  # noqa: E402
+from replog.spark.sink.columns import Piece, pieces  # noqa: E402
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TIMES = pa.timestamp("us", tz="UTC")
+TYPES = {
+    "key": pa.binary(),
+    "value": pa.string(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "timestamp": TIMES,
+    "headers": HEADERS,
+}
+
+
+def batch_of(**columns: list[Any]) -> Any:
+    fields = [pa.field(name, TYPES[name]) for name in columns]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, TYPES[name]) for name, values in columns.items()], schema=pa.schema(fields)
+    )
+
+
+def records(piece: Piece) -> list[Record]:
+    builder = BatchBuilder(max_bytes=1 << 20)
+    rows = b"".join(row.to_bytes(4, "little") for row in range(piece.columns.count))
+    assert extend_rows(builder, RowSource(piece.columns, 7), rows, 0) == piece.columns.count
+    return decode_batch(builder.build())
+
+
+def made(batch: Any, topic: str | None = "t", *, include_headers: bool = True) -> list[Piece]:
+    return list(pieces(batch, 100, topic=topic, include_headers=include_headers))
+
+
+def test_every_column_and_its_nulls() -> None:
+    batch = batch_of(
+        key=[b"k", None, b""],
+        value=["zwölf", None, ""],
+        partition=[1, None, 0],
+        timestamp=[datetime(2020, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, microsecond=1999, tzinfo=UTC), None],
+        headers=[[("a", b"1"), ("a", None)], None, []],
+    )
+    (piece,) = made(batch)
+    found = records(piece)
+    assert [record[2:] for record in found] == [
+        (b"k", "zwölf".encode(), (("a", b"1"), ("a", None))),
+        (None, None, ()),
+        (b"", b"", ()),
+    ]
+    assert [record.timestamp for record in found][:2] == [1_577_836_800_000, 1]
+    assert found[2].timestamp > 1_577_836_800_000, "now"
+    assert piece.partitions is not None
+    assert list(memoryview(piece.partitions).cast("B").cast("i")) == [1, -1, 0]
+    assert records(made(batch, include_headers=False)[0])[0].headers == ()
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, 8, 9])
+def test_a_slice_is_read_from_where_it_begins(start: int) -> None:
+    """Goal: offsets, validity and headers of a slice are those of its rows."""
+    count = 20
+    batch = batch_of(
+        key=[None if i % 3 == 0 else b"%d" % i for i in range(count)],
+        value=[None if i % 5 == 0 else f"v{i}" for i in range(count)],
+        partition=[None if i % 7 == 0 else i for i in range(count)],
+        headers=[None if i % 2 else [(f"h{i}", None if i % 4 else b"%d" % i)] for i in range(count)],
+    )
+    whole, part = (records(made(each)[0]) for each in (batch, batch.slice(start)))
+    assert [record[1:] for record in part] == [record[1:] for record in whole[start:]]
+    (piece,) = made(batch.slice(start))
+    assert piece.partitions is not None
+    expected = [-1 if i % 7 == 0 else i for i in range(start, count)]
+    assert list(memoryview(piece.partitions).cast("B").cast("i")) == expected
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())])
+def test_other_types_of_text_are_taken(kind: Any) -> None:
+    values = pa.array([b"a", None, b"c"] if kind == pa.large_binary() else ["a", None, "c"], kind)
+    (piece,) = made(pa.RecordBatch.from_arrays([values], ["value"]))
+    assert [record.value for record in records(piece)] == [b"a", None, b"c"]
+
+
+def test_rows_are_parted_by_topic_in_order() -> None:
+    batch = batch_of(value=[f"{i}" for i in range(7)], topic=["b", "a", "b", "c", "a", "b", "b"])
+    found = {piece.topic: [record.value for record in records(piece)] for piece in made(batch, None)}
+    assert found == {"b": [b"0", b"2", b"5", b"6"], "a": [b"1", b"4"], "c": [b"3"]}
+    assert [piece.topic for piece in made(batch, "given")] == ["given"], "the option goes before the column"
+    assert [piece.columns.count for piece in made(batch_of(value=["x"] * 3, topic=["a"] * 3), None)] == [3]
+
+
+def test_no_rows_are_no_pieces() -> None:
+    assert made(batch_of(value=[])) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ({"topic": ["t", "t", None]}, r'row 102 of the task .*"topic" is null'),
+        ({"partition": [None, -1, 0]}, r'row 101 of the task .*"partition" is negative'),
+        (
+            {"timestamp": [None, None, datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)]},
+            r"row 102 of the task .*before 1970",
+        ),
+        ({"headers": [None, [(None, b"x")], None]}, "has no name"),
+        ({"headers": [None, [None], None]}, "is null"),
+    ],
+)
+def test_what_no_record_can_say_is_refused_by_its_row(columns: dict[str, list[Any]], text: str) -> None:
+    with pytest.raises(InvalidRecordError, match=text):
+        made(batch_of(value=["x"] * 3, **columns), None if "topic" in columns else "t")

@@ -1,0 +1,81 @@
+"""The rows of a task against scripted brokers: what is acknowledged, what is told of the first error, what is held."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="the extra replog[spark] is not installed")
+pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
+
+from replog.client import Producer  # noqa: E402 -- after the checks for libraries
+from replog.errors import ErrorCode, RecordTooLargeError, UnknownTopicOrPartitionError  # noqa: E402
+from replog.spark.sink.columns import Piece, pieces  # noqa: E402
+from replog.spark.sink.task import Sending  # noqa: E402
+from tests.unit.client.client_kit import until  # noqa: E402
+from tests.unit.client.fake_cluster import FakeCluster  # noqa: E402
+
+
+def piece_of(values: list[bytes], topic: str = "t") -> Piece:
+    (made,) = pieces(pa.RecordBatch.from_pydict({"value": values}), 0, topic=topic, include_headers=True)
+    return made
+
+
+async def sending_to(cluster: FakeCluster, **settings: Any) -> Sending:
+    producer = Producer(cluster.bootstrap, transport=cluster.transport(), **settings)
+    await producer.start()
+    return Sending(producer)
+
+
+async def test_all_rows_are_acknowledged_at_the_end() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    sending = await sending_to(cluster, batch_size_bytes=1000)
+    values = [b"%0100d" % number for number in range(500)]
+    for start in range(0, 500, 100):
+        await sending.send(piece_of(values[start : start + 100]), start)
+    await sending.finish()
+    assert cluster.logs["t", 0].values() == values
+    assert sending.sent_count == sending.acknowledged_count == 500
+
+
+async def test_the_first_error_ends_the_task_and_what_is_acknowledged_is_counted() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.nodes[1].script.extend([lambda *_: "append", lambda *_: ErrorCode.MESSAGE_TOO_LARGE])
+    sending = await sending_to(cluster, batch_size_bytes=1000)
+    await sending.send(piece_of([b"%0400d" % number for number in range(6)]), 0)
+    with pytest.raises(RecordTooLargeError):
+        await sending.finish()
+    assert (sending.sent_count, sending.acknowledged_count) == (6, 4)
+    await sending.close()
+
+
+async def test_rows_that_cannot_be_sent_are_told_by_their_place() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    sending = await sending_to(cluster)
+    await sending.send(piece_of([b"x"]), 0)
+    assert sending.where == ""
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await sending.send(piece_of([b"x"], "nowhere"), 41)
+    assert sending.where == " (among the rows for nowhere from row 41 of the task on)"
+    await sending.close()
+
+
+async def test_rows_wait_for_room() -> None:
+    """Goal: a task holds one Arrow batch and the producer's memory, whatever the brokers do."""
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.nodes[1].hold_replies = True
+    sending = await sending_to(cluster, buffer_memory_bytes=10_000)
+    waiting = asyncio.create_task(sending.send(piece_of([b"x" * 500] * 100), 0))
+    memory = sending._producer._accumulator.memory
+    await until(lambda: bool(memory._waiters))
+    assert memory.held_bytes <= 10_000
+    await cluster.nodes[1].release_held()
+    await waiting
+    await sending.finish()
+    assert len(cluster.logs["t", 0].values()) == 100
