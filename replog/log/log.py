@@ -43,11 +43,7 @@ from replog_checkpoints import FileSystem
 
 
 class Log:
-    """One partition replica's log.  Made by `Log.open`.
-
-    Invariants:
-        - offsets strictly rise, leader epochs never fall.
-    """
+    """One partition replica's log: its offsets strictly rise, its leader epochs never fall.  Made by `Log.open`."""
 
     __slots__ = (
         "_active",
