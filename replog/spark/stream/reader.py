@@ -94,7 +94,7 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [StreamPartition(end["cluster"], task) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Does nothing: where the query stands is in Spark's checkpoint."""
+        """Keeps nothing: where the query stands is in Spark's checkpoint alone."""
 
     def stop(self) -> None:
         """Ends the watches."""
