@@ -59,9 +59,10 @@ class LocateSegmentsResponse:
     """The spans, in order.
 
     Attributes:
-        spans: The spans; what follows the last one is asked for again, for their number is bounded.
+        spans: The spans; what follows the last one is asked for again, for their number is bounded.  None: nothing of the
+            range is committed as far as this replica knows.
         leader_epoch: The leader epoch of the replica: no batch in the spans has a higher one.
-        refusal: Why there are none to be told, "": they are told.
+        refusal: Why nothing is told to this caller; "": it is.
     """
 
     spans: tuple[SegmentSpan, ...]

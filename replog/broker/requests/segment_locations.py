@@ -49,7 +49,7 @@ class SegmentLocations:
         replica, role = found
         end_offset = min(request.end_offset, replica.high_watermark)
         if end_offset <= request.start_offset:
-            return _refused(f"the high watermark is {replica.high_watermark}")
+            return LocateSegmentsResponse((), role.leader_epoch, "")
         try:
             located = replica.log.locate(request.start_offset, end_offset, spans_max=SPANS_MAX)
         except StorageError as error:
