@@ -105,7 +105,9 @@ class DirectRead:
                     return
 
     def _located(self, located: LocateSegmentsResponse) -> Iterator[Encoded]:
-        reader = FrameReader(self.position, leader_epoch_max=located.leader_epoch, is_checked=self._is_checked)
+        pinned = self._wanted.leader_epoch
+        leader_epoch_max = located.leader_epoch if pinned < 0 else min(pinned, located.leader_epoch)
+        reader = FrameReader(self.position, leader_epoch_max=leader_epoch_max, is_checked=self._is_checked)
         with ExitStack() as files:
             for encoded in reader.read(open_spans(located.spans, files)):
                 self.position = reader.next_offset

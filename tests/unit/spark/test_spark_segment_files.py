@@ -184,8 +184,8 @@ def located(spans: Sequence[SegmentSpan]) -> LocateSegmentsResponse:
     return LocateSegmentsResponse(tuple(spans), EPOCH, "")
 
 
-def range_of(start: int, end: int) -> OffsetRange:
-    return OffsetRange("t", UUID(int=1), 0, start, end)
+def range_of(start: int, end: int, leader_epoch: int = -1) -> OffsetRange:
+    return OffsetRange("t", UUID(int=1), 0, start, end, leader_epoch)
 
 
 def open_descriptors() -> int:
@@ -228,6 +228,17 @@ def test_what_does_not_fit_is_located_again_and_then_left_to_the_stream(segments
     assert 0 < direct.position <= 44
     assert asked[0] == 0
     assert asked[-1] == direct.position  # and again, before it gives up
+
+
+def test_batches_of_a_later_leader_than_the_pinned_one_are_left_to_the_stream(segments: Segments) -> None:
+    """Goal: an unclean election between the plan and the task: the broker tells of its new log, and in good faith."""
+    segments.paths[1].write_bytes(batch(40, epoch=EPOCH - 1) + batch(44))
+    for path in segments.paths[:1]:
+        path.write_bytes(b"".join(batch(n * RECORDS, epoch=EPOCH - 1) for n in range(BATCHES)))
+    direct = DirectRead(range_of(0, 120, EPOCH - 1), lambda at: located(segments.spans(at)[:2]), is_checked=True)
+    found = offsets(direct)
+    assert (found, direct.position) == (list(range(len(found))), len(found))
+    assert len(found) <= 44
 
 
 def test_nobody_here_leaves_all_of_it_to_the_stream() -> None:
