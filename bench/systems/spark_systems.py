@@ -209,4 +209,5 @@ class SparkOnKafka(SparkSystem):
         value = f"CAST(rpad(CAST(id DIV {PARTITIONS} AS STRING), {record_bytes}, 'v') AS BINARY) AS value"
         rows = session().range(0, count, 1, CORES).selectExpr(value, f"CAST(id % {PARTITIONS} AS INT) AS partition")
         producer = {"kafka.batch.size": str(BATCH_BYTES), "kafka.linger.ms": "5", "kafka.acks": "all"}
+        producer["kafka.delivery.timeout.ms"] = "600000"  # a busy machine is no failure
         rows.write.format("kafka").options(**self.options(topic=topic, **producer)).mode("append").save()
