@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.meter import Meter
 from bench.model import MB_PER_S, Measured, Metric, Params, Scenario, WrongResultError
@@ -71,7 +71,7 @@ class SparkScanScenario(Scenario[SparkSystem]):
 
 
 def spark_rates(
-    wall_s: float, before: dict[str, float], after: dict[str, float], count: int, record_bytes: int
+    wall_s: float, before: Mapping[str, float], after: Mapping[str, float], count: int, record_bytes: int
 ) -> Measured:
     """Rows and megabytes per second, and where the CPU time went."""
     gigabytes = count * record_bytes / 1e9

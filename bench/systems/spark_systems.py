@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -27,7 +27,7 @@ PARTITIONS = 4
 BATCH_BYTES = 512 * 1024
 """Of the batches that topics are filled with, in both systems: the default of replog's producer."""
 
-_sessions: list[Any] = []
+_sessions: list[SparkSession] = []
 
 
 def session() -> SparkSession:
@@ -48,7 +48,8 @@ def session() -> SparkSession:
         made = builder.getOrCreate()
         made.dataSource.register(ReplogDataSource)
         _sessions.append(made)
-    return _sessions[0]
+    (only,) = _sessions
+    return only
 
 
 def end_session() -> None:
