@@ -1,4 +1,4 @@
-"""``python -m bench list`` and ``python -m bench run NAME [--repeat N] [--json FILE] [--directory DIR]``."""
+"""``python -m bench list`` and ``python -m bench run NAME [--systems A,B] [--repeat N] [--json FILE] [--directory DIR]``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,14 @@ def main(arguments: Sequence[str]) -> int:
     if options.name not in known:
         Console(stderr=True).print(f"error: no scenario {options.name}; there are {', '.join(known)}", markup=False)
         return 2
-    return run(known[options.name], options)
+    scenario = known[options.name]
+    names = [system.name for system in scenario.systems()]
+    chosen = names if options.systems is None else options.systems.split(",")
+    if unknown := [name for name in chosen if name not in names]:
+        text = f"error: {scenario.name} has no system {', '.join(unknown)}; there are {', '.join(names)}"
+        Console(stderr=True).print(text, markup=False)
+        return 2
+    return run(scenario, options, chosen)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     runs = commands.add_parser("run", help="run one scenario")
     runs.add_argument("name", help="as `list` shows it")
     runs.add_argument("--repeat", type=positive, default=REPEAT, metavar="N", help=f"repetitions (default {REPEAT})")
+    runs.add_argument("--systems", metavar="A,B", help="only these of its systems (default: all)")
     runs.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     runs.add_argument(
         "--directory",
@@ -83,18 +91,22 @@ def list_scenarios() -> int:
     return 0
 
 
-def run(scenario: Scenario[Any], options: argparse.Namespace) -> int:
+def run(scenario: Scenario[Any], options: argparse.Namespace, chosen: Sequence[str]) -> int:
     """Measures with a progress bar on stderr, prints the table on stdout."""
     facts = environment.describe(options.directory) | {"malloc": "freed memory kept" if tune_process() else "unchanged"}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(scenario.name, total=harness.steps_count(scenario, options.repeat), completed=-1)
+        task = progress.add_task(
+            scenario.name, total=harness.steps_count(scenario, options.repeat, chosen), completed=-1
+        )
 
         def on_step(text: str) -> None:
             progress.update(task, description=text, advance=1)
 
         try:
-            result = harness.run(scenario, repeat=options.repeat, directory=options.directory, on_step=on_step)
+            result = harness.run(
+                scenario, repeat=options.repeat, directory=options.directory, on_step=on_step, chosen=chosen
+            )
         except (WrongResultError, ReplogError, OSError) as error:
             progress.console.print(f"error: {scenario.name}: {error}", markup=False)
             return 1

@@ -29,13 +29,20 @@ class Result:
     missing: Mapping[str, str]
 
 
-def steps_count(scenario: Scenario[SystemT], repeat: int) -> int:
+def steps_count(scenario: Scenario[SystemT], repeat: int, chosen: Sequence[str] | None = None) -> int:
     """How many times `on_step` will be called."""
-    present = [system for system in scenario.systems() if system.missing() is None]
+    present = [system for system in _chosen(scenario, chosen) if system.missing() is None]
     return len(scenario.cases()) * len(present) * (repeat + 1)
 
 
-def run(scenario: Scenario[SystemT], *, repeat: int, directory: Path, on_step: OnStep = lambda _: None) -> Result:
+def run(
+    scenario: Scenario[SystemT],
+    *,
+    repeat: int,
+    directory: Path,
+    on_step: OnStep = lambda _: None,
+    chosen: Sequence[str] | None = None,
+) -> Result:
     """Measures every case on every system that is there, once to warm up and `repeat` times to count.
 
     Args:
@@ -43,12 +50,14 @@ def run(scenario: Scenario[SystemT], *, repeat: int, directory: Path, on_step: O
         repeat: repetitions that count, from 1.
         directory: where systems may write; what they write is removed.
         on_step: for a progress display.
+        chosen: names of the systems to measure; by default all.
 
     Raises:
         WrongResultError: a system gave a wrong answer.
     """
-    missing = {system.name: reason for system in scenario.systems() if (reason := system.missing()) is not None}
-    systems = [system for system in scenario.systems() if system.name not in missing]
+    wanted = _chosen(scenario, chosen)
+    missing = {system.name: reason for system in wanted if (reason := system.missing()) is not None}
+    systems = [system for system in wanted if system.name not in missing]
     with garbage_set_aside(), started(systems, directory):
         rows = [
             row
@@ -56,6 +65,10 @@ def run(scenario: Scenario[SystemT], *, repeat: int, directory: Path, on_step: O
             for row in run_case(scenario, systems, params, repeat=repeat, on_step=on_step)
         ]
     return Result(rows, missing)
+
+
+def _chosen(scenario: Scenario[SystemT], names: Sequence[str] | None) -> list[SystemT]:
+    return [system for system in scenario.systems() if names is None or system.name in names]
 
 
 @contextmanager

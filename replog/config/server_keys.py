@@ -145,6 +145,10 @@ class ServerKeys:
     """Who serves consumers.  leader: only leaders.  rack-aware: in-sync followers too, so that a consumer with client.rack
     reads from a replica in its rack."""
 
+    direct_reads_enable: Annotated[bool, Flag(), Differs("no such key", "Kafka's readers never see its files")] = True
+    """true: a reader of committed records on the same machine (a task of Spark) is told where they stand in the files, and
+    reads them without the broker where the file permissions let it.  false: all records are fetched."""
+
     allow_insecure: Annotated[bool, Flag(), Differs("no such key", "a safety catch of ours")] = False
     """true: listeners may be reachable from other machines, in plain text and without authentication.  Whoever can
     connect can then read, write and delete everything."""

@@ -33,6 +33,7 @@ from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
 from replog.log.flush import FlushJob
 from replog.log.log import Log
 from replog.log.producers.state import ProducerStateManager
+from replog.log.reading.locating import FileSpan
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import TailCache
 from replog.log.recovery.loaded_log import RecoveryReport
@@ -57,6 +58,7 @@ __all__ = [
     "DiskSpace",
     "DiskState",
     "EpochEndOffset",
+    "FileSpan",
     "FlushJob",
     "LeaderEpochCache",
     "Log",

@@ -26,6 +26,7 @@ from replog.log.leader_append import LeaderAppender
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
 from replog.log.reading.cuts import Cut
+from replog.log.reading.locating import FileSpan
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
 from replog.log.reading.tail_cache import LogTail, TailCache
@@ -376,6 +377,10 @@ class Log:
     def complete_read(self, job: ReadJob) -> bytes | None:
         """Takes the result of a job; see `LogReader.complete_read`."""
         return self._reader.complete_read(job)
+
+    def locate(self, start_offset: int, end_offset: int, *, spans_max: int) -> list[FileSpan]:
+        """Returns where the batches with offsets in [start, end) stand in files; see `LogReader.locate`."""
+        return self._reader.locate(start_offset, end_offset, spans_max=spans_max)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
         """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None."""

@@ -327,11 +327,13 @@ cdef ColumnSet guess_columns(Source source, int64_t start_offset, int64_t end_of
     return ColumnSet(wanted, count_max, bytes_max)
 
 
-def decode_columns(buffer, int64_t start_offset, int64_t end_offset, int wanted, max_decompressed_bytes):
+def decode_columns(
+    buffer, int64_t start_offset, int64_t end_offset, int wanted, max_decompressed_bytes, bint is_checked=True
+):
     """The records of `decode_records` as Arrow buffers."""
     start_offset = max(start_offset, 0)
     end_offset = max(start_offset, end_offset)  # counts are differences of the two
-    cdef Source source = Source(buffer)
+    cdef Source source = Source(buffer, is_checked)
     cdef Body body = Body()
     cdef ColumnSet columns = guess_columns(source, start_offset, end_offset, wanted)
     cdef Py_ssize_t position = 0

@@ -160,10 +160,12 @@ cdef class Source:
     cdef const uint8_t* data
     cdef Py_ssize_t size
     cdef bint held
+    cdef bint is_checked  # whether checksums are looked at
 
-    def __cinit__(self, buffer):
+    def __cinit__(self, buffer, bint is_checked=True):
         PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
         self.held = True
+        self.is_checked = is_checked
         self.buffer = buffer
         self.data = <const uint8_t*>self.view.buf
         self.size = self.view.len
@@ -198,7 +200,7 @@ cdef class Source:
             or head.records_count > <int64_t>head.last_offset_delta + 1
         ):
             return self.refuse(position)
-        if crc_of(p, head.size_bytes) != <uint32_t>load32(p + CRC_POSITION):
+        if self.is_checked and crc_of(p, head.size_bytes) != <uint32_t>load32(p + CRC_POSITION):
             return self.refuse(position)
         return True
 

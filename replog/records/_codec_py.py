@@ -277,13 +277,18 @@ def check_records(buffer: Buffer, position: int, max_decompressed_bytes: int) ->
 
 
 def decode_columns(
-    buffer: Buffer, start_offset: int, end_offset: int, wanted: int, max_decompressed_bytes: int
+    buffer: Buffer,
+    start_offset: int,
+    end_offset: int,
+    wanted: int,
+    max_decompressed_bytes: int,
+    is_checked: bool = True,
 ) -> Columns:
     """Returns the records of `decode_records` as Arrow buffers; `wanted` are bits of `Wanted`."""
     columns = ColumnSet(wanted)
     has_fields, has_headers = bool(wanted & _FIELDS), bool(wanted & Wanted.HEADERS)
     budget = _Budget(max_decompressed_bytes)
-    for header in _data_batches(buffer, start_offset, end_offset):
+    for header in _data_batches(buffer, start_offset, end_offset, is_checked=is_checked):
         if _header_says_all(header, wanted, start_offset, end_offset):
             budget.spend(header, _announced_bytes(header, budget.left))
             for offset in _announced_offsets(header, start_offset, end_offset):
@@ -343,10 +348,13 @@ def survey_records(buffer: Buffer, position: int, max_decompressed_bytes: int) -
     )
 
 
-def _data_batches(buffer: Buffer, start_offset: int, end_offset: int) -> Iterator[BatchHeader]:
+def _data_batches(
+    buffer: Buffer, start_offset: int, end_offset: int, *, is_checked: bool = True
+) -> Iterator[BatchHeader]:
     """Yields headers of data batches that touch the range, each after its checksum: they decide what is skipped."""
     for header in scan(buffer):
-        check_crc(buffer, header)
+        if is_checked:
+            check_crc(buffer, header)
         if not header.is_control and header.next_offset > start_offset and header.base_offset < end_offset:
             yield header
 

@@ -63,7 +63,12 @@ cdef inline int64_t size_of(const uint8_t* p) noexcept nogil:
 
 
 cdef bint is_good(
-    const uint8_t* p, Batch* batch, int64_t next_offset, int32_t leader_epoch, int64_t offset_max
+    const uint8_t* p,
+    Batch* batch,
+    int64_t next_offset,
+    int32_t leader_epoch,
+    int64_t offset_max,
+    bint is_checked,
 ) except -1:
     """Reads the batch at `p`, whose `size_bytes` are all there."""
     cdef int32_t delta = <int32_t>read_32(p + 23)
@@ -82,6 +87,8 @@ cdef bint is_good(
     if batch.leader_epoch < -1 or 0 <= batch.leader_epoch < leader_epoch:  # as `describe_epoch`
         return False
     batch.last_offset = batch.base_offset + delta
+    if not is_checked:
+        return True
     cdef object checked = PyMemoryView_FromMemory(<char*>(p + CRC_START), batch.size_bytes - CRC_START, PyBUF_READ)
     cdef uint32_t actual = crc32c(checked)
     return actual == read_32(p + 17)
@@ -103,7 +110,13 @@ cdef tuple as_tuple(const Batch* batch, int64_t position):
 
 
 def scan_checked(
-    buffer, *, int64_t next_offset, int32_t leader_epoch, int64_t offset_max, int32_t leader_epoch_max
+    buffer,
+    *,
+    int64_t next_offset,
+    int32_t leader_epoch,
+    int64_t offset_max,
+    int32_t leader_epoch_max,
+    bint is_checked=True,
 ):
     cdef Py_buffer view
     cdef const uint8_t* start
@@ -121,7 +134,7 @@ def scan_checked(
                 break
             if start[position + 16] == 2 and <int32_t>read_32(start + position + 12) > leader_epoch_max:
                 break
-            if not is_good(start + position, &batch, next_offset, leader_epoch, offset_max):
+            if not is_good(start + position, &batch, next_offset, leader_epoch, offset_max, is_checked):
                 damage = describe_damage(buffer, position, next_offset, leader_epoch, offset_max)
                 return batches, position, damage or "the bytes changed while they were read"
             batches.append(as_tuple(&batch, position))
@@ -218,7 +231,7 @@ cdef class SegmentScan:
                 if length - position < batch.size_bytes:
                     self.missing_bytes = batch.size_bytes
                     break
-                if not is_good(start + position, &batch, self.next_offset, self.leader_epoch, self._offset_max):
+                if not is_good(start + position, &batch, self.next_offset, self.leader_epoch, self._offset_max, True):
                     damage = describe_damage(buffer, position, self.next_offset, self.leader_epoch, self._offset_max)
                     self.damage = damage or "the bytes changed while they were read"
                     break

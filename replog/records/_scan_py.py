@@ -38,7 +38,9 @@ _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 
 
-def describe_damage(buffer: Buffer, position: int, next_offset: int, leader_epoch: int, offset_max: int) -> str | None:
+def describe_damage(
+    buffer: Buffer, position: int, next_offset: int, leader_epoch: int, offset_max: int, *, is_checked: bool = True
+) -> str | None:
     """Returns why the whole batch at `position` is not good; None: it is."""
     base_offset, length, epoch, magic, crc, _, delta, _, _, _, _, count = _HEADER.unpack_from(buffer, position)
     if magic != _MAGIC:
@@ -48,7 +50,7 @@ def describe_damage(buffer: Buffer, position: int, next_offset: int, leader_epoc
     if not 0 <= count <= delta + 1:
         return f"{count} records cannot stand in {delta + 1} offsets"
     wrong_epoch = describe_epoch(epoch, leader_epoch)
-    if wrong_epoch is not None:
+    if wrong_epoch is not None or not is_checked:
         return wrong_epoch
     with memoryview(buffer) as view:
         actual = crc32c(view[position + _CRC_START : position + length + LOG_OVERHEAD_BYTES])
@@ -77,7 +79,13 @@ def describe_length(length: int) -> str:
 
 
 def scan_checked(
-    buffer: Buffer, *, next_offset: int, leader_epoch: int, offset_max: int, leader_epoch_max: int
+    buffer: Buffer,
+    *,
+    next_offset: int,
+    leader_epoch: int,
+    offset_max: int,
+    leader_epoch_max: int,
+    is_checked: bool = True,
 ) -> tuple[list[ScannedBatch], int, str | None]:
     """Returns the good batches at the start of a buffer, each as a tuple.
 
@@ -89,6 +97,7 @@ def scan_checked(
         leader_epoch: The epoch of the batch before the first, -1 unknown.
         offset_max: The offset above which no last offset may be; at most 2^63 - 2.
         leader_epoch_max: The epoch of the leader they come from.
+        is_checked: Whether checksums are looked at; offsets and epochs always are.
 
     Returns:
         The batches, the position after the last one, and what is wrong with the batch there; None: nothing.
@@ -105,7 +114,7 @@ def scan_checked(
         size_bytes = length + LOG_OVERHEAD_BYTES
         if end - position < size_bytes or (magic == _MAGIC and epoch > leader_epoch_max):
             break
-        damage = describe_damage(buffer, position, next_offset, leader_epoch, offset_max)
+        damage = describe_damage(buffer, position, next_offset, leader_epoch, offset_max, is_checked=is_checked)
         if damage is not None:
             return batches, position, damage
         last_offset = base_offset + delta

@@ -205,6 +205,7 @@ def decode_columns(
     with_values: bool = True,
     with_headers: bool = False,
     max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+    is_checked: bool = True,
 ) -> Columns:
     """Returns the records of `decode_records` as Arrow buffers, without an object per record.
 
@@ -218,6 +219,7 @@ def decode_columns(
         with_timestamps: Whether timestamps are wanted, with their types.
         with_headers: Whether headers are wanted; see `HeaderColumns`.
         max_decompressed_bytes: The most of one batch; all of a call together may have DECOMPRESSED_CALL_BYTES_MAX.
+        is_checked: Whether checksums are looked at; False: somebody has, or nobody wants to.
 
     Raises as `decode_batch` does; also InvalidRecordError when a column would pass 2 GiB.
     """
@@ -229,7 +231,7 @@ def decode_columns(
         | (Wanted.VALUES if with_values else 0)
         | (Wanted.HEADERS if with_headers else 0)
     )
-    return _codec.decode_columns(buffer, start, end, int(wanted), max_decompressed_bytes)
+    return _codec.decode_columns(buffer, start, end, int(wanted), max_decompressed_bytes, is_checked)
 
 
 def _range(start_offset: int, end_offset: int | None) -> tuple[int, int]:

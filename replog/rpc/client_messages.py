@@ -39,6 +39,7 @@ from replog.rpc.quorum_messages import (
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
+from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
 
 ClientRequest: TypeAlias = (
     MetadataRequest
@@ -55,6 +56,7 @@ ClientRequest: TypeAlias = (
     | MoveReplicaRequest
     | DescribeLogDirsRequest
     | DescribeNodeConfigsRequest
+    | LocateSegmentsRequest
 )
 ClientResponse: TypeAlias = (
     ClusterMetadata
@@ -71,6 +73,7 @@ ClientResponse: TypeAlias = (
     | MoveReplicaResponse
     | DescribeLogDirsResponse
     | DescribeNodeConfigsResponse
+    | LocateSegmentsResponse
 )
 
 CLIENT_KINDS: Final[Mapping[str, tuple[type, type]]] = {
@@ -88,5 +91,6 @@ CLIENT_KINDS: Final[Mapping[str, tuple[type, type]]] = {
     "move_replica": (MoveReplicaRequest, MoveReplicaResponse),
     "describe_log_dirs": (DescribeLogDirsRequest, DescribeLogDirsResponse),
     "describe_node_configs": (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),
+    "locate_segments": (LocateSegmentsRequest, LocateSegmentsResponse),
 }
 """Request and answer by the name that both have on the wire."""

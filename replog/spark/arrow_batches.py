@@ -14,6 +14,7 @@ import pyarrow as pa
 from replog.errors import InvalidRecordError, InvariantViolationError
 from replog.records import Buffer, Codec, Columns, decode_columns, scan
 from replog.records.arrow import fixed_array, headers_array, key_array, value_array
+from replog.spark.pieces import Encoded
 from replog.spark.schema import HEADERS, Column
 
 DECODE_BYTES = 4 << 20
@@ -62,33 +63,33 @@ class ArrowConverter:
         self._partition = pa.scalar(partition, pa.int32())
         self._constants: dict[str, Any] = {}
 
-    def convert(self, data: Buffer, *, start_offset: int, end_offset: int) -> Iterator[pa.RecordBatch]:
-        """Yields the records of `data` in [start_offset, end_offset), in order; batches of at most BATCH_BYTES_MAX.
+    def convert(self, encoded: Encoded, *, end_offset: int) -> Iterator[pa.RecordBatch]:
+        """Yields the records in [encoded.start_offset, end_offset), in order; batches of at most BATCH_BYTES_MAX.
 
         Args:
-            data: Whole record batches; control batches are skipped.
-            start_offset: The first offset that is wanted, also inside a batch.
+            encoded: Whole record batches; control batches are skipped.  Nothing refers to their bytes afterwards.
             end_offset: The end of what is wanted, exclusive, also inside a batch.
 
         Raises:
             CorruptRecordError, InvalidRecordError: The bytes are damaged, or hold what Spark cannot.
             UnsupportedCompressionError: The codec's library is not installed.
         """
-        for piece in split_batches(data):
-            batch = self._batch(piece, start_offset, end_offset)
+        for piece in split_batches(encoded.data):
+            batch = self._batch(piece, encoded, end_offset)
             if batch is not None:
                 yield from split_rows(batch)
 
-    def _batch(self, data: Buffer, start_offset: int, end_offset: int) -> pa.RecordBatch | None:
+    def _batch(self, data: Buffer, encoded: Encoded, end_offset: int) -> pa.RecordBatch | None:
         columns = decode_columns(
             data,
-            start_offset=start_offset,
+            start_offset=encoded.start_offset,
             end_offset=end_offset,
             with_offsets="offset" in self._names,
             with_timestamps="timestamp" in self._names or "timestampType" in self._names,
             with_keys="key" in self._names,
             with_values="value" in self._names,
             with_headers=HEADERS in self._names,
+            is_checked=not encoded.is_checked,
         )
         if not columns.count:
             return None

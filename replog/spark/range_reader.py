@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
@@ -29,10 +28,10 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
     raised_anew,
 )
-from replog.records import Buffer
 from replog.rpc.messages import FetchResult
 from replog.spark.epochs import replaced_at, truncated_at, truncated_text, visible_end
 from replog.spark.patience import STALL_TIMEOUT_MS, UNSERVED_TIMEOUT_MS, named, why_unserved
+from replog.spark.pieces import Piece
 from replog.spark.snapshot import OffsetRange
 
 LOOK_S = 0.5
@@ -49,14 +48,6 @@ _AFTER_LOSS = 'Make the DataFrame anew, or set failOnDataLoss to "false" to read
 _log = logging.getLogger(__name__)
 
 
-class Piece(NamedTuple):
-    """Whole record batches.  Records below `start_offset` in the first of them are not wanted."""
-
-    start_offset: int
-    base_offset: int
-    data: Buffer
-
-
 class RangeReader:
     """Hands out the record batches of one range, in order.  Lives in the loop's thread.
 
@@ -66,10 +57,17 @@ class RangeReader:
         fail_on_data_loss: Whether records that are gone raise; otherwise the reader goes on with what there is.
         poll_timeout_ms: How long the range may bring nothing, whatever the reason; None: UNSERVED_TIMEOUT_MS or
             STALL_TIMEOUT_MS, by what is known of the brokers.
+        client_rack: The rack whose replicas are preferred to the leader; "": none is.
     """
 
     def __init__(
-        self, view: ClusterView, wanted: OffsetRange, *, fail_on_data_loss: bool, poll_timeout_ms: int | None = None
+        self,
+        view: ClusterView,
+        wanted: OffsetRange,
+        *,
+        fail_on_data_loss: bool,
+        poll_timeout_ms: int | None = None,
+        client_rack: str = "",
     ) -> None:
         self._view = view
         self._wanted = wanted
@@ -79,7 +77,9 @@ class RangeReader:
         self._last_leader: LeaderAddress | None = None
         partition = TopicPartition(wanted.topic, wanted.partition)
         self._state = PartitionFetch(partition, wanted.topic_id, wanted.start_offset)
-        self._pool = FetcherPool(view, FETCH_SETTINGS, on_chunk=self._take_in, on_trouble=self._notice)
+        self._pool = FetcherPool(
+            view, FETCH_SETTINGS, client_rack=client_rack, on_chunk=self._take_in, on_trouble=self._notice
+        )
         self._chunks: deque[FetchedChunk] = deque()
         self._is_deleted = False
         self._is_replaced = False

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from replog.records import Buffer
 from replog.spark.options import ReadOptions
 from replog.spark.planning import TaskSizes, plan_tasks
 from replog.spark.schema import Column
@@ -15,11 +14,6 @@ from replog.spark.snapshot import OffsetRange, PinnedOffsets
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from replog.spark.range_reader import Piece
-
-COALESCE_BYTES = 2 << 20
-"""Replies smaller than this (a log's tail, many small segments) are put together before they are decoded."""
 
 
 class RangePartition(InputPartition):
@@ -70,33 +64,5 @@ class ReplogReader(DataSourceReader):
         converter = ArrowConverter(self._columns, wanted.topic, wanted.partition)
         client = client_for(self._options.bootstrap_servers, self._snapshot.cluster_id)
         with client.open_range(wanted, self._options) as pieces:
-            for start_offset, data in coalesce(pieces):
-                yield from converter.convert(data, start_offset=start_offset, end_offset=wanted.end_offset)
-
-
-class Encoded(NamedTuple):
-    """Record batches to decode together, from `start_offset` on."""
-
-    start_offset: int
-    data: Buffer
-
-
-def coalesce(pieces: Iterable[Piece]) -> Iterator[Encoded]:
-    """Puts small pieces together up to COALESCE_BYTES; large ones pass as they are."""
-    waiting: list[Piece] = []
-    size_bytes = 0
-    for piece in pieces:
-        reaches_back = piece.base_offset < piece.start_offset  # its first records are not wanted
-        if waiting and (reaches_back or size_bytes + len(piece.data) > COALESCE_BYTES):
-            yield _joined(waiting)
-            waiting, size_bytes = [], 0
-        waiting.append(piece)
-        size_bytes += len(piece.data)
-    if waiting:
-        yield _joined(waiting)
-
-
-def _joined(pieces: Sequence[Piece]) -> Encoded:
-    if len(pieces) == 1:
-        return Encoded(pieces[0].start_offset, pieces[0].data)
-    return Encoded(pieces[0].start_offset, b"".join(piece.data for piece in pieces))
+            for encoded in pieces:
+                yield from converter.convert(encoded, end_offset=wanted.end_offset)

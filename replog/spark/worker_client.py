@@ -9,21 +9,20 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from replog.client.cluster.view import ClusterView
 from replog.client.sync.loop_thread import LoopThread
 from replog.errors import ConfigError, InconsistentClusterIdError, RequestTimedOutError
+from replog.spark.direct_reads import DirectRead, ReplicaFinder
 from replog.spark.options import ReadOptions
-from replog.spark.range_reader import Piece, RangeReader
-from replog.spark.snapshot import (
-    CONNECT_TIMEOUT_MS,
-    OffsetRange,
-    PinnedOffsets,
-    resolve_snapshot,
-)
+from replog.spark.pieces import Encoded, Piece, coalesce
+from replog.spark.range_reader import RangeReader
+from replog.spark.snapshot import CONNECT_TIMEOUT_MS, OffsetRange, PinnedOffsets, resolve_snapshot
+from replog.spark.transport import RangeOptions
 
 T = TypeVar("T")
 
@@ -91,28 +90,52 @@ class WorkerClient:
         self._readers: set[RangeReader] = set()
         self._thread = loop_thread()
         self._view = self._thread.run(self._connect)
+        self._finder = ReplicaFinder(self._view)
 
     def close(self) -> None:
         """Closes the connections; no range may be open."""
         self._thread.run(self._view.close)
 
     @contextmanager
-    def open_range(self, wanted: OffsetRange, options: ReadOptions) -> Iterator[Iterator[Piece]]:
-        """Reads the record batches of `wanted`, fetched ahead of the caller within a bound.
+    def open_range(self, wanted: OffsetRange, options: RangeOptions) -> Iterator[Iterator[Encoded]]:
+        """Reads the record batches of `wanted`: from files where they can be read here, else fetched ahead within a bound.
+
+        What the iterator yields has to be decoded before the next is asked for.
 
         Raises:
-            ReplogError: Whatever `RangeReader` raises, here or from the iterator.
+            ReplogError: Whatever `RangeReader` raises, from the iterator.
         """
+        pieces = self._pieces(wanted, options)
+        try:
+            yield pieces
+        finally:
+            pieces.close()
+
+    def _pieces(self, wanted: OffsetRange, options: RangeOptions) -> Generator[Encoded, None, None]:
+        position = wanted.start_offset
+        if options.transport.direct_reads:
+            direct = DirectRead(
+                wanted,
+                lambda offset: self._thread.run(lambda: self._finder.locate(wanted, offset)),
+                is_checked=options.transport.verify_crc,
+            )
+            yield from direct.pieces()
+            position = direct.position
+        if position < wanted.end_offset:
+            fetched = self._fetched(replace(wanted, start_offset=position), options)
+            try:
+                yield from coalesce(fetched, is_checked=not options.transport.verify_crc)
+            finally:
+                fetched.close()
+
+    def _fetched(self, wanted: OffsetRange, options: RangeOptions) -> Generator[Piece, None, None]:
         reader = self._thread.run(lambda: self._open_reader(wanted, options))
         try:
-            yield self._pieces(reader)
+            while (piece := self._thread.run(reader.next_piece)) is not None:
+                yield piece
         finally:
             with suppress(TimeoutError):  # the process may be ending, and the loop's thread with it
                 self._thread.run(lambda: self._close_reader(reader), CLOSE_TIMEOUT_S)
-
-    def _pieces(self, reader: RangeReader) -> Iterator[Piece]:
-        while (piece := self._thread.run(reader.next_piece)) is not None:
-            yield piece
 
     # ---- in the loop's thread ----------------------------------------------------------------------------------------
 
@@ -137,12 +160,13 @@ class WorkerClient:
                 f"{self.cluster_id}. Make the DataFrame anew."
             )
 
-    async def _open_reader(self, wanted: OffsetRange, options: ReadOptions) -> RangeReader:
+    async def _open_reader(self, wanted: OffsetRange, options: RangeOptions) -> RangeReader:
         reader = RangeReader(
             self._view,
             wanted,
             fail_on_data_loss=options.fail_on_data_loss,
             poll_timeout_ms=options.poll_timeout_ms,
+            client_rack=options.transport.client_rack,
         )
         try:
             await reader.start()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -79,6 +80,10 @@ class SparkCluster:
         partitions = [(topic, each.partition_id) for each in described.partitions]
         with SyncConsumer(self.bootstrap_servers) as consumer:
             return sum(consumer.end_offsets(partitions).values())
+
+    def segment_files(self, topic: str, partition: int = 0) -> Iterator[Path]:
+        """The segment files of a partition, of all brokers."""
+        return self.local.directory.glob(f"**/{topic}-{partition}/*.log")
 
     def close(self) -> None:
         self.admin.close()

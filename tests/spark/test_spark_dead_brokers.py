@@ -63,7 +63,7 @@ def test_a_partition_without_another_replica_is_reported(spark_cluster: SparkClu
         for more in task:
             offsets.extend(more)
 
-    with closing(read_directly(spark_cluster, topic)) as task, ThreadPoolExecutor(1) as pool:
+    with closing(read_directly(spark_cluster, topic, directReads="false")) as task, ThreadPoolExecutor(1) as pool:
         offsets += next(task)
         with TROUBLES[trouble](spark_cluster, leader), pytest.raises(RequestTimedOutError) as caught:
             pool.submit(read_on).result(REPORT_TIMEOUT_S)
@@ -77,7 +77,7 @@ def test_a_partition_without_another_replica_is_reported(spark_cluster: SparkClu
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_another_replica_takes_over_in_the_middle(spark_cluster: SparkCluster, trouble: str) -> None:
     topic, leader = filled_topic(spark_cluster, 3)
-    with closing(read_directly(spark_cluster, topic)) as task:
+    with closing(read_directly(spark_cluster, topic, directReads="false")) as task:
         offsets = next(task)
         with TROUBLES[trouble](spark_cluster, leader):
             for more in task:

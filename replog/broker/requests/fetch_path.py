@@ -27,6 +27,7 @@ from replog.broker.requests.incremental_fetch import IncrementalFetch, Increment
 from replog.broker.requests.offset_watches import OffsetWatches
 from replog.broker.requests.pending_fetch import read_wholly
 from replog.broker.requests.record_deletions import RecordDeletions
+from replog.broker.requests.segment_locations import SegmentLocations
 from replog.errors import ErrorCode, StorageError
 from replog.replication.leader import Leader
 from replog.replication.purgatory import Purgatory
@@ -65,6 +66,7 @@ class FetchPath:
         deletions: The deletions of records from the front of partitions.
         cuts: The look-up of where partitions may be cut.
         watches: The watches of high watermarks and log starts.
+        locations: What tells where records stand in files.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class FetchPath:
         self.deletions = RecordDeletions(stepper, self._reader)
         self.cuts = CutFinder(stepper, self._reader)
         self.watches = OffsetWatches(stepper, self._reader, serving)
+        self.locations = SegmentLocations(stepper, self._reader)
         self._touched: set[ReplicaKey] = set()
         self._next_id = 0
         self._wait_for_image = wait_for_image

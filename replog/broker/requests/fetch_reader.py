@@ -32,6 +32,7 @@ from replog.rpc.messages import (
     ListOffsetsPartition,
     WatchedPartition,
 )
+from replog.rpc.segment_messages import LocateSegmentsRequest
 
 FETCH_WAIT_MAX_MS = 60_000
 """What a fetch waits at most, whatever it asks for: its stream may be gone by then."""
@@ -46,6 +47,7 @@ Asked: TypeAlias = (
     | EpochEndPartition
     | FindCutsPartition
     | WatchedPartition
+    | LocateSegmentsRequest
 )
 """What names a partition in a request."""
 
@@ -355,6 +357,22 @@ class FetchReader:
         error = replica.role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
         if error is not ErrorCode.NONE:
             return Refusal(error, error.name, self._stepper.config.node_id, replica.role.leader_epoch)
+        return replica, replica.role
+
+    def in_sync_for(self, partition: Asked) -> tuple[Replica, Leader | Follower] | Refusal:
+        """Returns the replica, if it leads or is in sync in the epoch that was asked for; else why it does not answer."""
+        replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
+        if replica is None or not isinstance(replica.role, Follower):
+            return self.leader_for(partition)
+        refused = self._serving()
+        if refused is not None:
+            return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, refused)
+        if self._stepper.config.node_id not in replica.registration.isr:
+            other = self.not_leader(partition)
+            return Refusal(other.error, other.message, other.leader_id, other.leader_epoch)
+        error = replica.role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
+        if error is not ErrorCode.NONE:
+            return Refusal(error, error.name, replica.registration.leader, replica.role.leader_epoch)
         return replica, replica.role
 
     def not_leader(self, partition: Asked) -> FetchResult:

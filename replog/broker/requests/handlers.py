@@ -91,6 +91,7 @@ from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, Metad
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
+from replog.rpc.segment_messages import LocateSegmentsRequest
 from replog.rpc.transport import RequestContext, Stream
 
 CONTROLLER_STATE = "running"
@@ -176,7 +177,7 @@ class RequestHandlers:
         match call.request:
             case MetadataRequest():
                 return self._metadata(call.request)
-            case ListOffsetsRequest() | EpochEndsRequest() | FindCutsRequest():
+            case ListOffsetsRequest() | EpochEndsRequest() | FindCutsRequest() | LocateSegmentsRequest():
                 return await self._look_up(call.request)
             case DeleteRecordsRequest():
                 timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
@@ -285,7 +286,9 @@ class RequestHandlers:
         is_cut_off = self._parts.config.is_broker and self._parts.lifecycle.refuses_because() is not None
         return -1 if leader_id is None or is_cut_off else leader_id, epoch
 
-    async def _look_up(self, request: ListOffsetsRequest | EpochEndsRequest | FindCutsRequest) -> ClientResponse:
+    async def _look_up(
+        self, request: ListOffsetsRequest | EpochEndsRequest | FindCutsRequest | LocateSegmentsRequest
+    ) -> ClientResponse:
         path = self._parts.fetch_path
 
         def look_up() -> ClientResponse:
@@ -296,6 +299,8 @@ class RequestHandlers:
                     return EpochEndsResponse(tuple(map(path.epoch_end, request.partitions)))
                 case FindCutsRequest():
                     return path.cuts.find(request)
+                case LocateSegmentsRequest():
+                    return path.locations.locate(request)
 
         return await self._parts.manager.stepper.driver.call(look_up)
 

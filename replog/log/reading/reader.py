@@ -18,6 +18,7 @@ from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError
 from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.reading.captured_read import CapturedRead, Part, Place, ReadOutcome, ReadRequest, read_first
 from replog.log.reading.cuts import Cut, find_cuts
+from replog.log.reading.locating import FileSpan, locate_batches
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import LogTail
 from replog.log.reading.time_search import first_record_from
@@ -169,6 +170,31 @@ class LogReader:
                 start_offset=state.log_start_offset,
                 end_offset=min(end_offset, state.log_end_offset),
                 flushed_offset=state.recovery_point,
+            )
+        except OSError as error:
+            raise unreadable(state, error) from error
+
+    def locate(self, start_offset: int, end_offset: int, *, spans_max: int) -> list[FileSpan]:
+        """Returns where the batches with offsets in [start, end) stand, for a process that reads the files by itself.
+
+        Everything that is told is in the files: an append writes before it moves the log end.  It may wait for the disk.
+
+        Args:
+            start_offset: The first offset that is wanted.
+            end_offset: The end of what is wanted, exclusive.
+            spans_max: The most spans to return; what is left out is asked for again.
+
+        Raises:
+            OffsetOutOfRangeError: The start or the end lies below the log start or above the log end.
+            CorruptRecordError, StorageError: See `read`.
+        """
+        state = self._state
+        for offset in (start_offset, end_offset):
+            self._ceiling(offset, offset)
+        flushed_offset = state.recovery_point
+        try:
+            return locate_batches(
+                state.segments, start_offset, end_offset, flushed_offset=flushed_offset, spans_max=spans_max
             )
         except OSError as error:
             raise unreadable(state, error) from error

@@ -155,6 +155,17 @@ class SegmentReader:
                 return entry.position, self.base_offset
         return 0, self.base_offset
 
+    def position_after(self, end_offset: int) -> int:
+        """Returns where the first batch that begins at or above `end_offset` starts; the end of the segment if none does.
+
+        Raises:
+            CorruptRecordError: Bytes on the way are no batch.
+        """
+        for at, frame in self._frames(self.seek(end_offset)[0]):
+            if frame.base_offset >= end_offset:
+                return at
+        return self.size_bytes
+
     def is_batch(self, last_offset: int, position: int) -> bool:
         """Whether a batch that ends with `last_offset` stands at byte `position`, as an index entry says."""
         if position + FRAME_BYTES > self.size_bytes:

@@ -820,8 +820,54 @@ class DescribeLogDirsResponse(_message.Message):
     directories: _containers.RepeatedCompositeFieldContainer[LogDir]
     def __init__(self, directories: _Optional[_Iterable[_Union[LogDir, _Mapping]]] = ...) -> None: ...
 
+class LocateSegmentsRequest(_message.Message):
+    __slots__ = ("topic_id", "partition_id", "leader_epoch", "start_offset", "end_offset", "boot_id")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partition_id: int
+    leader_epoch: int
+    start_offset: int
+    end_offset: int
+    boot_id: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., boot_id: _Optional[str] = ...) -> None: ...
+
+class SegmentSpan(_message.Message):
+    __slots__ = ("path", "position", "end_position", "base_offset", "end_offset", "device", "inode", "modified_ns")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    END_POSITION_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    INODE_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_NS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    position: int
+    end_position: int
+    base_offset: int
+    end_offset: int
+    device: int
+    inode: int
+    modified_ns: int
+    def __init__(self, path: _Optional[str] = ..., position: _Optional[int] = ..., end_position: _Optional[int] = ..., base_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., device: _Optional[int] = ..., inode: _Optional[int] = ..., modified_ns: _Optional[int] = ...) -> None: ...
+
+class LocateSegmentsResponse(_message.Message):
+    __slots__ = ("spans", "leader_epoch", "refusal")
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    spans: _containers.RepeatedCompositeFieldContainer[SegmentSpan]
+    leader_epoch: int
+    refusal: str
+    def __init__(self, spans: _Optional[_Iterable[_Union[SegmentSpan, _Mapping]]] = ..., leader_epoch: _Optional[int] = ..., refusal: _Optional[str] = ...) -> None: ...
+
 class ClientRequest(_message.Message):
-    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs", "find_cuts")
+    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs", "find_cuts", "locate_segments")
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
@@ -839,6 +885,7 @@ class ClientRequest(_message.Message):
     DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_NODE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     FIND_CUTS_FIELD_NUMBER: _ClassVar[int]
+    LOCATE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     timeout_ms: int
     cluster_id: str
     forwarded: bool
@@ -856,10 +903,11 @@ class ClientRequest(_message.Message):
     describe_log_dirs: DescribeLogDirsRequest
     describe_node_configs: DescribeNodeConfigsRequest
     find_cuts: FindCutsRequest
-    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsRequest, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsRequest, _Mapping]] = ..., find_cuts: _Optional[_Union[FindCutsRequest, _Mapping]] = ...) -> None: ...
+    locate_segments: LocateSegmentsRequest
+    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsRequest, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsRequest, _Mapping]] = ..., find_cuts: _Optional[_Union[FindCutsRequest, _Mapping]] = ..., locate_segments: _Optional[_Union[LocateSegmentsRequest, _Mapping]] = ...) -> None: ...
 
 class ClientResponse(_message.Message):
-    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs", "find_cuts")
+    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs", "find_cuts", "locate_segments")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
@@ -875,6 +923,7 @@ class ClientResponse(_message.Message):
     DESCRIBE_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_NODE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     FIND_CUTS_FIELD_NUMBER: _ClassVar[int]
+    LOCATE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     error: _controller_pb2.ErrorDetail
     metadata: ClusterMetadata
     list_offsets: ListOffsetsResponse
@@ -890,4 +939,5 @@ class ClientResponse(_message.Message):
     describe_log_dirs: DescribeLogDirsResponse
     describe_node_configs: DescribeNodeConfigsResponse
     find_cuts: FindCutsResponse
-    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsResponse, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsResponse, _Mapping]] = ..., find_cuts: _Optional[_Union[FindCutsResponse, _Mapping]] = ...) -> None: ...
+    locate_segments: LocateSegmentsResponse
+    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsResponse, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsResponse, _Mapping]] = ..., find_cuts: _Optional[_Union[FindCutsResponse, _Mapping]] = ..., locate_segments: _Optional[_Union[LocateSegmentsResponse, _Mapping]] = ...) -> None: ...

@@ -88,7 +88,6 @@ _IGNORED: tuple[tuple[str, Use, tuple[str, ...]], ...] = (
     ("the checksum of every batch is compared", Use.READ, ("kafka.check.crcs",)),
     ("reading creates no topic", Use.READ, ("kafka.allow.auto.create.topics",)),
     ("replog has no internal topics", Use.READ, ("kafka.exclude.internal.topics",)),
-    ("the leader of a partition is read", Use.READ, ("kafka.client.rack",)),
     ("brokers do not ask for a name", Use.ANY, ("kafka.client.id",)),
     (
         _CONNECTIONS,

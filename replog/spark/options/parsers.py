@@ -34,6 +34,9 @@ _DURATION = re.compile(r"([0-9]{1,15})\s*(ms|s|m|h|d)", re.ASCII)
 PartitionNumbers = Mapping[str, Mapping[int, int]]
 """topic -> partition -> offset, or time."""
 
+RACK_CHARACTERS_MAX = 255
+"""Length of the name of a rack."""
+
 Parser = Callable[[str, str], Any]
 """Called with an option's name and text; returns the checked value."""
 
@@ -75,6 +78,16 @@ def parse_duration_ms(name: str, text: str) -> int:
             name, text, f'{name} is "{text[:40]}": give a length of time up to 365d, such as "15m" (ms, s, m, h or d)'
         )
     return ms
+
+
+def parse_rack(name: str, text: str) -> str:
+    """Returns the name of a rack, as `broker.rack` may be."""
+    rack = text.strip()
+    if not 0 < len(rack) <= RACK_CHARACTERS_MAX or not rack.isprintable():
+        raise ConfigError(
+            name, text[:RACK_CHARACTERS_MAX], f"{name}: give 1 to {RACK_CHARACTERS_MAX} printable characters"
+        )
+    return rack
 
 
 def number_parser(what: str, smallest: int, largest: int) -> Parser:

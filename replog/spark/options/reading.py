@@ -9,6 +9,7 @@ from replog.errors import ConfigError
 from replog.spark.options.positions import Position
 from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
+from replog.spark.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class ReadOptions:
         max_records_per_partition: The most offsets of one task; None: no limit.
         poll_timeout_ms: How long a task may get no records, and planning no offsets; None: 10 s where no broker could serve
             it, 60 s where one may answer yet.
+        transport: How tasks get their bytes.
     """
 
     bootstrap_servers: str
@@ -59,6 +61,7 @@ class ReadOptions:
     target_bytes_per_partition: int
     max_records_per_partition: int | None
     poll_timeout_ms: int | None
+    transport: Transport
 
 
 def is_read(options: Mapping[str, str]) -> bool:
@@ -86,6 +89,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         target_bytes_per_partition=given["targetBytesPerPartition"],
         max_records_per_partition=given["maxRecordsPerPartition"],
         poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
+        transport=which_transport(given),
     )
 
 
@@ -108,6 +112,22 @@ def which_servers(given: Given) -> str:
             '"bootstrap.servers" and "kafka.bootstrap.servers" differ: give one',
         )
     return servers.pop()
+
+
+def which_transport(given: Given) -> Transport:
+    """Returns how tasks get their bytes.
+
+    Raises:
+        ConfigError: A rack is given under both of its names, and they differ.
+    """
+    racks: set[str] = {given[name] for name in ("clientRack", "kafka.client.rack") if name in given}
+    if len(racks) > 1:
+        raise ConfigError(
+            "clientRack", given.text("clientRack"), '"clientRack" and "kafka.client.rack" differ: give one'
+        )
+    return Transport(
+        direct_reads=given["directReads"], verify_crc=given["verifyCrc"], client_rack=racks.pop() if racks else ""
+    )
 
 
 def which_topics(given: Given) -> TopicChoice:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from replog.errors import ConfigError
 from replog.spark.options.positions import BeforeEnd
-from replog.spark.options.reading import ReadOptions, which_servers, which_start, which_topics
+from replog.spark.options.reading import ReadOptions, which_servers, which_start, which_topics, which_transport
 from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
 
@@ -75,5 +75,6 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         min_partitions=given["minPartitions"] or 0,
         max_records_per_partition=given["maxRecordsPerPartition"],
         poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
+        transport=which_transport(given),
     )
     return StreamOptions(read, limits)

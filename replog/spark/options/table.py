@@ -288,6 +288,29 @@ OPTIONS: tuple[Option, ...] = (
         parsers.number_parser("milliseconds", 1, POLL_TIMEOUT_MS_MAX),
         "How long a row may wait for its acknowledgement, retries included; then the task fails. Unset: 120000.",
     ),
+    Option(
+        "directReads",
+        Use.READ,
+        "true",
+        parsers.parse_boolean,
+        "Whether a task on the machine of a replica reads its files; with `false`, and elsewhere, records are fetched.",
+    ),
+    Option(
+        "verifyCrc",
+        Use.READ,
+        "true",
+        parsers.parse_boolean,
+        "Whether checksums are looked at; `false` is a little faster, and hands on what a bad disk made of a record.",
+    ),
+    Option(
+        "clientRack",
+        Use.READ,
+        None,
+        parsers.parse_rack,
+        "The rack that the tasks run in: a replica in it is preferred to the leader where the brokers' `replica.selector` lets "
+        "it serve.",
+    ),
+    Option("kafka.client.rack", Use.READ, None, parsers.parse_rack, "The same under Kafka's name."),
 )
 
 

@@ -15,6 +15,7 @@ from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.controller import messages as controller
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError, ReplogError
+from replog.host_identity import boot_id
 from replog.metadata.records import ElectionType, ResourceType, SupportedFeature
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
@@ -35,6 +36,7 @@ from replog.rpc.messages import (
 from replog.rpc.metadata_messages import MetadataRequest, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
+from replog.rpc.segment_messages import LocateSegmentsRequest
 from replog.testing import SimulatedFileSystem
 
 TIMEOUT_MS = 2_000
@@ -96,6 +98,7 @@ def client_templates(topic: TopicInfo) -> list[ClientRequest]:
         MoveReplicaRequest("t", 0, "/data"),
         DescribeLogDirsRequest(),
         DescribeNodeConfigsRequest(),
+        LocateSegmentsRequest(topic_id, 0, 0, 0, 1, boot_id()),
     ]
 
 

@@ -122,3 +122,15 @@ def test_arrow_takes_the_buffers_as_they_are() -> None:
     array = pa.Array.from_buffers(pa.binary(), columns.count, arrow, columns.value_null_count)
     array.validate(full=True)
     assert array.to_pylist() == [None, b"vv", b"w"]
+
+
+def test_checksums_are_looked_at_unless_the_caller_has() -> None:
+    """Goal: without a look at checksums a damaged value comes out as it is, and a damaged header is still refused."""
+    damaged = bytearray(log([[(None, b"value")]]))
+    damaged[-2] ^= 1
+    with pytest.raises(CorruptRecordError):
+        r.decode_columns(bytes(damaged))
+    assert bytes(r.decode_columns(bytes(damaged), is_checked=False).value_data) == b"valud"
+    damaged[16] = 1  # the format's version
+    with pytest.raises(CorruptRecordError):
+        r.decode_columns(bytes(damaged), is_checked=False)

@@ -6,7 +6,7 @@ import array
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from records_codecs import IMPLEMENTATIONS
 
@@ -18,6 +18,9 @@ from replog.records.key_hash import murmur2
 DATA = st.none() | st.binary(max_size=40)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), DATA), max_size=3).map(tuple)
 ROWS = st.lists(st.tuples(st.integers(-1, 2**62), DATA, DATA, HEADERS), max_size=20)
+SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no reason to fail."""
+
 NONE = Columns(0, b"", b"", b"", b"", b"", None, 0, b"", b"", None, 0)
 
 
@@ -31,6 +34,7 @@ def ints(*numbers: int) -> bytes:
 
 
 @pytest.mark.parametrize("codec", IMPLEMENTATIONS)
+@SETTINGS
 @given(rows=ROWS, more=ROWS)
 def test_rows_become_what_records_become(codec: Any, rows: list[RecordInput], more: list[RecordInput]) -> None:
     source = codec.RowSource(columns_of(rows), 5)
@@ -77,6 +81,7 @@ def test_what_is_left_out_is_null_and_the_time_is_the_callers(codec: Any) -> Non
 
 
 @pytest.mark.parametrize("codec", IMPLEMENTATIONS)
+@SETTINGS
 @given(keys=st.lists(st.none() | st.binary(max_size=70), min_size=1, max_size=30), count=st.integers(1, 2**31 - 1))
 def test_keys_are_placed_as_kafka_places_them(codec: Any, keys: list[bytes | None], count: int) -> None:
     source = codec.RowSource(columns_of([(1, key, None, ()) for key in keys]), 0)

@@ -159,6 +159,15 @@ def test_a_later_leaders_batches_are_left_out(scanner: Any) -> None:
     assert (len(batches), end, damage) == (1, len(batch(0)), None)
 
 
+def test_without_checksums_offsets_and_epochs_still_count(scanner: Any) -> None:
+    damaged = batch(1, epoch=3)[:-1] + b"x"
+    assert len(checked(scanner, batch(0, epoch=3) + damaged)[0]) == 1
+    batches, end, damage = checked(scanner, batch(0, epoch=3) + damaged, is_checked=False)
+    assert (len(batches), end, damage) == (2, len(batch(0)) + len(damaged), None)
+    for wrong, reason in ((batch(0, epoch=3), "cannot follow offset"), (batch(1, epoch=2), "cannot follow epoch")):
+        assert reason in checked(scanner, batch(0, epoch=3) + wrong, is_checked=False)[2]
+
+
 def test_buffers_one_after_the_other_are_like_one(scanner: Any) -> None:
     data = b"".join(batch(offset, timestamp=offset % 7, producer_id=offset % 3 - 1) for offset in range(50))
     whole, pieces = scan(scanner, data), scan(scanner, b"")

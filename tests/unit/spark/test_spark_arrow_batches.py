@@ -14,6 +14,7 @@ from replog.errors import CorruptRecordError, InvalidRecordError
 from replog.records import Codec, TimestampType, encode_batch, encode_leader_change
 from replog.spark import arrow_batches
 from replog.spark.arrow_batches import ArrowConverter, split_batches, split_rows
+from replog.spark.pieces import Encoded
 from replog.spark.schema import COLUMN_TYPES, Column
 from tests.records_codecs import IMPLEMENTATIONS, use
 
@@ -30,7 +31,7 @@ def convert(
     data: bytes, names: Sequence[str] = ALL, *, start_offset: int = 0, end_offset: int = END, partition: int = 3
 ) -> list[Any]:
     converter = ArrowConverter([Column(name) for name in names], "flights", partition)
-    return list(converter.convert(data, start_offset=start_offset, end_offset=end_offset))
+    return list(converter.convert(Encoded(start_offset, data), end_offset=end_offset))
 
 
 def rows(batches: Sequence[Any]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from replog.spark.options.foreign import FOREIGN_OPTIONS, find_foreign
 from replog.spark.options.parsers import EARLIEST, LATEST
 from replog.spark.options.positions import AfterStart, AtOffsets, AtTime, AtTimes, BeforeEnd, Position
 from replog.spark.options.table import OPTIONS, Given
+from replog.spark.transport import Transport
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -34,6 +35,7 @@ def test_defaults() -> None:
         target_bytes_per_partition=128 << 20,
         max_records_per_partition=None,
         poll_timeout_ms=None,
+        transport=Transport(),
     )
 
 
@@ -219,6 +221,14 @@ def test_what_a_job_for_kafka_carries_is_ignored_with_one_warning(caplog: pytest
     assert "kafka.isolation.level (only committed records are ever read)" in record.getMessage()
     assert all(name in record.getMessage() for name in ("kafka.group.id", "groupIdPrefix"))
     assert "security" not in record.getMessage()
+
+
+def test_how_tasks_get_their_bytes() -> None:
+    given = {"directReads": "false", "verifyCrc": "FALSE", "clientRack": " a ", "kafka.client.rack": "a"}
+    assert parse(subscribe="t", **given).transport == Transport(direct_reads=False, verify_crc=False, client_rack="a")
+    for wrong in ({"directReads": "no"}, {"clientRack": " "}, {"clientRack": "a" * 256}, given | {"clientRack": "b"}):
+        with pytest.raises(ConfigError):
+            parse(subscribe="t", **wrong)
 
 
 def test_a_password_is_not_shown() -> None:

@@ -231,3 +231,19 @@ async def test_a_new_leader_takes_over_while_enough_is_fetched_ahead(cluster: Fa
         await quiet_for(0.3)
         assert not cluster.nodes[2].fetched
         assert (await rest(reader, wanted))[-1] == wanted.end_offset - 1
+
+
+async def test_a_replica_in_the_rack_of_the_tasks_is_read(cluster: FakeCluster) -> None:
+    """Goal: with `clientRack` the leader is asked for nothing; where the replica may not serve, it is."""
+    cluster.racks = {1: "a", 2: "b"}
+    wanted = whole(cluster)
+    for serves in (True, False):
+        cluster.nodes[2].serves_consumers = serves
+        async with open_view(cluster) as view:
+            reader = RangeReader(view, wanted, fail_on_data_loss=True, client_rack="b")
+            try:
+                await reader.start()
+                assert await rest(reader, wanted) == list(range(100))
+            finally:
+                await reader.close()
+        assert bool(cluster.nodes[1].fetched) is not serves

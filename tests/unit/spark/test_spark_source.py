@@ -17,8 +17,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from pyspark_replog import DefaultSource
 from replog.errors import ConfigError
 from replog.spark import worker_client
-from replog.spark.range_reader import Piece
-from replog.spark.reader import COALESCE_BYTES, ReplogReader, coalesce
+from replog.spark.pieces import COALESCE_BYTES, Encoded, Piece, coalesce
+from replog.spark.reader import ReplogReader
 from replog.spark.snapshot import OffsetRange, PinnedOffsets, SizedRange
 from replog.spark.source import ReplogDataSource
 
@@ -129,7 +129,7 @@ def piece(start: int, size: int, base: int | None = None) -> Piece:
 
 
 def test_small_pieces_are_put_together() -> None:
-    assert list(coalesce([piece(0, 3), piece(1, 2), piece(2, 1)])) == [(0, b"000112")]
+    assert list(coalesce([piece(0, 3), piece(1, 2), piece(2, 1)])) == [Encoded(0, b"000112")]
     assert list(coalesce([])) == []
 
 

@@ -1,0 +1,81 @@
+"""Tells processes of the same machine where committed batches stand in files, so that they can read them without the broker.
+
+What is told lies below the high watermark and is in the files already.  It may be wrong a moment later: files are renamed
+and removed by retention, compaction and moves, and cut after an unclean election.  So each file comes with what it is
+known by, and the caller looks at every batch; whatever does not fit, it fetches.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.requests.fetch_reader import FetchReader, Refusal
+from replog.errors import StorageError
+from replog.host_identity import boot_id
+from replog.log import FileSpan
+from replog.rpc.error_codes import error_from_code
+from replog.rpc.segment_messages import STILL_WRITTEN, LocateSegmentsRequest, LocateSegmentsResponse, SegmentSpan
+
+SPANS_MAX = 64
+"""Files of one answer: each costs a system call on the broker's loop."""
+
+
+class SegmentLocations:
+    """Answers `LocateSegmentsRequest`; runs on the replica driver."""
+
+    def __init__(self, stepper: ReplicaStepper, reader: FetchReader) -> None:
+        self._stepper = stepper
+        self._reader = reader
+
+    def locate(self, request: LocateSegmentsRequest) -> LocateSegmentsResponse:
+        """Returns where the batches of the range stand, as far as they are committed.
+
+        Raises:
+            NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownLeaderEpochError: Another replica must be asked.
+            OffsetOutOfRangeError: The log does not have these offsets.
+            StorageError: The replica cannot be read.
+        """
+        if not self._stepper.config.direct_reads_enable:
+            return _refused("direct.reads.enable is false")
+        if not request.boot_id or request.boot_id != boot_id():
+            return _refused("the caller is on another machine")
+        found = self._reader.in_sync_for(request)
+        if isinstance(found, Refusal):
+            raise error_from_code(
+                found.error, found.message, leader_id=found.leader_id, leader_epoch=found.leader_epoch
+            )
+        replica, role = found
+        end_offset = min(request.end_offset, replica.high_watermark)
+        if end_offset <= request.start_offset:
+            return LocateSegmentsResponse((), role.leader_epoch, "")
+        try:
+            located = replica.log.locate(request.start_offset, end_offset, spans_max=SPANS_MAX)
+        except StorageError as error:
+            self._stepper.trouble.storage_failed(replica, error)
+            raise
+        try:
+            spans = tuple(map(_identified, located))
+        except OSError as error:
+            return _refused(f"the files cannot be looked at: {error}")
+        return LocateSegmentsResponse(spans, role.leader_epoch, "")
+
+
+def _identified(span: FileSpan) -> SegmentSpan:
+    path = Path(span.path).absolute()
+    status = os.stat(path)  # noqa: PTH116 -- one of sixty-four, on the loop
+    return SegmentSpan(
+        path=str(path),
+        position=span.position,
+        end_position=span.end_position,
+        base_offset=span.base_offset,
+        end_offset=span.end_offset,
+        device=status.st_dev,
+        inode=status.st_ino,
+        modified_ns=status.st_mtime_ns if span.is_sealed else STILL_WRITTEN,
+    )
+
+
+def _refused(why: str) -> LocateSegmentsResponse:
+    return LocateSegmentsResponse((), -1, why)

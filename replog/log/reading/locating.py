@@ -1,0 +1,68 @@
+"""Where the batches of a range stand, for a process that reads the files by itself."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from replog.log.segments.segment import OFFSET_MAX
+from replog.log.segments.segment_list import SegmentList
+
+
+class FileSpan(NamedTuple):
+    """Whole batches in the file of one segment.
+
+    Attributes:
+        path: The path of the file, of the moment: compaction, retention and a move rename or remove it.
+        position: The byte at which they begin.
+        end_position: The byte behind them, exclusive.
+        base_offset: The base offset of the first batch, which may lie below the offset asked for; of the segment where
+            `position` is 0.
+        end_offset: The end of what was asked for that can be in this segment, exclusive.
+        is_sealed: Whether nothing is written to the file any more.
+    """
+
+    path: str
+    position: int
+    end_position: int
+    base_offset: int
+    end_offset: int
+    is_sealed: bool
+
+
+def locate_batches(
+    segments: SegmentList, start_offset: int, end_offset: int, *, flushed_offset: int, spans_max: int
+) -> list[FileSpan]:
+    """Returns where the batches with offsets in [start, end) stand, in order.
+
+    At most two segments are looked into: the first and the last.
+
+    Args:
+        segments: The segments of the log.
+        start_offset: The first offset that is wanted.
+        end_offset: The end of what is wanted, exclusive; at most the log end.
+        flushed_offset: End of what is flushed: segments that reach above it have unflushed writes and stay open.
+        spans_max: The most spans to return; what is left out is asked for again.
+
+    Raises:
+        CorruptRecordError: Bytes on the way are no batch.
+        OSError: The disk does not give the bytes.
+    """
+    spans: list[FileSpan] = []
+    for number in range(segments.number_for(start_offset), len(segments)):
+        segment = segments[number]
+        if segment.base_offset >= end_offset or len(spans) == spans_max:
+            break
+        position, base_offset, end_position = 0, segment.base_offset, segment.size_bytes
+        if start_offset > segment.base_offset:
+            found = segments.touch(number, flushed_offset).find(start_offset)
+            if found is None:  # a gap that compaction left
+                continue
+            position, base_offset = found.position, found.base_offset
+        segment_end = segments.end_offset(number, OFFSET_MAX)
+        if segment_end > end_offset:
+            end_position = segments.touch(number, flushed_offset).reader().position_after(end_offset)
+        if position < end_position:
+            end = min(segment_end, end_offset)
+            is_sealed = not segment.is_active
+            spans.append(FileSpan(segment.path, position, end_position, base_offset, end, is_sealed))
+    return spans

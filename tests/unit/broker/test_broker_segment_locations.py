@@ -1,0 +1,109 @@
+"""Where committed batches stand in files: told to whom, and of what."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from types import SimpleNamespace
+
+import pytest
+from broker_kit import TOPIC_ID, Rig, registered, rig, topic
+
+from replog.broker.requests import segment_locations
+from replog.errors import (
+    BrokerNotAvailableError,
+    ErrorCode,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+)
+from replog.host_identity import boot_id
+from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
+from replog.records import encode_batch
+from replog.replication.messages import FetchAnswered
+from replog.rpc.segment_messages import STILL_WRITTEN, LocateSegmentsRequest, LocateSegmentsResponse
+
+BROKERS = (registered(1), registered(2), registered(3))
+
+
+@pytest.fixture(autouse=True)
+def files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk of these tests is in memory: every file looks the same from outside."""
+    status = SimpleNamespace(st_dev=8, st_ino=15, st_mtime_ns=7)
+    monkeypatch.setattr(segment_locations, "os", SimpleNamespace(stat=lambda _: status))
+
+
+async def locate(it: Rig, start: int = 0, end: int = 100, *, epoch: int = -1, boot: str = "") -> LocateSegmentsResponse:
+    request = LocateSegmentsRequest(TOPIC_ID, 0, epoch, start, end, boot or boot_id())
+    return await it.stepper.driver.call(lambda: it.fetch_path.locations.locate(request))
+
+
+async def leader_with(it: Rig, records: int, committed: int) -> None:
+    await it.apply(*BROKERS, *topic((1, 2)))
+    waiting = [it.produce() for _ in range(records)]
+    it.fetch(committed, replica_id=2, max_wait_ms=0)
+    await it.settle()
+    await asyncio.gather(*waiting[:committed])
+    assert it.replica.high_watermark == committed
+
+
+async def test_committed_batches_are_told_and_no_others() -> None:
+    async with rig() as it:
+        await leader_with(it, 5, 3)
+        found = await locate(it, 1, epoch=it.replica.registration.leader_epoch)
+        (span,) = found.spans
+        assert (found.refusal, found.leader_epoch) == ("", it.replica.registration.leader_epoch)
+        assert (span.base_offset, span.end_offset) == (1, 3)
+        assert 2 * span.position == span.end_position - span.position  # batches of one size: 1 and 2 of 0, 1, 2
+        assert (span.device, span.inode, span.modified_ns) == (8, 15, STILL_WRITTEN)
+        assert os.path.isabs(span.path)  # noqa: PTH117 -- a name, no file
+        assert await locate(it, 3) == LocateSegmentsResponse((), found.leader_epoch, "")
+
+
+@pytest.mark.parametrize("known", ["", "another"])
+async def test_paths_are_told_to_this_machine_only(known: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig() as it:
+        await leader_with(it, 1, 1)
+        if not known:
+            monkeypatch.setattr(segment_locations, "boot_id", lambda: "")  # a system without one
+        found = await locate(it, boot=known or "any")
+        assert (found.spans, found.refusal) == ((), "the caller is on another machine")
+
+
+async def test_a_setting_forbids_it() -> None:
+    async with rig(direct_reads_enable=False) as it:
+        await leader_with(it, 1, 1)
+        assert (await locate(it)).refusal == "direct.reads.enable is false"
+
+
+async def test_a_follower_in_sync_tells_what_it_knows_to_be_committed() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2), leader=2))
+        stored = b"".join(
+            encode_batch([(1, None, b"v", ())], base_offset=n, partition_leader_epoch=0) for n in range(3)
+        )
+        answer = FetchAnswered(0, 0, ErrorCode.NONE, 2, 0, 3, len(stored))
+        await it.stepper.driver.call(lambda: it.stepper.step_follower(it.replica, answer, stored))
+        (span,) = (await locate(it)).spans
+        assert (span.base_offset, span.end_offset) == (0, 2)
+        with pytest.raises(UnknownLeaderEpochError):
+            await locate(it, epoch=7)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(2,)))
+        with pytest.raises(NotLeaderOrFollowerError):
+            await locate(it)
+
+
+async def test_what_cannot_be_told_is_an_error_by_type() -> None:
+    async with rig() as it:
+        await leader_with(it, 3, 3)
+        it.replica.log.set_log_start_offset(2)
+        with pytest.raises(OffsetOutOfRangeError):
+            await locate(it, 1)
+        it.refused = "the lease has ended"
+        with pytest.raises(BrokerNotAvailableError):
+            await locate(it, 2)
+        it.refused = None
+        await it.apply(RemoveTopicRecord(TOPIC_ID))
+        with pytest.raises(UnknownTopicIdError):
+            await locate(it, 2)
