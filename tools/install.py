@@ -28,7 +28,14 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = str(VENV / "bin" / "python")
 STATE_FILE = VENV / "replog-install.json"
 SOURCE_ROOTS = (".", "timeline", "quorum", "checkpoints")
-INPUTS = ("pyproject.toml", "setup.py", "constraints.txt", "tools/install.py", "replog/records/_codec.pyx")
+INPUTS = (
+    "pyproject.toml",
+    "setup.py",
+    "constraints.txt",
+    "tools/install.py",
+    "replog/records/*.pyx",
+    "replog/records/*.pxi",
+)
 
 
 @dataclass(frozen=True)
@@ -105,10 +112,9 @@ def with_included(extras: set[str]) -> set[str]:
 
 def digest_of_inputs() -> str:
     digest = hashlib.sha256()
-    for name in INPUTS:
-        path = ROOT / name
-        digest.update(f"{name}\0".encode())
-        digest.update(path.read_bytes() if path.exists() else b"")
+    for path in sorted(path for pattern in INPUTS for path in ROOT.glob(pattern)):
+        digest.update(f"{path.relative_to(ROOT)}\0".encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

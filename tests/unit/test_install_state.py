@@ -58,7 +58,9 @@ def test_included_extras_are_there_too(install: ModuleType, tmp_path: Path) -> N
     assert install.wanted_state(dev, ["test"]) == dev
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "replog/records/_codec.pyx"])
+@pytest.mark.parametrize(
+    "name", ["pyproject.toml", "constraints.txt", "replog/records/_scan.pyx", "replog/records/_codec_rows.pxi"]
+)
 def test_changed_inputs_install_again(install: ModuleType, name: str, tmp_path: Path) -> None:
     before = install.wanted_state(None, ["test"])
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
