@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
 FLIGHTS, WINDOWS = "departures", "delay-windows"
-MICRO_BATCHES = 8
-KILLED_AFTER = 3
+MICRO_BATCHES = 5
+KILLED_AFTER = 2
 """Micro-batches that are complete when the stream is killed."""
 START_SECONDS_MAX = 300
 WINDOW_SCHEMA = "origin string, week timestamp, flights bigint, mean_delay double"

@@ -13,7 +13,7 @@ from typing import Any, Final, SupportsIndex, TypeVar
 from replog.client.types import TopicPartition
 from replog.errors import InvalidRecordError, InvalidRequestError, UnknownTopicOrPartitionError
 from replog.records import CHARACTER_BYTES_MAX, RECORD_HEADER_OVERHEAD_BYTES_MAX
-from replog.records.model import NO_TIMESTAMP
+from replog.records.model import NO_TIMESTAMP, Columns
 
 T = TypeVar("T")
 
@@ -211,6 +211,14 @@ def require_records(records: object, method: str) -> None:
         raise wrong_type("records", records, "an iterable of values or (value, key) pairs, not a mapping")
     if not isinstance(records, Iterable):
         raise wrong_type("records", records, "an iterable of values or (value, key) pairs")
+
+
+def require_columns(columns: object, partitions: object) -> None:
+    """Refuses records that are not columns, and partitions that are not a buffer of numbers."""
+    if not isinstance(columns, Columns):
+        raise wrong_type("columns", columns, "replog.records.Columns")
+    if partitions is not None and not isinstance(partitions, (bytes, bytearray, memoryview)):
+        raise wrong_type("partitions", partitions, "a buffer of int32, or None")
 
 
 def require_partition(topic: str, partitions_count: int, partition: int) -> None:

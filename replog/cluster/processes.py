@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,11 +113,12 @@ class KeptPorts:
     """Ports of 127.0.0.1 that nobody used, and that the kernel gives to nobody who asks for any port, until they are released.
 
     A node that asks for such a port by its number gets it: with SO_REUSEADDR on both sides, a socket that does not listen
-    is in nobody's way.
+    is in nobody's way.  They are released with the object: a cluster may be left to run by whoever started it.
     """
 
     def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
+        weakref.finalize(self, _close_all, self._sockets)
 
     def take(self, count: int) -> list[int]:
         """Finds and keeps so many more ports, all different."""
@@ -129,8 +131,12 @@ class KeptPorts:
 
     def release(self) -> None:
         """Lets others have them again."""
-        while self._sockets:
-            self._sockets.pop().close()
+        _close_all(self._sockets)
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    while sockets:
+        sockets.pop().close()
 
 
 def is_free(port: int) -> bool:

@@ -179,7 +179,7 @@ def _read_all(descriptor: int, view: memoryview, position: int) -> None:
 
 
 def _expect(descriptor: int, position: int, end_position: int) -> None:
-    """Has the system read on from the disk while what is there is decoded."""
+    """Lets the system read on from the disk while what is there is decoded."""
     length = min(FRAME_BYTES, end_position - position)
     if length > 0:
         with suppress(OSError):  # advice

@@ -71,8 +71,8 @@ def test_a_compacted_topic_gives_the_latest_state_of_each_key(tmp_path: Path, fl
 @pytest.mark.spark
 @pytest.mark.cluster
 def test_a_stream_that_is_killed_gives_the_windows_of_the_batch_query(tmp_path: Path, flights: Any) -> None:
-    told = run("delay_windows", 8000, tmp_path)
-    assert told["batches_before_the_crash"] >= 3
-    table = flights(8000)
+    told = run("delay_windows", 4000, tmp_path)
+    assert told["batches_before_the_crash"] >= 2
+    table = flights(4000)
     weeks = pd.to_datetime(table["time_hour"], utc=True).dt.floor("7D")
     assert told["windows"] == len(table.groupby([table["origin"], weeks]))

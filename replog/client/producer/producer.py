@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from replog.client.arguments import (
     headers_bytes_bound,
+    require_columns,
     require_limit,
     require_partition,
     require_records,
@@ -393,6 +394,7 @@ class Producer:
             UnknownTopicOrPartitionError, BrokerClosedError: As `send`.  What comes before the row at fault may be sent.
         """
         require_text("topic", topic)
+        require_columns(columns, partitions)
         if timestamp_ms is not None:
             require_timestamp(timestamp_ms)
         self._raise_if_closed()

@@ -19,9 +19,10 @@ from replog.client import Admin, Consumer, DefaultPartitioner, Producer, SyncAdm
 from replog.client.arguments import headers_bytes_bound
 from replog.errors import ConfigError, InvalidRecordError, InvalidRequestError
 from replog.metadata.records import ResourceType
-from replog.records import batch_bytes_bound, encode_batch
+from replog.records import Columns, batch_bytes_bound, encode_batch
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS = Columns(1, b"", b"", b"", b"", b"", None, 1, bytes(8), b"", None, 0)
 TOPIC: Any = (ResourceType.TOPIC, "t")
 REFUSED = (TypeError, ConfigError, InvalidRequestError)
 
@@ -83,6 +84,10 @@ USES: list[tuple[str, Use]] = [
     ("topic", lambda it: it.producer.send_many(None, [])),
     ("partition", lambda it: it.producer.send_many("t", [], partition="0")),
     ("timestamp_ms", lambda it: it.producer.send_many("t", [], timestamp_ms=NOW)),
+    ("topic", lambda it: it.producer.send_columns(None, COLUMNS)),
+    ("columns", lambda it: it.producer.send_columns("t", [b"v"])),
+    ("partitions", lambda it: it.producer.send_columns("t", COLUMNS, partitions=[0])),
+    ("timestamp_ms", lambda it: it.producer.send_columns("t", COLUMNS, timestamp_ms=NOW)),
     ("topic", lambda it: it.producer.partitions_for(None)),
     ("timeout_ms", lambda it: it.producer.close(timeout_ms="1")),
     # Consumer
