@@ -14,7 +14,16 @@ from replog.errors import InconsistentClusterIdError
 from replog.spark.options import Limits
 from replog.spark.snapshot import OffsetRange, SizedRange
 from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, waits
-from replog.spark.stream.changes import Known, LogBounds, Loss, Resumption, epochs_to_check, resume, tell_losses
+from replog.spark.stream.changes import (
+    Known,
+    LogBounds,
+    Loss,
+    Resumption,
+    epochs_to_check,
+    resume,
+    tell_losses,
+    without_half_told,
+)
 from replog.spark.stream.offset import VERSION, Place, Places, StreamOffset, from_json, places_to_json, to_json
 
 NO_LIMITS = Limits()
@@ -147,6 +156,7 @@ class BatchPlanner:
     def _next_end(self, start: Mapping[str, Any], known: Known, limits: Limits) -> Mapping[str, Any]:
         before = from_json(start)
         self._check_cluster(before, known)
+        known = without_half_told(before.end, known)
         found = self._resume(before.end, known, with_new=True)
         tell_losses(found.losses, fail=self._fail, told=self._told)
         begin = {partition: place.offset for partition, place in found.begin.items()}
