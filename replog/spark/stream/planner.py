@@ -175,9 +175,12 @@ class BatchPlanner:
         return waits(limits, offsets_count, waited_ms)
 
     def _readable_end(self, partition: TopicPartition, place: Place, known: Known) -> int:
-        """Returns the end of what may be read: the high watermark, in a run with a target not beyond that."""
+        """Returns the end of what may be read: the high watermark, in a run with a target not beyond that.
+
+        What a leader of the past says does not count: it would be kept as told by the leader after it.
+        """
         bounds = known.bounds.get(partition)
-        if bounds is None:
+        if bounds is None or bounds.leader_epoch < place.leader_epoch:
             return place.offset
         if self._target is None:
             return bounds.high_watermark

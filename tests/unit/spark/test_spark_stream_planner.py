@@ -291,6 +291,15 @@ def test_a_topic_created_anew_is_taken_over_when_all_of_it_is_told(first: TopicP
     assert sorted(run.ranges(after, run.latest(after))) == sorted([(first.partition, 4, 8), (last.partition, 6, 8)])
 
 
+def test_a_leader_of_the_past_tells_nothing_to_read() -> None:
+    """Goal: an offset that it tells is not kept under the epoch of the leader after it."""
+    source = FakeSource()
+    source.set(T0, 10, epoch=5)
+    end = committed(source)
+    source.set(T0, 20, epoch=4)
+    assert Run(source).latest(end) == end
+
+
 def test_a_gap_that_was_accepted_once_is_not_hidden_later() -> None:
     """Goal: a batch planned with failOnDataLoss=false, and planned again without it, tells what it leaves out."""
     source = FakeSource(p0=10)
