@@ -38,7 +38,7 @@ class StreamRunner:
         self._options = options.read
         self._thread = loop_thread()
         self._view, self._keeper = self._thread.run(self._open)
-        self._known = Known("", {})
+        self._known: Known | None = None
 
     def close(self) -> None:
         """Ends all watches and closes the connections."""
@@ -46,7 +46,7 @@ class StreamRunner:
             self._thread.run(self._close, CLOSE_TIMEOUT_S)
 
     def known(self) -> Known:
-        if self._keeper.has_trouble or self._known.version != self._keeper.version:
+        if self._known is None or self._keeper.has_trouble or self._known.version != self._keeper.version:
             self._known = self._thread.run(self._copy)
         return self._known
 

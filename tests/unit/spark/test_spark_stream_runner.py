@@ -1,0 +1,43 @@
+"""What the driver's process of a stream knows of its cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from replog.client import ClusterView
+from replog.spark import worker_client
+from replog.spark.options import parse_stream_options
+from replog.spark.stream import runner as runner_module
+from replog.spark.stream.runner import StreamRunner
+from replog.spark.worker_client import loop_thread
+from tests.unit.client.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
+    """A cluster without topics, in the loop's thread."""
+
+    async def make() -> FakeCluster:
+        return FakeCluster(1)
+
+    made = loop_thread().run(make)
+    monkeypatch.setattr(runner_module, "ClusterView", partial(ClusterView, transport=made.transport()))
+    yield made
+    worker_client.close_clients()
+
+
+def opened(cluster: FakeCluster, **options: str) -> StreamRunner:
+    return StreamRunner(parse_stream_options({"bootstrap.servers": ",".join(cluster.bootstrap), **options}))
+
+
+def test_the_cluster_is_known_before_any_topic_is_there(cluster: FakeCluster) -> None:
+    """Goal: a checkpoint that names no cluster is refused as one of another cluster, as soon as there are topics."""
+    made = opened(cluster, subscribePattern="t.*")
+    try:
+        assert made.known().cluster_id == cluster.cluster_id
+        assert made.first_places() == {}
+    finally:
+        made.close()
