@@ -95,8 +95,9 @@ class StreamRunner:
         try:
             ranges = await resolve_ranges(self._view, self._options, int(time.time() * 1000))
         except UnknownTopicOrPartitionError:
-            if self._options.chosen.pattern is None:
-                raise
+            chosen = self._options.chosen
+            if chosen.pattern is None or any(wanted_partitions(self._view.image, chosen)):
+                raise  # one of several was deleted meanwhile: the others do not start at their first records for that
             return {}  # topics that match may come
         return {
             TopicPartition(each.topic, each.partition): Place(each.topic_id, each.start_offset, each.leader_epoch)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 
 from replog.client import ClusterView
+from replog.client.types import TopicPartition
+from replog.errors import UnknownTopicOrPartitionError
 from replog.spark import worker_client
 from replog.spark.options import parse_stream_options
 from replog.spark.stream import runner as runner_module
@@ -29,6 +32,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     worker_client.close_clients()
 
 
+def create_topic(cluster: FakeCluster, name: str) -> None:
+    async def create() -> None:
+        cluster.create_topic(name)
+
+    loop_thread().run(create)
+
+
 def opened(cluster: FakeCluster, **options: str) -> StreamRunner:
     return StreamRunner(parse_stream_options({"bootstrap.servers": ",".join(cluster.bootstrap), **options}))
 
@@ -39,5 +49,24 @@ def test_the_cluster_is_known_before_any_topic_is_there(cluster: FakeCluster) ->
     try:
         assert made.known().cluster_id == cluster.cluster_id
         assert made.first_places() == {}
+    finally:
+        made.close()
+
+
+def test_a_topic_that_is_deleted_meanwhile_starts_no_other_one_at_its_beginning(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: only where nothing matches a pattern a query starts with nothing, and reads what comes from its first record."""
+
+    async def resolve(*_: Any) -> Any:
+        raise UnknownTopicOrPartitionError("topic t2 is gone")
+
+    monkeypatch.setattr(runner_module, "resolve_ranges", resolve)
+    create_topic(cluster, "t1")
+    made = opened(cluster, subscribePattern="t.*", startingOffsets="latest")
+    try:
+        assert list(made.known().bounds) == [TopicPartition("t1", 0)]
+        with pytest.raises(UnknownTopicOrPartitionError, match="topic t2 is gone"):
+            made.first_places()
     finally:
         made.close()
