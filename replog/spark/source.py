@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from replog.errors import ConfigError
+from replog.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -63,7 +63,7 @@ class ReplogDataSource(DataSource):
             self._stream_options = _stream_options(options, error)
             return
         if self._read_options.is_fixed_at_load:
-            self._snapshot = _fetch_snapshot(self._read_options)
+            self._snapshot = _snapshot_at_load(options, self._read_options)
 
     @classmethod
     def name(cls) -> str:
@@ -113,6 +113,36 @@ def _fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
     from replog.spark.worker_client import fetch_snapshot
 
     return fetch_snapshot(options)
+
+
+def _snapshot_at_load(options: MutableMapping[str, str], read: ReadOptions) -> PinnedOffsets | None:
+    """Returns the snapshot; None where there is none from the start that is asked for, and a stream may be meant.
+
+    One with a checkpoint does not begin at that start: retention may have passed it long ago.  The reader of a batch fails.
+    """
+    try:
+        return _fetch_snapshot(read)
+    except ConfigError as error:
+        if error.field == "bootstrap.servers" or not _fits_stream(options):
+            raise
+    except OffsetOutOfRangeError:
+        if not _fits_stream(options):
+            raise
+    except UnknownTopicOrPartitionError:
+        if read.chosen.pattern is None or not _fits_stream(options):
+            raise
+    return None
+
+
+def _fits_stream(options: MutableMapping[str, str]) -> bool:
+    """Whether the options are those of a stream read, too."""
+    from replog.spark.options import parse_stream_options
+
+    try:
+        parse_stream_options(options)
+    except ConfigError:
+        return False
+    return True
 
 
 def _stream_options(options: MutableMapping[str, str], batch_error: ConfigError) -> StreamOptions:
