@@ -35,10 +35,10 @@ class ReplogDataSource(DataSource):
 
     Options are in `replog.spark.options.table.OPTIONS`, columns in `replog.spark.schema.COLUMN_TYPES`.
 
-    What is read is fixed when the DataFrame is made: for each partition, offsets from the start to the high watermark of
-    that moment.  Spark pickles this object after that and uses the copy for every scan, so that repeated actions and
-    both sides of a self-join see the same records; a new `load()` sees newer ones.  With the option `snapshot` "action" it
-    is fixed anew each time Spark plans a scan.
+    What is read is fixed when this object is made: for each partition, offsets from the start to the high watermark of
+    that moment.  Spark makes it in `load()`, after `.schema(...)` when the first action is planned; then it pickles it and
+    uses the copy for every scan, so that repeated actions and both sides of a self-join see the same records; a new `load()`
+    sees newer ones.  With the option `snapshot` "action" it is fixed anew each time Spark plans a scan.
 
     Whether the options are those of `read` or of `readStream` Spark does not say before it asks for a reader.  So options
     that fit only one of them are refused where the other one's reader is asked for.
