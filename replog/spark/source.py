@@ -148,11 +148,14 @@ def _fits_stream(options: MutableMapping[str, str]) -> bool:
 def _stream_options(options: MutableMapping[str, str], batch_error: ConfigError) -> StreamOptions:
     """Returns the options of a stream read; where they are none either, raises the error that fits what was meant."""
     from replog.spark.options import parse_stream_options
-    from replog.spark.options.table import has_stream_only
+    from replog.spark.options.table import has_option_only_of
+    from replog.spark.options.uses import Use
 
     try:
         return parse_stream_options(options)
-    except ConfigError:
-        if has_stream_only(options):
+    except ConfigError as error:
+        # where they differ in what they refuse first, a stream takes what the batch refuses
+        is_stream = error.field != batch_error.field and not has_option_only_of(options, Use.BATCH_READ)
+        if is_stream or has_option_only_of(options, Use.STREAM_READ):
             raise
         raise batch_error from None
