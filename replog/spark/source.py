@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from replog.errors import ConfigError
+from replog.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -35,10 +35,10 @@ class ReplogDataSource(DataSource):
 
     Options are in `replog.spark.options.table.OPTIONS`, columns in `replog.spark.schema.COLUMN_TYPES`.
 
-    What is read is fixed when the DataFrame is made: for each partition, offsets from the start to the high watermark of
-    that moment.  Spark pickles this object after that and uses the copy for every scan, so that repeated actions and
-    both sides of a self-join see the same records; a new `load()` sees newer ones.  With the option `snapshot` "action" it
-    is fixed anew each time Spark plans a scan.
+    What is read is fixed when this object is made: for each partition, offsets from the start to the high watermark of
+    that moment.  Spark makes it in `load()`, after `.schema(...)` when the first action is planned; then it pickles it and
+    uses the copy for every scan, so that repeated actions and both sides of a self-join see the same records; a new `load()`
+    sees newer ones.  With the option `snapshot` "action" it is fixed anew each time Spark plans a scan.
 
     Whether the options are those of `read` or of `readStream` Spark does not say before it asks for a reader.  So options
     that fit only one of them are refused where the other one's reader is asked for.
@@ -63,7 +63,7 @@ class ReplogDataSource(DataSource):
             self._stream_options = _stream_options(options, error)
             return
         if self._read_options.is_fixed_at_load:
-            self._snapshot = _fetch_snapshot(self._read_options)
+            self._snapshot = _snapshot_at_load(options, self._read_options)
 
     @classmethod
     def name(cls) -> str:
@@ -115,14 +115,47 @@ def _fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
     return fetch_snapshot(options)
 
 
+def _snapshot_at_load(options: MutableMapping[str, str], read: ReadOptions) -> PinnedOffsets | None:
+    """Returns the snapshot; None where there is none from the start that is asked for, and a stream may be meant.
+
+    One with a checkpoint does not begin at that start: retention may have passed it long ago.  The reader of a batch fails.
+    """
+    try:
+        return _fetch_snapshot(read)
+    except ConfigError as error:
+        if error.field == "bootstrap.servers" or not _fits_stream(options):
+            raise
+    except OffsetOutOfRangeError:
+        if not _fits_stream(options):
+            raise
+    except UnknownTopicOrPartitionError:
+        if read.chosen.pattern is None or not _fits_stream(options):
+            raise
+    return None
+
+
+def _fits_stream(options: MutableMapping[str, str]) -> bool:
+    """Whether the options are those of a stream read, too."""
+    from replog.spark.options import parse_stream_options
+
+    try:
+        parse_stream_options(options)
+    except ConfigError:
+        return False
+    return True
+
+
 def _stream_options(options: MutableMapping[str, str], batch_error: ConfigError) -> StreamOptions:
     """Returns the options of a stream read; where they are none either, raises the error that fits what was meant."""
     from replog.spark.options import parse_stream_options
-    from replog.spark.options.table import has_stream_only
+    from replog.spark.options.table import has_option_only_of
+    from replog.spark.options.uses import Use
 
     try:
         return parse_stream_options(options)
-    except ConfigError:
-        if has_stream_only(options):
+    except ConfigError as error:
+        # where they differ in what they refuse first, a stream takes what the batch refuses
+        is_stream = error.field != batch_error.field and not has_option_only_of(options, Use.BATCH_READ)
+        if is_stream or has_option_only_of(options, Use.STREAM_READ):
             raise
         raise batch_error from None

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -28,7 +29,8 @@ TELL_INTERVAL_S: Final = 0.02
 """The least time between two updates that follow one another because something moved."""
 
 HEARTBEAT_S: Final = 1.0
-"""How often an update comes when nothing moves: it says that this broker still serves, and all that was told holds."""
+"""How often an update comes, also where nothing moves, or what moves is no news (a log that grows uncommitted): it says that
+this broker still serves, and all that was told holds."""
 
 UPDATE_PARTITIONS: Final = 250
 """Of one update: some milliseconds of encoding."""
@@ -64,12 +66,15 @@ class OffsetWatches:
         call = self._stepper.driver.call
         watch = OffsetWatch(request.partitions)
         loop = asyncio.get_running_loop()
+        update_s = loop.time()
         try:
             await call(lambda: self._add(watch))
             while not watch.is_over:
                 told_s = loop.time()
-                update = await call(lambda: self._take(watch))
+                is_due = not watch.has_news or told_s - update_s >= HEARTBEAT_S
+                update = await call(partial(self._take, watch, is_due=is_due))
                 if update is not None:
+                    update_s = told_s
                     yield update
                 if not watch.has_news:
                     await watch.wait(HEARTBEAT_S)
@@ -110,12 +115,11 @@ class OffsetWatches:
             if not others:
                 del self._by_key[key]
 
-    def _take(self, watch: OffsetWatch) -> OffsetsUpdate | None:
-        """Returns what to tell now; None: the states that moved are as they were told."""
+    def _take(self, watch: OffsetWatch, *, is_due: bool) -> OffsetsUpdate | None:
+        """Returns what to tell now; None: the states that moved are as they were told, and no update is due."""
         refused = self._serving()
         if refused is not None:
             raise BrokerNotAvailableError(refused)
-        is_heartbeat = not watch.has_news
         states = tuple(
             state
             for key in watch.take(UPDATE_PARTITIONS)
@@ -124,7 +128,7 @@ class OffsetWatches:
         for state in states:
             watch.told[state.topic_id, state.partition_id] = state
         watch.is_over = not watch.has_news and all(_is_elsewhere(state) for state in watch.told.values())
-        return OffsetsUpdate(states) if states or is_heartbeat or watch.is_over else None
+        return OffsetsUpdate(states) if states or is_due or watch.is_over else None
 
     def _state(self, partition: WatchedPartition) -> WatchedOffsets:
         led = self._reader.leader_for(partition)

@@ -347,12 +347,12 @@ class Given:
         return self._texts.get(name.lower())
 
 
-def has_stream_only(options: Mapping[str, str]) -> bool:
-    """Whether some option is one of a stream read and of nothing else."""
+def has_option_only_of(options: Mapping[str, str], use: Use) -> bool:
+    """Whether some option is one of this use and of nothing else."""
     uses: dict[str, Use] = {}
     for option in OPTIONS:
         uses[option.name.lower()] = uses.get(option.name.lower(), Use(0)) | option.uses
-    return any(uses.get(name.lower()) == Use.STREAM_READ for name in options)
+    return any(uses.get(name.lower()) == use for name in options)
 
 
 def _why_ignored(name: str, text: str, use: Use, rows: Mapping[str, Option]) -> str:

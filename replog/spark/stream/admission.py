@@ -50,22 +50,20 @@ def admitted_ends(
 
 
 def shared(counts: Mapping[K, int], limit: int) -> dict[K, int]:
-    """Returns the part of each count: together `limit`, or as many as there are counts above 0 where those are more."""
+    """Returns the part of each count: together `limit`, or as many as there are counts above 0 where those are more.
+
+    Each count above 0 has 1; what is left of the limit is shared in proportion to what is left of the counts.
+    """
     total = sum(counts.values())
     if total <= limit:
         return dict(counts)
-    parts = {key: max(1, limit * count // total) if count else 0 for key, count in counts.items()}
-    left = limit - sum(parts.values())
+    filled_count = sum(count > 0 for count in counts.values())
+    spare, wanted = max(0, limit - filled_count), max(1, total - filled_count)
+    parts = {key: 1 + spare * (count - 1) // wanted if count else 0 for key, count in counts.items()}
+    left = max(0, limit - sum(parts.values()))
     by_size = sorted(counts, key=lambda key: counts[key] - parts[key], reverse=True)
-    for key in by_size[: max(0, left)]:  # at most one each: the parts were rounded down
+    for key in by_size[:left]:  # at most one each: the parts were rounded down
         parts[key] += 1
-    while left < 0:  # those that were raised to 1 are paid for by the largest
-        key = max(parts, key=lambda each: parts[each])
-        if parts[key] <= 1:
-            break
-        taken = min(-left, parts[key] - 1)
-        parts[key] -= taken
-        left += taken
     return parts
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -66,6 +66,27 @@ class Resumption(NamedTuple):
 
     begin: dict[TopicPartition, Place]
     losses: tuple[Loss, ...]
+
+
+def without_half_told(before: Places, known: Known) -> Known:
+    """Returns what is known, with topics that were created anew left as untold until all of their partitions are told.
+
+    The partitions of a topic change over together: an offset of a stream has one id for all of them.
+
+    Args:
+        before: Where the stream stood.
+        known: What is there now.
+    """
+    waiting = {partition.topic for partition in known.untold if partition in before}
+    early = {
+        partition
+        for partition, bounds in known.bounds.items()
+        if partition.topic in waiting and (partition not in before or before[partition].topic_id != bounds.topic_id)
+    }
+    if not early:
+        return known
+    bounds = {partition: each for partition, each in known.bounds.items() if partition not in early}
+    return replace(known, bounds=bounds, untold=known.untold | early)
 
 
 def epochs_to_check(before: Places, known: Known) -> dict[TopicPartition, int]:

@@ -14,7 +14,16 @@ from replog.errors import InconsistentClusterIdError
 from replog.spark.options import Limits
 from replog.spark.snapshot import OffsetRange, SizedRange
 from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, waits
-from replog.spark.stream.changes import Known, LogBounds, Loss, Resumption, epochs_to_check, resume, tell_losses
+from replog.spark.stream.changes import (
+    Known,
+    LogBounds,
+    Loss,
+    Resumption,
+    epochs_to_check,
+    resume,
+    tell_losses,
+    without_half_told,
+)
 from replog.spark.stream.offset import VERSION, Place, Places, StreamOffset, from_json, places_to_json, to_json
 
 NO_LIMITS = Limits()
@@ -147,6 +156,7 @@ class BatchPlanner:
     def _next_end(self, start: Mapping[str, Any], known: Known, limits: Limits) -> Mapping[str, Any]:
         before = from_json(start)
         self._check_cluster(before, known)
+        known = without_half_told(before.end, known)
         found = self._resume(before.end, known, with_new=True)
         tell_losses(found.losses, fail=self._fail, told=self._told)
         begin = {partition: place.offset for partition, place in found.begin.items()}
@@ -165,9 +175,12 @@ class BatchPlanner:
         return waits(limits, offsets_count, waited_ms)
 
     def _readable_end(self, partition: TopicPartition, place: Place, known: Known) -> int:
-        """Returns the end of what may be read: the high watermark, in a run with a target not beyond that."""
+        """Returns the end of what may be read: the high watermark, in a run with a target not beyond that.
+
+        What a leader of the past says does not count: it would be kept as told by the leader after it.
+        """
         bounds = known.bounds.get(partition)
-        if bounds is None:
+        if bounds is None or bounds.leader_epoch < place.leader_epoch:
             return place.offset
         if self._target is None:
             return bounds.high_watermark

@@ -23,7 +23,7 @@ Progress: TypeAlias = _Progress | Mapping[str, Any] | str
 def lag(progress: Progress) -> dict[str, dict[int, int]]:
     """Returns how many offsets each partition is behind its high watermark: topic -> partition -> offsets.
 
-    A partition that no batch has named yet counts from its first record.  Where several sources read a partition the one
+    A partition that no batch has named yet counts from offset 0.  Where several sources read a partition the one
     that is most behind counts; sources of other formats are passed over.
 
     Args:

@@ -38,7 +38,7 @@ class StreamRunner:
         self._options = options.read
         self._thread = loop_thread()
         self._view, self._keeper = self._thread.run(self._open)
-        self._known = Known("", {})
+        self._known: Known | None = None
 
     def close(self) -> None:
         """Ends all watches and closes the connections."""
@@ -46,7 +46,7 @@ class StreamRunner:
             self._thread.run(self._close, CLOSE_TIMEOUT_S)
 
     def known(self) -> Known:
-        if self._keeper.has_trouble or self._known.version != self._keeper.version:
+        if self._known is None or self._keeper.has_trouble or self._known.version != self._keeper.version:
             self._known = self._thread.run(self._copy)
         return self._known
 
@@ -95,8 +95,9 @@ class StreamRunner:
         try:
             ranges = await resolve_ranges(self._view, self._options, int(time.time() * 1000))
         except UnknownTopicOrPartitionError:
-            if self._options.chosen.pattern is None:
-                raise
+            chosen = self._options.chosen
+            if chosen.pattern is None or any(wanted_partitions(self._view.image, chosen)):
+                raise  # one of several was deleted meanwhile: the others do not start at their first records for that
             return {}  # topics that match may come
         return {
             TopicPartition(each.topic, each.partition): Place(each.topic_id, each.start_offset, each.leader_epoch)

@@ -11,6 +11,7 @@ from broker_kit import wait_until
 from node_kit import Running, node
 
 from replog.broker.requests import offset_watches
+from replog.broker.requests.offset_watches import OffsetWatch
 from replog.controller.messages import DeleteTopics
 from replog.errors import (
     BrokerNotAvailableError,
@@ -87,6 +88,24 @@ async def test_a_reader_that_is_behind_gets_the_newest_state_once() -> None:
         assert await bounds(updates) == [(0, 20)]
         await updates.aclose()
         assert len(watches(it)) == 0
+
+
+async def test_it_says_that_it_serves_while_what_moves_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a log that grows while its high watermark stands still (a follower hangs) does not make its readers leave."""
+    monkeypatch.setattr(offset_watches, "HEARTBEAT_S", 0.05)
+
+    async def moves_at_once(watch: OffsetWatch, _timeout_s: float) -> None:
+        for key in watch.asked:
+            watch.note(key)
+
+    monkeypatch.setattr(OffsetWatch, "wait", moves_at_once)
+    async with node(SimulatedFileSystem()) as it:
+        topic = await it.create()
+        updates = watches(it).updates(asked(topic))
+        assert await bounds(updates) == [(0, 0)]
+        for _ in range(2):
+            assert await next_update(updates, is_heartbeat=True) == ()
+        await updates.aclose()
 
 
 async def test_it_ends_where_the_broker_leads_nothing_any_more() -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_replog import DefaultSource
-from replog.errors import ConfigError
+from replog.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from replog.spark import worker_client
 from replog.spark.pieces import COALESCE_BYTES, Encoded, Piece, coalesce
 from replog.spark.reader import ReplogReader
@@ -58,6 +58,48 @@ def test_the_snapshot_is_taken_once_and_travels(pinned: list[Any]) -> None:
     assert partition.value == (RANGES[1],)
     assert [each.value for each in copy.reader(schema=SCHEMA).partitions()] == [partition.value]
     assert len(pinned) == 1
+
+
+START = {"startingOffsets": '{"t": {"0": 5}}'}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (START, OffsetOutOfRangeError("startingOffsets: offset 5 of t-0 is outside of [9, 10]", 9, 10)),
+        (START, ConfigError("startingOffsets", "t-1", "startingOffsets does not name t-1")),
+        ({"subscribe": "", "subscribePattern": "t.*"}, UnknownTopicOrPartitionError("no topic matches")),
+    ],
+)
+def test_a_stream_loads_where_a_batch_could_not_start(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], error: Exception
+) -> None:
+    """Goal: a query with a checkpoint starts again when retention has passed its first start, or partitions have come."""
+
+    def fetch(_options: Any) -> PinnedOffsets:
+        raise error
+
+    monkeypatch.setattr(worker_client, "fetch_snapshot", fetch)
+    given = {name: text for name, text in {**OPTIONS, **options}.items() if text}
+    source = pickle.loads(cloudpickle_dumps(ReplogDataSource(given)))
+    assert source.schema().startswith("key binary")
+    source.streamReader(SCHEMA)
+    with pytest.raises(type(error)):
+        source.reader(SCHEMA)
+    with pytest.raises(type(error)):
+        ReplogDataSource({**given, "endingOffsets": "latest"})  # of a batch alone
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigError("bootstrap.servers", "h:1", "nobody"), UnknownTopicOrPartitionError("no topic t")]
+)
+def test_what_fails_a_stream_too_fails_at_once(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fetch(_options: Any) -> PinnedOffsets:
+        raise error
+
+    monkeypatch.setattr(worker_client, "fetch_snapshot", fetch)
+    with pytest.raises(type(error)):
+        ReplogDataSource(OPTIONS)
 
 
 def test_a_snapshot_of_each_action_is_taken_by_each_plan(pinned: list[Any]) -> None:

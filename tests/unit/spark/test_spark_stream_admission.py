@@ -21,6 +21,12 @@ def test_a_skewed_backlog_is_shared_in_proportion() -> None:
     assert admitted_ends(dict.fromkeys(ends, 0), ends, Limits(max_offsets=1_001)) == {0: 999, 1: 1, 2: 1, 3: 0}
 
 
+def test_many_small_partitions_cost_large_ones_the_same_share() -> None:
+    """Example: they get one offset each; of two as large as each other, neither pays for them alone."""
+    found = shared({0: 10**6, 1: 10**6} | dict.fromkeys(range(2, 602), 1), 1_000)
+    assert (found[0], found[1], set(list(found.values())[2:])) == (200, 200, {1})
+
+
 def test_fewer_offsets_than_partitions_is_still_one_for_each() -> None:
     assert shared({0: 100, 1: 5, 2: 1, 3: 0}, 2) == {0: 1, 1: 1, 2: 1, 3: 0}
 

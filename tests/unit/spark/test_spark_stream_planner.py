@@ -33,6 +33,7 @@ class FakeSource:
         self.ends: dict[TopicPartition, int] = {}
         self.epochs_asked: list[Mapping[TopicPartition, int]] = []
         self.starts: dict[TopicPartition, int] | None = None
+        self.untold: frozenset[TopicPartition] = frozenset()
         self.version = 0
         for name, end in ends.items():
             self.set(TopicPartition("t", int(name[1:])), end)
@@ -48,14 +49,16 @@ class FakeSource:
         size: float = 0,
     ) -> None:
         self.bounds[partition] = LogBounds(topic_id, start, end, epoch, size)
+        self.untold -= {partition}
         self.version += 1
 
-    def remove(self, partition: TopicPartition) -> None:
+    def remove(self, partition: TopicPartition, *, is_untold: bool = False) -> None:
         del self.bounds[partition]
+        self.untold |= {partition} if is_untold else set()
         self.version += 1
 
     def known(self) -> Known:
-        return Known(self.cluster_id, dict(self.bounds), frozenset(), self.version)
+        return Known(self.cluster_id, dict(self.bounds), self.untold, self.version)
 
     def known_afresh(self) -> Known:
         return self.known()
@@ -262,6 +265,39 @@ def test_what_is_lost_of_a_batch_that_is_planned_again(happens: Any, text: str, 
         Run(source).ranges(before, end)
     assert text in str(caught.value)
     assert Run(source, fail=False).ranges(before, end) == left
+
+
+@pytest.mark.parametrize(("first", "last"), [(T0, T1), (T1, T0)])
+def test_a_topic_created_anew_is_taken_over_when_all_of_it_is_told(first: TopicPartition, last: TopicPartition) -> None:
+    """Goal: the checkpoint has one id for all partitions of a topic; with that of another one, offsets of the old topic would
+    be taken for those of the new one, or the new one be read twice."""
+    source = FakeSource(p0=10, p1=10)
+    other, late = TopicPartition("u", 0), TopicPartition("t", 2)
+    source.set(other, 1, topic_id=UUID(int=3))
+    end = committed(source)
+    run = Run(source, fail=False)
+    source.remove(last, is_untold=True)
+    for partition in (first, late):
+        source.set(partition, 4, topic_id=NEW)
+    source.set(other, 2, topic_id=UUID(int=3))
+    between = run.latest(end)
+    assert [part.range.topic for part in run.planner.ranges(end, between)] == ["u"]
+    assert between["to"]["t"] == end["to"]["t"]
+    source.set(last, 6, topic_id=NEW)
+    after = run.latest(between)
+    assert sorted(run.ranges(between, after)) == sorted([(first.partition, 0, 4), (last.partition, 0, 6), (2, 0, 4)])
+    for partition in (first, last):
+        source.set(partition, 8, topic_id=NEW)
+    assert sorted(run.ranges(after, run.latest(after))) == sorted([(first.partition, 4, 8), (last.partition, 6, 8)])
+
+
+def test_a_leader_of_the_past_tells_nothing_to_read() -> None:
+    """Goal: an offset that it tells is not kept under the epoch of the leader after it."""
+    source = FakeSource()
+    source.set(T0, 10, epoch=5)
+    end = committed(source)
+    source.set(T0, 20, epoch=4)
+    assert Run(source).latest(end) == end
 
 
 def test_a_gap_that_was_accepted_once_is_not_hidden_later() -> None:

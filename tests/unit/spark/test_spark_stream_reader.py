@@ -121,6 +121,8 @@ def test_options_of_a_stream_only_load_and_refuse_a_batch() -> None:
         ({"maxOffsetsPerTrigger": "none"}, 'maxOffsetsPerTrigger is "none"'),
         ({"maxOffsetsPerTrigger": "5", "endingOffsets": "latest"}, "endingOffsets"),
         ({"endingOffsets": "earliest"}, "endingOffsets cannot be"),
+        ({"startingOffsets": "latest", "failOnDataLoss": "maybe"}, 'failOnDataLoss is "maybe"'),
+        ({"startingOffsets": "latest", "endingOffsets": "latest"}, 'startingOffsets cannot be "latest" here'),
     ],
 )
 def test_options_of_neither_are_refused_at_once(options: dict[str, str], text: str) -> None:
