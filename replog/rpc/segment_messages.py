@@ -63,8 +63,10 @@ class LocateSegmentsResponse:
             range is committed as far as this replica knows.
         leader_epoch: The leader epoch of the replica: no batch in the spans has a higher one.
         refusal: Why nothing is told to this caller; "": it is.
+        is_complete: Whether no offset from the start of the range on may be missing from the spans.
     """
 
     spans: tuple[SegmentSpan, ...]
     leader_epoch: int
     refusal: str
+    is_complete: bool = False

@@ -75,9 +75,24 @@ class ArrowConverter:
             UnsupportedCompressionError: The codec's library is not installed.
         """
         for piece in split_batches(encoded.data):
-            batch = self._batch(piece, encoded, end_offset)
-            if batch is not None:
+            for batch in self._batches(piece, encoded, end_offset):
                 yield from split_rows(batch)
+
+    def _batches(self, data: Buffer, encoded: Encoded, end_offset: int) -> Iterator[pa.RecordBatch]:
+        """Yields the records of `data`: of all at once, or of fewer record batches where those grow too large together."""
+        try:
+            batch = self._batch(data, encoded, end_offset)
+        except InvalidRecordError:
+            middle = middle_of(data)
+            if not middle:
+                raise
+        else:
+            if batch is not None:
+                yield batch
+            return
+        view = memoryview(data)
+        yield from self._batches(view[:middle], encoded, end_offset)
+        yield from self._batches(view[middle:], encoded, end_offset)
 
     def _batch(self, data: Buffer, encoded: Encoded, end_offset: int) -> pa.RecordBatch | None:
         columns = decode_columns(
@@ -125,6 +140,12 @@ def split_batches(data: Buffer) -> Iterator[Buffer]:
         weight += grown
     if start < len(view):
         yield view[start:]
+
+
+def middle_of(data: Buffer) -> int:
+    """Returns where the second half of the record batches in `data` begins; 0: there is only one."""
+    starts = [header.position for header in scan(data)]
+    return starts[len(starts) // 2]
 
 
 def split_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -107,9 +107,17 @@ class DirectRead:
     def _located(self, located: LocateSegmentsResponse) -> Iterator[Encoded]:
         pinned = self._wanted.leader_epoch
         leader_epoch_max = located.leader_epoch if pinned < 0 else min(pinned, located.leader_epoch)
-        reader = FrameReader(self.position, leader_epoch_max=leader_epoch_max, is_checked=self._is_checked)
+        reader = FrameReader(
+            self.position,
+            leader_epoch_max=leader_epoch_max,
+            is_checked=self._is_checked,
+            is_complete=located.is_complete,
+        )
+        end_offset = located.spans[-1].end_offset
         with ExitStack() as files:
             for encoded in reader.read(open_spans(located.spans, files)):
                 self.position = reader.next_offset
                 yield encoded
-        self.position = max(self.position, located.spans[-1].end_offset)
+        if located.is_complete and reader.next_offset < end_offset:
+            raise UnfitError(f"offsets {reader.next_offset} to {end_offset - 1} are missing")
+        self.position = max(self.position, end_offset)

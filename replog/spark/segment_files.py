@@ -4,7 +4,8 @@ What a broker told about its files may be wrong by the time they are opened or r
 puts others in their place, a move takes them elsewhere, and after an unclean election they are cut and written anew.  An
 open file keeps its bytes whatever becomes of its name, so all files of an answer are opened at once, and compared with
 what the broker saw.  After that only a cut can change them: every batch must follow the one before it, with its checksum,
-and with no leader epoch above the one that the broker told.
+and with no leader epoch above the one that the broker told.  Where the broker says that its log has no gaps, a gap is damage:
+the broker finds it, too, when the records are fetched, and says what can be done.
 
 Nothing here raises to the user.  What does not fit is an `UnfitError`, and the rest of the range is fetched.
 """
@@ -17,7 +18,7 @@ from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from replog.errors import CorruptRecordError
-from replog.records import HEADER_BYTES, parse_header, scan_checked
+from replog.records import HEADER_BYTES, consecutive_end, parse_header, scan_checked
 from replog.rpc.segment_messages import STILL_WRITTEN, SegmentSpan
 from replog.spark.pieces import Encoded
 
@@ -75,12 +76,16 @@ class FrameReader:
         start_offset: The first offset that is wanted; it may lie within the first batch.
         leader_epoch_max: The leader epoch above which no batch can be.
         is_checked: Whether checksums are looked at.
+        is_complete: Whether every offset must be there: no checksum covers the base offset of a batch.
     """
 
-    def __init__(self, start_offset: int, *, leader_epoch_max: int, is_checked: bool) -> None:
+    def __init__(
+        self, start_offset: int, *, leader_epoch_max: int, is_checked: bool, is_complete: bool = False
+    ) -> None:
         self.next_offset = start_offset
         self._leader_epoch_max = leader_epoch_max
         self._is_checked = is_checked
+        self._is_complete = is_complete
         self._leader_epoch = _NO_EPOCH
         self._buffer = memoryview(bytearray(FRAME_BYTES))
         self._filled = 0
@@ -133,6 +138,8 @@ class FrameReader:
         first, last = batches[0], batches[-1]
         if first[3] < self.next_offset or (is_exact and first[2] != base_offset):
             raise UnfitError(f"a batch at offset {first[2]} where offset {self.next_offset} was told to be")
+        if self._is_complete and consecutive_end(view[:length], next_offset=self.next_offset, is_complete=True) < 0:
+            raise UnfitError(f"offsets from {self.next_offset} on are missing")
         self._filled += length
         self.next_offset = max(self.next_offset, last[3] + 1)
         self._leader_epoch = max(self._leader_epoch, last[4])

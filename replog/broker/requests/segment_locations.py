@@ -59,7 +59,9 @@ class SegmentLocations:
             spans = tuple(map(_identified, located))
         except OSError as error:
             return _refused(f"the files cannot be looked at: {error}")
-        return LocateSegmentsResponse(spans, role.leader_epoch, "")
+        complete_from = replica.log.complete_from
+        is_complete = complete_from is not None and request.start_offset >= complete_from
+        return LocateSegmentsResponse(spans, role.leader_epoch, "", is_complete)
 
 
 def _identified(span: FileSpan) -> SegmentSpan:

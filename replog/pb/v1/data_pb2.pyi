@@ -857,14 +857,16 @@ class SegmentSpan(_message.Message):
     def __init__(self, path: _Optional[str] = ..., position: _Optional[int] = ..., end_position: _Optional[int] = ..., base_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., device: _Optional[int] = ..., inode: _Optional[int] = ..., modified_ns: _Optional[int] = ...) -> None: ...
 
 class LocateSegmentsResponse(_message.Message):
-    __slots__ = ("spans", "leader_epoch", "refusal")
+    __slots__ = ("spans", "leader_epoch", "refusal", "is_complete")
     SPANS_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPLETE_FIELD_NUMBER: _ClassVar[int]
     spans: _containers.RepeatedCompositeFieldContainer[SegmentSpan]
     leader_epoch: int
     refusal: str
-    def __init__(self, spans: _Optional[_Iterable[_Union[SegmentSpan, _Mapping]]] = ..., leader_epoch: _Optional[int] = ..., refusal: _Optional[str] = ...) -> None: ...
+    is_complete: bool
+    def __init__(self, spans: _Optional[_Iterable[_Union[SegmentSpan, _Mapping]]] = ..., leader_epoch: _Optional[int] = ..., refusal: _Optional[str] = ..., is_complete: bool = ...) -> None: ...
 
 class ClientRequest(_message.Message):
     __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs", "find_cuts", "locate_segments")

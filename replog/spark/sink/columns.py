@@ -91,6 +91,8 @@ def _piece(topic: str, batch: pa.RecordBatch, include_headers: bool) -> Piece:
 
 def _variable(array: Any) -> tuple[Buffer, Buffer, Buffer | None, int]:
     """Returns offsets, data, validity and the number of nulls of a column of text or bytes."""
+    if not len(array):  # headers of rows that have none: the offsets may be left out altogether
+        return b"", b"", None, 0
     if array.type not in {pa.binary(), pa.string()}:  # large ones, by `spark.sql.execution.arrow.useLargeVarTypes`
         array = array.cast(pa.string()).cast(pa.binary()) if _is_text(array.type) else array.cast(pa.binary())
     _, offsets, data = array.buffers()

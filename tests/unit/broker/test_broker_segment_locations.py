@@ -61,6 +61,16 @@ async def test_committed_batches_are_told_and_no_others() -> None:
         assert await locate(it, 3) == LocateSegmentsResponse((), found.leader_epoch, "")
 
 
+async def test_it_tells_from_where_on_no_offset_may_be_missing() -> None:
+    async with rig() as it:
+        await leader_with(it, 3, 3)
+        assert (await locate(it)).is_complete
+        it.replica.log._state.complete.raise_to(2)  # as where older segments are deleted
+        assert [(await locate(it, start)).is_complete for start in (1, 2)] == [False, True]
+        it.replica.log._state.complete.withdraw()  # as before a compaction
+        assert not (await locate(it, 2)).is_complete
+
+
 @pytest.mark.parametrize("known", ["", "another"])
 async def test_paths_are_told_to_this_machine_only(known: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig() as it:

@@ -75,9 +75,11 @@ def segments(tmp_path: Path) -> Segments:
     return Segments(tmp_path)
 
 
-def read(spans: Sequence[SegmentSpan], start: int = 0, *, is_checked: bool = True) -> tuple[list[int], str]:
+def read(
+    spans: Sequence[SegmentSpan], start: int = 0, *, is_checked: bool = True, is_complete: bool = False
+) -> tuple[list[int], str]:
     """Offsets that were read, and what ended it; "": the end."""
-    reader = FrameReader(start, leader_epoch_max=EPOCH, is_checked=is_checked)
+    reader = FrameReader(start, leader_epoch_max=EPOCH, is_checked=is_checked, is_complete=is_complete)
     found: list[int] = []
     with ExitStack() as files:
         try:
@@ -177,6 +179,24 @@ def test_a_batch_with_another_offset_than_told_ends_it(segments: Segments, shift
     assert (found, why in said) == ([], True)
 
 
+@pytest.mark.parametrize("start", [0, 1, 43])
+def test_a_complete_log_is_read_like_any_other(segments: Segments, start: int) -> None:
+    assert read(segments.spans(start), start, is_complete=True) == (list(range(start, segments.end_offset)), "")
+
+
+@pytest.mark.parametrize("number", [0, 5, 9])
+def test_an_offset_that_jumps_up_is_found_where_none_may_be_missing(segments: Segments, number: int) -> None:
+    """Goal: no checksum covers a base offset; where compaction was, a jump is a gap, and elsewhere it is damage."""
+    kept = [segments.batch(each) for each in range(BATCHES) if each < number]
+    segments.paths[0].write_bytes(b"".join(kept) + segments.batch(number + 1))
+    segments.paths[1].write_bytes(b"".join(map(segments.batch, range(max(BATCHES, number + 2), 2 * BATCHES))))
+    found, why = read(segments.spans(), is_complete=True)
+    assert found == list(range(len(found)))
+    assert len(found) <= number * RECORDS
+    assert "are missing" in why
+    assert read(segments.spans())[1] == ""
+
+
 # ---- where a task goes on ----------------------------------------------------------------------------------------------
 
 
@@ -239,6 +259,24 @@ def test_batches_of_a_later_leader_than_the_pinned_one_are_left_to_the_stream(se
     found = offsets(direct)
     assert (found, direct.position) == (list(range(len(found))), len(found))
     assert len(found) <= 44
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_lost_end_of_a_segment_is_left_to_the_stream_unless_gaps_are_meant(segments: Segments, lost: int) -> None:
+    """Goal: records that a log must have are not passed over: the broker says, or another replica, what became of them."""
+    first = lost * BATCHES * RECORDS
+    segments.paths[lost].write_bytes(segments.batch(lost * BATCHES))
+
+    def locate(offset: int, *, is_complete: bool) -> LocateSegmentsResponse:
+        return replace(located(segments.spans(offset)), is_complete=is_complete)
+
+    direct = DirectRead(range_of(0, 120), lambda at: locate(at, is_complete=True), is_checked=True)
+    found = offsets(direct)
+    assert found == list(range(direct.position))
+    assert direct.position <= first + RECORDS
+    direct = DirectRead(range_of(0, 120), lambda at: locate(at, is_complete=False), is_checked=True)
+    assert offsets(direct) == [*range(first + RECORDS), *range(first + BATCHES * RECORDS, 120)]
+    assert direct.position == 120
 
 
 def test_nobody_here_leaves_all_of_it_to_the_stream() -> None:

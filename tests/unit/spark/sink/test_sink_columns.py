@@ -83,6 +83,18 @@ def test_a_slice_is_read_from_where_it_begins(start: int) -> None:
     assert list(memoryview(piece.partitions).cast("B").cast("i")) == expected
 
 
+@pytest.mark.parametrize("is_null", [False, True])
+def test_a_column_without_any_header_may_have_no_offsets(is_null: bool) -> None:
+    """Goal: Java's Arrow writes no offsets of a column without values, not even the 0 that it begins with."""
+    nothing = pa.py_buffer(b"")
+    names, values = (pa.Array.from_buffers(each, 0, [None, nothing, nothing]) for each in (pa.string(), pa.binary()))
+    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+    validity = pa.py_buffer(b"\0") if is_null else None
+    headers = pa.Array.from_buffers(HEADERS, 2, [validity, pa.py_buffer(bytes(12))], children=[pairs])
+    (piece,) = made(pa.RecordBatch.from_arrays([pa.array(["a", "b"]), headers], ["value", "headers"]))
+    assert [(record.value, record.headers) for record in records(piece)] == [(b"a", ()), (b"b", ())]
+
+
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())])
 def test_other_types_of_text_are_taken(kind: Any) -> None:
     values = pa.array([b"a", None, b"c"] if kind == pa.large_binary() else ["a", None, "c"], kind)
