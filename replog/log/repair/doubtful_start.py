@@ -40,15 +40,19 @@ class DoubtfulStart:
         return f"with {witness_path(self.path)} it names different log starts: {described(self.starts)}"
 
     def mend(self, fs: FileSystem) -> None:
-        """Writes the lowest start into both files, durably."""
-        witness = StartWitness(fs, self.path)
+        """Writes the lowest start into both files, durably.
+
+        The checkpoint first, unlike a running writer: a witness that named what the checkpoint said until then would settle
+        on it, if a crash came between, although it may be the higher one.
+        """
         offsets = checkpoints.read_offset_checkpoint(fs, self.path) or {}
-        witness.read(offsets)
         kept = {key: offset for key, offset in offsets.items() if key != self.key}
         settled = kept if self.lowest is None else {**kept, self.key: self.lowest}
+        checkpoints.write_offset_checkpoint(fs, self.path, settled)
+        witness = StartWitness(fs, self.path)
+        witness.read(settled)
         witness.settle(self.key)
         witness.announce(settled)
-        checkpoints.write_offset_checkpoint(fs, self.path, settled)
 
 
 def doubtful_start(fs: FileSystem, directory: str) -> DoubtfulStart | None:

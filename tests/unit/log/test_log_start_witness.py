@@ -73,6 +73,27 @@ def test_a_repair_takes_the_lowest_start_and_hides_nothing() -> None:
         assert opened(disk).logs["t", 0].log_start_offset == start
 
 
+@pytest.mark.parametrize(("line", "start"), [(b"t 0 22", 12), (b"t 0 10", 10), (b"u 0 12", 0)])
+def test_a_crash_inside_a_repair_settles_on_no_higher_start(line: bytes, start: int) -> None:
+    damaged = changed(stopped(), CHECKPOINT, b"t 0 12", line)
+    for point in range(1_000):
+        disk = damaged.copied()
+        disk.faults.cut_power_after(point)
+        try:
+            repair_log(disk, f"{DATA}/t-0", accept_loss=False, now_ms=T0)
+        except (PowerCutError, ReplogError, OSError):
+            is_over = False
+        else:
+            is_over = True
+        disk.crash(random.Random(point))
+        directory = opened(disk)
+        if is_over or ("t", 0) not in directory.offline:
+            assert directory.logs["t", 0].log_start_offset == start
+        if is_over:
+            return
+    pytest.fail("it never ends")
+
+
 def test_what_another_program_wrote_alike_or_without_a_witness_is_no_doubt() -> None:
     disk = stopped()
     lines = disk.image()[CHECKPOINT].splitlines(keepends=True)
