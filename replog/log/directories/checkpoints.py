@@ -99,7 +99,8 @@ class DirectoryCheckpoints:
         jobs: list[CheckpointJob] = []
         for checkpoint in self._checkpoints:
             if any(checkpoint.may_name(key) for key in gone):
-                job = checkpoint.prepare({key: at for key, at in checkpoint.offsets.items() if key not in gone})
+                kept = {key: at for key, at in checkpoint.offsets.items() if key not in gone}
+                job = checkpoint.prepare(kept, gone=gone)
                 jobs += [] if job is None else [job]
         return jobs
 

@@ -14,7 +14,7 @@ left out.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import replog_checkpoints as checkpoints
@@ -79,17 +79,25 @@ class OffsetCheckpoint:
             self._witness.require_same(key)
 
     def may_name(self, key: TopicPartition) -> bool:
-        """Whether a line of this replica may be in the file."""
-        return self._is_behind or key in self._offsets
+        """Whether a line of this replica may be in the file, or in its witness."""
+        return self._is_behind or key in self._offsets or self._doubts(key)
 
-    def prepare(self, offsets: Mapping[TopicPartition, int]) -> CheckpointJob | None:
-        """Prepares a job that makes the file hold exactly `offsets` (not changed later); None: it does already."""
+    def prepare(
+        self, offsets: Mapping[TopicPartition, int], *, gone: Collection[TopicPartition] = ()
+    ) -> CheckpointJob | None:
+        """Prepares a job that makes the file hold exactly `offsets`; None: it does already.
+
+        Args:
+            offsets: The content; not changed later.
+            gone: The replicas that are gone or about to be created: a doubt about them would meet the next of that name.
+        """
         is_current = self._exists and not self._is_behind and self._written_number == self._prepared_count
-        if is_current and offsets == self._offsets and not self._lacks_witness:
+        doubted = tuple(key for key in gone if self._doubts(key))
+        if is_current and offsets == self._offsets and not doubted and not self._lacks_witness:
             return None
         self._prepared_count += 1
         self._offsets = offsets
-        return CheckpointJob(self, offsets, self._prepared_count)
+        return CheckpointJob(self, offsets, self._prepared_count, doubted)
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Writes `offsets`: durable when it returns, and no job prepared before can undo it.
@@ -104,6 +112,7 @@ class OffsetCheckpoint:
     def run(self, job: CheckpointJob) -> None:
         """Writes the content of a job, unless a later one was written already; for `CheckpointJob.run`."""
         with self._lock, storage_errors(self._path):
+            self._settle(job.settled)
             if job.number < self._written_number:
                 return
             try:
@@ -120,6 +129,14 @@ class OffsetCheckpoint:
         """Whether writing the same again would make its witness say more."""
         witness = self._witness
         return witness is not None and (witness.is_written or len(self._offsets) > 0) and not witness.is_exact
+
+    def _doubts(self, key: TopicPartition) -> bool:
+        return self._witness is not None and self._witness.doubts(key)
+
+    def _settle(self, keys: Iterable[TopicPartition]) -> None:
+        if self._witness is not None:
+            for key in keys:
+                self._witness.settle(key)
 
     def _replace(self, offsets: Mapping[TopicPartition, int]) -> None:
         try:
@@ -139,11 +156,19 @@ class OffsetCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointJob:
-    """One write of an offset checkpoint.  `run` once, in any thread; nothing has to be completed."""
+    """One write of an offset checkpoint.  `run` once, in any thread; nothing has to be completed.
+
+    Attributes:
+        checkpoint: The checkpoint.
+        offsets: What it is going to say.
+        number: The number of the job among those of the checkpoint, rising.
+        settled: The replicas about which a doubt of its witness ends.
+    """
 
     checkpoint: OffsetCheckpoint
     offsets: Mapping[TopicPartition, int]
     number: int
+    settled: tuple[TopicPartition, ...] = ()
 
     def run(self) -> None:
         """Writes the file, unless a later one was written already.

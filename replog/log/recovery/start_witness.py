@@ -104,9 +104,14 @@ class StartWitness:
         if key in self._doubted:
             raise doubtful_start(self._checkpoint_path, key, *self._doubted[key])
 
+    def doubts(self, key: TopicPartition) -> bool:
+        """Whether the checkpoint and this file contradict each other about a replica."""
+        return key in self._doubted
+
     def settle(self, key: TopicPartition) -> None:
-        """Ends the doubt about a replica: somebody has decided."""
-        self._doubted.pop(key, None)
+        """Ends the doubt about a replica: somebody has decided, or it is gone.  The file says so when it is written next."""
+        if self._doubted.pop(key, None) is not None:
+            self._is_exact = False
 
     def announce(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Notes, durably, what the checkpoint is about to say, beside what it says; to be called before it is written.

@@ -113,12 +113,17 @@ def test_what_another_program_wrote_alike_or_without_a_witness_is_no_doubt() -> 
     assert list(opened(again).offline) == [("t", 0)]
 
 
-def test_a_replica_made_anew_is_not_doubted() -> None:
-    disk = changed(stopped(), CHECKPOINT, b"t 0 12", b"t 0 22")
+@pytest.mark.parametrize("line", [b"t 0 22", b"u 0 12"])
+@pytest.mark.parametrize("is_deleted_by_hand", [False, True])
+def test_a_replica_made_anew_is_not_doubted(line: bytes, *, is_deleted_by_hand: bool) -> None:
+    disk = changed(stopped(), CHECKPOINT, b"t 0 12", line)
+    if is_deleted_by_hand:
+        disk.remove_tree(f"{DATA}/t-0")
     directory = opened(disk)
-    directory.delete_log("t", 0)
+    if not is_deleted_by_hand:
+        directory.delete_log("t", 0)
     directory.open_log("t", 0, UUID(int=7), CONFIG, now_ms=T0)
-    directory.close(now_ms=T0, broker_epoch=1)
+    disk.kill()
     assert not opened(disk).offline
 
 
