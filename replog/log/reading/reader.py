@@ -26,7 +26,6 @@ from replog.log.recovery.completeness import hole
 from replog.log.segments.reader import NotCachedError
 from replog.log.segments.scan import scan_headers
 from replog.log.state import LogState
-from replog_checkpoints import File
 
 _PLACES_MAX: Final = 32
 
@@ -244,21 +243,17 @@ class LogReader:
             return
         segments, flushed_offset = self._state.segments, self._state.recovery_point
         for number in range(segments.number_for(request.offset), len(segments)):
+            if not segments[number].size_bytes:
+                continue  # of many in a row, each would close a file that a part before it reads
             segment = segments.touch(number, flushed_offset)
             end_offset = segments.end_offset(number, request.log_end_offset)
             yield Part(segment.reader(cached_only=cached_only), end_offset)
 
     def _capture(self, request: ReadRequest) -> CapturedRead:
         """Captures what the same read needs in another thread."""
-        segments = self._state.segments
-        parts: list[Part] = []
-        files: list[File] = []
-        for number, part in enumerate(self._parts(request), segments.number_for(request.offset)):
-            parts.append(part)
-            files += segments[number].open_files
-            if len(parts) > 1 and part.reader.size_bytes:
-                break  # what the first one does not have stands at the start of this one
-        return CapturedRead(request, tuple(parts), self._places.get(request.offset), tuple(files), self._version)
+        parts = tuple(islice(self._parts(request), 2))  # what the first does not have stands at the start of the next
+        files = tuple(part.reader.file for part in parts)
+        return CapturedRead(request, parts, self._places.get(request.offset), files, self._version)
 
     def _note_captured(self, captured: CapturedRead, outcome: ReadOutcome | None) -> bytes:
         """Takes the outcome of `captured.read()` and returns its bytes; the log was not cut meanwhile."""

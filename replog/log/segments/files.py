@@ -64,11 +64,6 @@ class SegmentFiles:
         return self._file
 
     @property
-    def open_files(self) -> list[File]:
-        """The files that a reader made before uses; whoever keeps the reader keeps them open."""
-        return [self._file] if self._file is not None else []
-
-    @property
     def file_names(self) -> list[str]:
         """Paths of all files that it may have."""
         return [self._path(kind) for kind in SEGMENT_SUFFIXES]

@@ -79,6 +79,11 @@ class SegmentReader:
         self._index = index
         self._cached_only = cached_only
 
+    @property
+    def file(self) -> File:
+        """The file that it reads; whoever keeps the reader keeps it open."""
+        return self._file
+
     def find(self, offset: int) -> Found | None:
         """Finds the first batch that ends at or above `offset`; None when all batches end below it.
 

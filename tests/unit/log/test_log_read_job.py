@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from log_test_kit import T0, TINY, append, batch, content, filled, offsets
+from log_test_kit import T0, TINY, append, batch, content, filled, offsets, open_log, stored, write_file
 
 from replog.errors import BrokerClosedError, CorruptRecordError, OffsetOutOfRangeError, StorageError
 from replog.log import Log, LogConfig, ReadJob
+from replog.log.recovery.completeness import COMPLETE_FROM_FILE
 from replog.records import scan
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -235,3 +236,22 @@ def test_jobs_beside_an_owner_that_goes_on(seed: int) -> None:
             continue
         for header in scan(found or b""):
             assert before[header.base_offset] == (found or b"")[header.position : header.end_position]
+
+
+def test_segments_without_a_batch_close_no_file_under_a_job() -> None:
+    """Kafka's cleaner leaves them, many in a row: a job must not have the file closed that it begins with."""
+    fs, log = filled(5, config=LogConfig())
+    log.close(T0)
+    fs.remove(f"/data/t-0/{COMPLETE_FROM_FILE}")
+    for base_offset in range(5, 9):
+        write_file(fs, f"/data/t-0/{base_offset:020d}.log", b"")
+    write_file(fs, f"/data/t-0/{9:020d}.log", stored(batch(b"9"), 9, 0))
+    log = open_log(fs, config=LogConfig(), recovery_point=10, clean=True)
+    log.roll(T0)
+    log.flush()
+    assert log.segment_base_offsets == [0, *range(5, 11)]
+    for offset, found in ((1, [1, 2, 3, 4]), (5, [9]), (9, [9])):
+        job = prepared(log, offset)
+        run(job)
+        assert bases(log.complete_read(job)) == found
+        assert len(job.files) <= 2
