@@ -33,7 +33,7 @@ class FileCloser:
     __slots__ = ("_users", "unwanted")
 
     def __init__(self) -> None:
-        self._users: tuple[weakref.ref[FileUser], ...] = ()
+        self._users: dict[int, weakref.ref[FileUser]] = {}  # by `id`: thousands of reads may wait for the disk
         self.unwanted: set[File] = set()
 
     def close(self, file: File) -> None:
@@ -43,18 +43,19 @@ class FileCloser:
 
     def hold(self, user: FileUser) -> None:
         """Keeps the files of a job open that is handed out, until its `let_go`."""
-        self._users = (*(known for known in self._users if known() is not None), weakref.ref(user))
+        self._users[id(user)] = weakref.ref(user)
 
     def let_go(self, user: FileUser) -> None:
         """Ends a `hold`: the job's result was taken, or never will be.  Closes what waited for the last job to end."""
-        self._users = tuple(known for known in self._users if known() not in (None, user))
+        self._users.pop(id(user), None)
         self.close_unwanted()
 
     def close_unwanted(self) -> None:
         """Closes what is unwanted and not held."""
         if not self.unwanted:
             return
-        users = [user for user in (known() for known in self._users) if user is not None]
+        users = [user for user in (known() for known in self._users.values()) if user is not None]
+        self._users = {id(user): weakref.ref(user) for user in users}  # without those that nobody has any more
         held = {file for user in users for file in user.files}
         for file in self.unwanted - held:
             file.close()

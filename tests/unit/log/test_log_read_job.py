@@ -16,6 +16,7 @@ from replog.records import scan
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import OpenMode
+from tests.interrupting import Stepper
 
 BIG = batch(b"x" * 5000)
 
@@ -255,3 +256,16 @@ def test_segments_without_a_batch_close_no_file_under_a_job() -> None:
         run(job)
         assert bases(log.complete_read(job)) == found
         assert len(job.files) <= 2
+
+
+def test_a_read_costs_the_same_however_many_wait() -> None:
+    _, log = cold()
+    steps = []
+    for waiting in (1, 200):
+        jobs = [prepared(log, 3) for _ in range(waiting)]
+        stepper = Stepper(0)
+        stepper.run(lambda: log.complete_read(prepared(log, 3)))
+        steps.append(stepper.steps)
+        for job in jobs:
+            log.complete_read(job)
+    assert 0 < steps[1] == steps[0]
