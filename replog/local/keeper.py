@@ -147,7 +147,7 @@ class Keeper:
 
     def _segment_of_recovery_point(self) -> int:
         with self._mutex:
-            point = self._log.recovery_point
+            point = self._log.flushed_offset
             return max((base for base in self._log.segment_base_offsets if base <= point), default=0)
 
 

@@ -1,7 +1,8 @@
 """The log of one partition replica: segments, indexes, leader epochs and producers behind one owner.
 
-The work is done by parts, which `replog.log` lists; this is their face.  A batch is in the log when its bytes are in the active segment, its epoch is in the cache (written before the batch), and
-its producer is updated; the log end offset moves last.  What a crash leaves, each part says for itself.
+The work is done by parts, which `replog.log` lists; this is their face.  A batch is in the log when its bytes are in the
+active segment, its epoch is in the cache (written before the batch), and its producer is updated; the log end offset moves
+last.  What a crash leaves, each part says for itself.
 
 Not thread-safe: one owner, the event loop.  Only the `run` of its jobs may run in another thread.
 """
@@ -193,11 +194,6 @@ class Log:
         return self._state.log_end_offset
 
     @property
-    def recovery_point(self) -> int:
-        """Everything below is on stable storage (or deleted), exclusive."""
-        return self._state.flushed_offset
-
-    @property
     def checkpointed_recovery_point(self) -> int:
         """The recovery point without regard to the log start: true whatever a crash does to the log-start checkpoint."""
         return self._state.recovery_point
@@ -214,7 +210,7 @@ class Log:
 
     @property
     def flushed_offset(self) -> int:
-        """The same as the recovery point: how far a power cut cannot reach."""
+        """The end of what is on stable storage (or deleted), exclusive: no power cut reaches below it."""
         return self._state.flushed_offset
 
     @property

@@ -61,7 +61,7 @@ class ReplicaFlushes:
         Writes a dirty window back, and asks for a flush where a segment is full or log.flush.interval.messages is reached.
         """
         log = replica.log
-        unflushed = log.log_end_offset - log.recovery_point
+        unflushed = log.log_end_offset - log.flushed_offset
         self._write_backs.after_append(log, lambda: self._written_back(replica))
         is_due = log.has_unflushed_segment or unflushed >= log.config.flush_messages
         if is_due and not self._flusher.is_flushing(log):
@@ -89,7 +89,7 @@ class ReplicaFlushes:
             is_due = now - replica.last_flush_ms >= flush_ms
             if (
                 is_due
-                and log.recovery_point < log.log_end_offset
+                and log.flushed_offset < log.log_end_offset
                 and not log.failed
                 and self._replicas.get(replica.key) is replica
             ):

@@ -285,7 +285,7 @@ class DirectoryReplicas(DirectoryCheckpoints):
             files=log.files(),
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
-            recovery_point=log.recovery_point,
+            recovery_point=log.flushed_offset,
             first_dirty_offset=log.first_dirty_offset,
             high_watermark=high_watermark,
         )

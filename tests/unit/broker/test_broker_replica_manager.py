@@ -468,4 +468,4 @@ async def test_segments_that_are_full_are_flushed_beside_the_way() -> None:
             it.produce(batch(bytes(15_000)), acks=1)
             await it.settle()
         await it.flushed()
-        assert it.replica.log.recovery_point >= 1
+        assert it.replica.log.flushed_offset >= 1

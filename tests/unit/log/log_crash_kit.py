@@ -260,7 +260,7 @@ def open_replica(disk: FileSystem, config: LogConfig = CONFIG) -> tuple[LogDirec
 def log_invariants(log: Log) -> None:
     """What is true of every log at any moment, whatever happened before (S2, S3, S4, producers, look-ups)."""
     start, end = log.log_start_offset, log.log_end_offset
-    assert start <= log.recovery_point <= end
+    assert start <= log.flushed_offset <= end
     assert log.checkpointed_recovery_point <= end
     headers = []
     expected_offset: int | None = None

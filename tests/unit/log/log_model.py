@@ -168,7 +168,7 @@ class LogModel(RuleBasedStateMachine):
             self.replica.log.complete_flush(job)
             if self.job_counts:
                 self.replica.expected.flushed = max(self.replica.expected.flushed, job.end_offset)
-                assert self.replica.log.recovery_point >= job.end_offset
+                assert self.replica.log.flushed_offset >= job.end_offset
 
     @precondition(lambda self: self.job is None)
     @rule(meanwhile=st.lists(st.sampled_from(("append", "truncate", "roll")), max_size=4), is_early=st.booleans())
@@ -215,7 +215,7 @@ class LogModel(RuleBasedStateMachine):
         """
         flushed, log = self.replica.expected.flushed, self.replica.log
         if self.power_was_cut:
-            flushed = min(flushed, log.recovery_point)
+            flushed = min(flushed, log.flushed_offset)
         damaged = self.replica.after(None)
         if not flip_a_flushed_bit(damaged, flushed, random.Random(seed)):
             return

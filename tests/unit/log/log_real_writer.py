@@ -69,7 +69,7 @@ def write(path: str, seed: int) -> None:
                 log.delete_old_segments(now_ms, log.log_end_offset)
             case _:
                 log.flush()
-                tell(f"flushed {log.recovery_point}")
+                tell(f"flushed {log.flushed_offset}")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def test_a_leader_gives_offsets_and_epoch_and_keeps_the_rest() -> None:
     assert (first.base_offset, first.last_offset, second.base_offset) == (0, 1, 2)
     assert (first.max_timestamp, first.size_bytes, first.duplicate) == (T0 + 1, len(one), False)
     assert content(log) == [stored(one, 0, 4), stored(two, 2, 4)]
-    assert (log.last_epoch, log.log_end_offset, log.recovery_point) == (4, 3, 0)
+    assert (log.last_epoch, log.log_end_offset, log.flushed_offset) == (4, 3, 0)
 
 
 def test_a_lower_leader_epoch_is_our_bug() -> None:
@@ -90,7 +90,7 @@ def test_a_follower_keeps_the_gaps_of_a_compacted_log() -> None:
     assert offsets(log) == [5, 2**31 + 9]
     assert log.segment_base_offsets == [0, 2**31 + 9]
     assert log.read(6, max_bytes=1, end_offset=2**40, min_one_batch=True) == stored(batch(b"a"), 2**31 + 9, 0)
-    assert log.recovery_point == 6  # flushed before the gap, so that it cannot be taken for a hole
+    assert log.flushed_offset == 6  # flushed before the gap, so that it cannot be taken for a hole
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def leftovers(fs: FileSystem) -> list[str]:
 
 def reopened(fs: SimulatedFileSystem, log: Log, **options: int) -> Log:
     fs.kill()
-    return open_log(fs, config=log.config, recovery_point=log.recovery_point, **options)  # type: ignore[arg-type]
+    return open_log(fs, config=log.config, recovery_point=log.flushed_offset, **options)  # type: ignore[arg-type]
 
 
 # What is left

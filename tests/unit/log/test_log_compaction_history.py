@@ -87,7 +87,7 @@ class History:
 
     def restart(self) -> None:
         found, producers = content(self.log), self.producers()
-        recovery_point, first_dirty_offset = self.log.recovery_point, self.log.first_dirty_offset
+        recovery_point, first_dirty_offset = self.log.flushed_offset, self.log.first_dirty_offset
         self.disk.kill()
         self.log = open_log(self.disk, config=CONFIG, recovery_point=self.rng.choice((0, recovery_point)))
         self.log.restore_first_dirty_offset(self.rng.choice((0, first_dirty_offset)))

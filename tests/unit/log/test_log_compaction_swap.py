@@ -71,7 +71,7 @@ def test_a_crash_at_any_step_leaves_all_or_nothing(seed: int | None) -> None:
     for step in range(STEPS):
         fs = SimulatedFileSystem()
         log = filled(fs)
-        recovery_point = log.recovery_point if step % 2 else 0
+        recovery_point = log.flushed_offset if step % 2 else 0
         producers, aborted = sorted(log.producers.to_snapshot()), log.aborted_transactions(0, 1 << 40)
         fs.faults.cut_power_after(step)
         with pytest.raises(PowerCutError):
@@ -90,7 +90,7 @@ def test_a_crash_at_any_step_leaves_all_or_nothing(seed: int | None) -> None:
         assert set(again.aborted_transactions(0, 1 << 40)) <= set(aborted)
         names = fs.list_dir(FOLDER)
         assert not [name for name in names if name.endswith((".swap", ".cleaned", ".deleted"))]
-        assert reopened(fs, again.recovery_point).segment_base_offsets == again.segment_base_offsets
+        assert reopened(fs, again.flushed_offset).segment_base_offsets == again.segment_base_offsets
     assert 3 < found_after < STEPS - 3
 
 
@@ -104,11 +104,11 @@ def test_a_crash_while_a_swap_is_completed_changes_nothing() -> None:
             pass_over(log)
         rng = random.Random(step)
         fs.crash(rng)
-        expected = content(reopened(fs.copied(), log.recovery_point))
+        expected = content(reopened(fs.copied(), log.flushed_offset))
         for cut in range(60):
             fs.faults.cut_power_after(cut)
             try:
-                again = reopened(fs, log.recovery_point)
+                again = reopened(fs, log.flushed_offset)
             except PowerCutError:
                 fs.crash(rng)
                 continue

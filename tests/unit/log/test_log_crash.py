@@ -61,7 +61,7 @@ class Machine:
             first = self.survivor.index(found[0])
             assert found == self.survivor[first : first + len(found)]
         assert self.log.log_end_offset >= self.flushed
-        assert self.log.log_start_offset <= self.log.recovery_point <= self.log.log_end_offset
+        assert self.log.log_start_offset <= self.log.flushed_offset <= self.log.log_end_offset
         assert self.log.log_start_offset <= self.log_start_max
         self.history = self.survivor = found
         self.resync()
@@ -118,7 +118,7 @@ class Machine:
 
     def flush(self) -> None:
         self.log.flush()
-        self.flushed = self.log.recovery_point
+        self.flushed = self.log.flushed_offset
         assert self.flushed == self.log.log_end_offset
 
     def truncate(self) -> None:

@@ -76,7 +76,7 @@ def test_an_unclean_stop_is_checked_from_the_recovery_point() -> None:
     directory = open_directory(fs)
     log = directory.logs["t", 0]
     assert not directory.was_clean
-    assert (len(content(log)), log.recovery_point, log.recovery.segments_scanned) == (22, 20, 1)
+    assert (len(content(log)), log.flushed_offset, log.recovery.segments_scanned) == (22, 20, 1)
 
 
 @pytest.mark.parametrize("missing", ["file", "line"])
@@ -89,7 +89,7 @@ def test_without_a_recovery_point_everything_is_checked_even_after_a_clean_stop(
         write_file(fs, path, b"0\n0\n")
     log = open_directory(fs).logs["t", 0]
     assert log.recovery.segments_scanned == len(log.segment_base_offsets)
-    assert log.recovery_point == 16  # sealed segments were fsynced on the way
+    assert log.flushed_offset == 16  # sealed segments were fsynced on the way
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ def test_a_flush_in_another_thread_moves_the_recovery_point_when_it_is_taken() -
     thread = threading.Thread(target=job.run)
     thread.start()
     thread.join()
-    assert (job.end_offset, log.recovery_point) == (20, 0)
+    assert (job.end_offset, log.flushed_offset) == (20, 0)
     log.complete_flush(job)
-    assert log.recovery_point == log.flushed_offset == 20
+    assert log.flushed_offset == 20
     log.flush()
-    assert log.recovery_point == 23
+    assert log.flushed_offset == 23
     assert log.prepare_flush() is None
 
 
@@ -49,7 +49,7 @@ def test_two_flushes_at_once() -> None:
     log.complete_flush(second)
     first.run()
     log.complete_flush(first)
-    assert log.recovery_point == 24
+    assert log.flushed_offset == 24
     assert len(fs._files) <= 2
 
 
@@ -78,7 +78,7 @@ def test_after_a_failed_fsync_nothing_is_appended_or_flushed_again(operation: Op
         with pytest.raises(StorageError, match="nothing more is appended"):
             call()
     assert log.failed
-    assert log.recovery_point == 0
+    assert log.flushed_offset == 0
     if operation is Operation.SYNC:  # what the kernel has forgotten is no longer read from its cache
         with pytest.raises(CorruptRecordError):
             content(log)
@@ -166,7 +166,7 @@ def test_a_flush_covers_what_a_killed_process_left_in_the_page_cache() -> None:
     fs, _ = filled(20)
     fs.kill()
     log = open_log(fs)
-    assert log.recovery_point == 16  # where the active segment begins
+    assert log.flushed_offset == 16  # where the active segment begins
     log.flush()
     fs.crash(random.Random(1))
     assert len(content(open_log(fs, recovery_point=20))) == 20
@@ -192,6 +192,6 @@ def test_a_segment_name_that_a_killed_process_never_synced_is_synced_by_the_next
         fs.kill()
         log = open_log(fs, recovery_point=5)
         log.flush()
-        assert log.recovery_point == 7
+        assert log.flushed_offset == 7
         fs.crash(random.Random(seed))
         assert offsets(open_log(fs, recovery_point=7)) == list(range(7))

@@ -193,7 +193,7 @@ def test_what_lying_fsyncs_can_cost_is_the_part_above_the_last_honest_one() -> N
     for seed in range(40):
         replica = Replica()
         checkpointed(replica)
-        honest, honest_batches = replica.log.recovery_point, content(replica.log)
+        honest, honest_batches = replica.log.flushed_offset, content(replica.log)
         replica.disk.faults.syncs_lie = True
         replica.append(8, size_bytes=60)
         replica.flush()
@@ -234,7 +234,7 @@ def test_a_slow_fsync_promises_only_what_it_covered() -> None:
         replica.append(2)
         replica.log.complete_flush(job)
         replica.expected.flushed = job.end_offset
-        assert replica.log.recovery_point == job.end_offset
+        assert replica.log.flushed_offset == job.end_offset
         replica.checkpoint()
         replica.after(seed).open().verify()
 

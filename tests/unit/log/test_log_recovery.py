@@ -160,7 +160,7 @@ def test_a_clean_open_scans_nothing_and_changes_nothing() -> None:
     fs, before = closed()
     files = snapshot_of(fs)
     log = reopen_clean(fs)
-    assert (content(log), log.recovery.segments_scanned, log.recovery_point) == (before, 0, 40)
+    assert (content(log), log.recovery.segments_scanned, log.flushed_offset) == (before, 0, 40)
     log.close(T0)
     assert snapshot_of(fs) == files
 

@@ -124,7 +124,7 @@ def test_everything_moves_with_it_and_it_stays_there() -> None:
     assert content(broker.log) == broker.written[2:]
     assert broker.log.leader_epochs.entries[:2] == epochs[:2]
     assert broker.log.producers.producers[9].batches == before.producers.producers[9].batches
-    assert (broker.log.log_start_offset, broker.log.recovery_point) == (2, broker.log.log_end_offset)
+    assert (broker.log.log_start_offset, broker.log.flushed_offset) == (2, broker.log.log_end_offset)
     assert broker.logs.high_watermark(*KEY) == 3
     assert broker.logs.home_of(*KEY) is broker.logs.directories[NEW]
     assert broker.logs.directories[OLD].recovery_points == {}

@@ -96,11 +96,11 @@ def test_a_cut_leaves_a_prefix_that_can_be_appended_to(offset: int, flush: bool)
     assert log.truncate_to(offset) == (offset < 30)
     assert content(log) == before[:offset]
     assert log.log_end_offset == min(offset, 30)
-    assert log.recovery_point == (min(offset, 30) if flush else 0)
+    assert log.flushed_offset == (min(offset, 30) if flush else 0)
     append(log, 5, leader_epoch=1)
     assert offsets(log) == list(range(min(offset, 30) + 5))
     fs.kill()
-    again = open_log(fs, recovery_point=log.recovery_point)
+    again = open_log(fs, recovery_point=log.flushed_offset)
     assert content(again) == content_of(before[:offset], 5)
     assert again.leader_epochs.entries == implied_epochs(again)
 
@@ -123,7 +123,7 @@ def test_the_lowered_recovery_point_is_durable_before_the_cut() -> None:
     log = open_log(fs)
     append(log, 20)
     log.flush()
-    log._state.checkpoint = lambda: seen.append((log.recovery_point, len(content(log))))
+    log._state.checkpoint = lambda: seen.append((log.flushed_offset, len(content(log))))
     log.truncate_to(12)
     assert seen == [(12, 20)]
     log.truncate_to(12)
@@ -140,16 +140,16 @@ def test_a_flush_from_before_a_truncation_promises_nothing() -> None:
     append(log, 6)
     job.run()
     log.complete_flush(job)
-    assert log.recovery_point == 0
+    assert log.flushed_offset == 0
     log.flush()
-    assert log.recovery_point == 10
+    assert log.flushed_offset == 10
 
 
 def test_starting_anew() -> None:
     fs, log = filled(20)
     log.flush()
     log.truncate_fully_and_start_at(100)
-    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (100, 100, 100)
+    assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (100, 100, 100)
     assert (log.last_epoch, log.segment_base_offsets, content(log)) == (None, [100], [])
     append(log, 3, leader_epoch=2)
     assert offsets(log) == [100, 101, 102]
