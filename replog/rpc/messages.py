@@ -120,8 +120,9 @@ class ForgottenPartition:
 class FetchRequest:
     """What is asked of some partitions.
 
-    Incremental: of each partition what the stream said last stands, until it is answered with records, a divergence or
-    an error; `partitions` is what has changed, and an answer names only partitions with news.
+    With `incremental`, `partitions` names those whose question is another one than this stream's fetches before have asked.
+    For all others the last question stands, until it is answered with records, a divergence or an error; an answer names
+    only partitions with news.
     """
 
     correlation_id: int
