@@ -29,7 +29,8 @@ UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 DURATION_MS_MAX = 365 * UNIT_MS["d"]
 
-_DURATION = re.compile(r"([0-9]{1,15})\s*(ms|s|m|h|d)", re.ASCII)
+_DURATION = re.compile(r"([0-9]{1,15})\s*(ms|s|m|min|h|d|)", re.ASCII)
+_DURATION_UNIT_MS = {**UNIT_MS, "min": UNIT_MS["m"], "": 1}  # the spellings that Spark's own options have
 
 PartitionNumbers = Mapping[str, Mapping[int, int]]
 """topic -> partition -> offset, or time."""
@@ -70,9 +71,9 @@ def choice_parser(*words: str) -> Parser:
 
 
 def parse_duration_ms(name: str, text: str) -> int:
-    """Returns a length of time in milliseconds, such as that of "15m"."""
+    """Returns a length of time in milliseconds, such as that of "15m"; a number without a unit counts milliseconds."""
     found = _DURATION.fullmatch(text.strip().lower())
-    ms = int(found[1]) * UNIT_MS[found[2]] if found else 0
+    ms = int(found[1]) * _DURATION_UNIT_MS[found[2]] if found else 0
     if not 1 <= ms <= DURATION_MS_MAX:
         raise ConfigError(
             name, text, f'{name} is "{text[:40]}": give a length of time up to 365d, such as "15m" (ms, s, m, h or d)'

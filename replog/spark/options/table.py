@@ -210,7 +210,7 @@ OPTIONS: tuple[Option, ...] = (
         Use.STREAM_READ,
         "15m",
         parsers.parse_duration_ms,
-        "How long `minOffsetsPerTrigger` is waited for since the batch before, such as `90s` (`ms`, `s`, `m`, `h`, `d`).",
+        "How long `minOffsetsPerTrigger` is waited for since the batch before, such as `90s` (`ms`, `s`, `m`, `min`, `h`, `d`; without one: `ms`).",
     ),
     Option(
         "kafkaConsumer.pollTimeoutMs",

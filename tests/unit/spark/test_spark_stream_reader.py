@@ -102,6 +102,17 @@ def test_options() -> None:
     assert parse_stream_options(OPTIONS).limits.max_delay_ms == 15 * 60_000
 
 
+@pytest.mark.parametrize("text", ["15m", "15min", "900s", "900000ms", "900000", " 15 Min "])
+def test_lengths_of_time_are_spelt_as_those_of_spark(text: str) -> None:
+    assert parse_stream_options({**OPTIONS, "maxTriggerDelay": text}).limits.max_delay_ms == 900_000
+
+
+@pytest.mark.parametrize("text", ["", "0", "m", "-5s", "1.5h", "15 minutes", "366d", "9" * 40])
+def test_other_lengths_of_time_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"give a length of time up to 365d"):
+        parse_stream_options({**OPTIONS, "maxTriggerDelay": text})
+
+
 # ---- one source, two kinds of reading --------------------------------------------------------------------------------
 
 
