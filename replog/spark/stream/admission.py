@@ -5,6 +5,7 @@ Offsets are counted, not records: compaction and the ends of transactions leave 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
@@ -69,7 +70,7 @@ def shared(counts: Mapping[K, int], limit: int) -> dict[K, int]:
 
 def _within_bytes(counts: Mapping[K, int], max_bytes: int, bytes_per_offset: Mapping[K, float]) -> dict[K, int]:
     each = {key: bytes_per_offset.get(key) or UNKNOWN_OFFSET_BYTES for key in counts}
-    sizes = {key: int(count * each[key]) for key, count in counts.items()}
+    sizes = {key: math.ceil(count * each[key]) for key, count in counts.items()}
     if sum(sizes.values()) <= max_bytes:
         return dict(counts)
     parts = shared(sizes, max_bytes)

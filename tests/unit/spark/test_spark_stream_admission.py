@@ -65,6 +65,12 @@ def test_offsets_of_unknown_size_count_as_usual_ones() -> None:
     assert admitted_ends({0: 0}, {0: 100}, Limits(max_bytes=1), {0: 0.0}) == {0: 1}
 
 
+def test_offsets_of_less_than_a_byte_on_the_average_are_admitted_by_their_sum() -> None:
+    """Example: a compacted log, where most offsets have no record: a batch takes as many as fit, not one of them."""
+    assert admitted_ends({0: 0}, {0: 1_000}, Limits(max_bytes=10), {0: 0.1}) == {0: 100}
+    assert admitted_ends({0: 0, 1: 0}, {0: 5, 1: 1_000}, Limits(max_bytes=50), {0: 0.1, 1: 0.1}) == {0: 5, 1: 490}
+
+
 def test_both_limits_hold() -> None:
     limits = Limits(max_offsets=50, max_bytes=1_000)
     assert admitted_ends({0: 0}, {0: 100}, limits, {0: 10.0}) == {0: 50}
