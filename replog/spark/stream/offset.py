@@ -99,8 +99,10 @@ def from_json(value: object) -> StreamOffset:
     cluster_id = value.get("cluster")
     if not isinstance(cluster_id, str):
         _refuse(value, "cluster is missing")
-    start = _places(value, "from") if "from" in value else None
-    return StreamOffset(cluster_id, _places(value, "to"), start)
+    start, end = _places(value, "from") if "from" in value else None, _places(value, "to")
+    if ended := sorted((start or {}).keys() - end.keys()):
+        _refuse(value, f'"from" has {ended[0]}, which "to" lacks')
+    return StreamOffset(cluster_id, end, start)
 
 
 def _places(value: dict[str, Any], side: str) -> dict[TopicPartition, Place]:

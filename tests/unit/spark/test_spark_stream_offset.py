@@ -19,7 +19,15 @@ TOPIC_IDS = {"a": UUID(int=1), "b-1": UUID(int=2**127), "c.d_e": UUID(int=3)}
 places = st.dictionaries(partitions, st.tuples(st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1)), max_size=8).map(
     lambda found: {key: Place(TOPIC_IDS[key.topic], offset, epoch) for key, (offset, epoch) in found.items()}
 )
-offsets = st.builds(StreamOffset, st.text(max_size=5), places, st.none() | places)
+
+
+def _offset(cluster_id: str, end: dict[TopicPartition, Place], begun_count: int | None) -> StreamOffset:
+    """A batch that began in the first `begun_count` of its partitions; None: the start of a query."""
+    begun = {key: end[key]._replace(leader_epoch=0) for key in sorted(end)[:begun_count]}
+    return StreamOffset(cluster_id, end, None if begun_count is None else begun)
+
+
+offsets = st.builds(_offset, st.text(max_size=5), places, st.none() | st.integers(0, 8))
 
 SOME = StreamOffset(
     "c",
@@ -70,6 +78,7 @@ def test_what_it_looks_like() -> None:
         ({**to_json(SOME), "from": {"t": {"id": str(UUID(int=1)), "offsets": {"0": True}, "epochs": {"0": 1}}}}, '"from" is'),
         ({**to_json(SOME), "to": {"t": {"id": str(UUID(int=1)), "offsets": {"0": 3}, "epochs": {}}}}, '"to" is damaged'),
         ({**to_json(SOME), "to": [1]}, '"to" is damaged'),
+        ({**to_json(SOME), "to": {}}, '"from" has t-9, which "to" lacks'),
     ],
 )  # fmt: skip
 def test_other_checkpoints_are_refused(value: Any, text: str) -> None:
