@@ -123,7 +123,11 @@ async def delete_records(
 
 
 async def epoch_ends(
-    view: ClusterView, epochs: Mapping[TopicPartition, int], *, timeout_ms: int
+    view: ClusterView,
+    epochs: Mapping[TopicPartition, int],
+    *,
+    timeout_ms: int,
+    give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, EpochEndOffset | None]:
     """Asks the leaders where leader epochs end in their logs (OffsetsForLeaderEpoch).
 
@@ -131,6 +135,7 @@ async def epoch_ends(
         view: An open cluster view.
         epochs: The leader epoch to look for in each partition.
         timeout_ms: Overall limit.
+        give_up: The function that looks at the failures of each attempt; an error that it returns ends the look-up.
 
     Returns:
         The largest epoch not above the one asked for, and its end; None where the log knows none.
@@ -138,6 +143,7 @@ async def epoch_ends(
     Raises:
         UnknownTopicOrPartitionError: A partition does not exist.
         RequestTimedOutError: Some leader did not answer in time; it names the last cause.
+        ReplogError: The error that `give_up` returned.
     """
 
     def request_for(members: Members) -> EpochEndsRequest:
@@ -155,6 +161,7 @@ async def epoch_ends(
         lambda response: expect(response, EpochEndsResponse).results,
         timeout_ms=timeout_ms,
         what="look up ends of leader epochs",
+        give_up=give_up,
     )
     return {
         partition: EpochEndOffset(result.epoch, result.end_offset) if result.end_offset >= 0 else None

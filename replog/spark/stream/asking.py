@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar
 from uuid import UUID
 
 from replog.client.cluster.offsets import epoch_ends
 from replog.client.cluster.view import ClusterView
-from replog.client.types import TopicPartition
+from replog.client.types import EpochEndOffset, TopicPartition
+from replog.errors import UnknownTopicOrPartitionError
 from replog.spark.patience import PlanningPatience
 from replog.spark.snapshot import look_up_bounds
 from replog.spark.stream.changes import LogBounds
+
+R = TypeVar("R")
 
 
 async def ask_bounds(
@@ -40,7 +44,36 @@ def _topic_ids(view: ClusterView, partitions: Collection[TopicPartition]) -> dic
 async def ask_epoch_ends(
     view: ClusterView, epochs: Mapping[TopicPartition, int], poll_timeout_ms: int | None
 ) -> dict[TopicPartition, int]:
-    """Asks the leaders where leader epochs end in their logs; without those that do not know.  Raises: As `ask_bounds`."""
-    timeout_ms = PlanningPatience(view, poll_timeout_ms).timeout_ms
-    found = await epoch_ends(view, epochs, timeout_ms=timeout_ms)
+    """Asks the leaders where leader epochs end in their logs; without those that do not know, or do not exist any more.
+
+    Raises:
+        RequestTimedOutError: Some partition has nobody that tells the end in time (`PlanningPatience`).
+    """
+    patience = PlanningPatience(view, poll_timeout_ms)
+
+    async def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, EpochEndOffset | None]:
+        wanted = {partition: epochs[partition] for partition in partitions}
+        return await epoch_ends(view, wanted, timeout_ms=patience.timeout_ms, give_up=patience.give_up)
+
+    found = await of_those_that_exist(view, epochs.keys(), ask)
     return {partition: end.end_offset for partition, end in found.items() if end is not None}
+
+
+async def of_those_that_exist(
+    view: ClusterView,
+    partitions: Collection[TopicPartition],
+    ask: Callable[[Collection[TopicPartition]], Awaitable[dict[TopicPartition, R]]],
+) -> dict[TopicPartition, R]:
+    """Asks about partitions some of which may be deleted at any moment; then it asks again, about the others.
+
+    Raises:
+        UnknownTopicOrPartitionError: Somebody says so of partitions that the metadata still show.
+    """
+    while True:
+        try:
+            return await ask(partitions)
+        except UnknownTopicOrPartitionError:
+            left = [each for each in partitions if view.image.partition(*each) is not None]
+            if len(left) == len(partitions):
+                raise
+            partitions = left

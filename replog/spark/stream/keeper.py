@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from typing import Any, cast
@@ -28,7 +28,7 @@ from replog.client.types import TopicPartition
 from replog.errors import ErrorCode, ReplogError, UnknownTopicOrPartitionError, raised_anew
 from replog.rpc.messages import OffsetsUpdate, WatchedOffsets, WatchedPartition, WatchOffsetsRequest
 from replog.rpc.task_ends import end_tasks
-from replog.spark.stream.asking import ask_bounds
+from replog.spark.stream.asking import ask_bounds, of_those_that_exist
 from replog.spark.stream.changes import Known, LogBounds
 
 STALE_S = 3.0
@@ -260,7 +260,10 @@ class BoundsKeeper:
             self._asking.difference_update(group)
 
     async def _ask(self, partitions: tuple[TopicPartition, ...]) -> None:
-        found = await ask_bounds(self._view, partitions, self._poll_timeout_ms)
+        async def ask(some: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
+            return await ask_bounds(self._view, some, self._poll_timeout_ms)
+
+        found = await of_those_that_exist(self._view, partitions, ask)
         now_s = asyncio.get_running_loop().time()
         for partition, bounds in found.items():
             self._asked_s[partition] = now_s

@@ -1,0 +1,82 @@
+"""Questions of a stream to the leaders of its partitions, some of which are deleted or dead meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection
+
+import pytest
+
+from replog.client.types import TopicPartition
+from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
+from replog.spark.patience import UNSERVED_TIMEOUT_MS
+from replog.spark.stream.asking import ask_epoch_ends, of_those_that_exist
+from replog.testing.virtual_loop import VirtualLoop
+from tests.unit.client.fake_cluster import FakeCluster
+from tests.unit.spark.spark_fakes import fill, open_view
+
+T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
+
+
+def two_topics() -> FakeCluster:
+    cluster = FakeCluster(2)
+    for topic in ("t", "u"):
+        cluster.create_topic(topic)
+        fill(cluster, topic, 10)
+    return cluster
+
+
+async def test_a_topic_deleted_meanwhile_is_left_out_of_the_ends_of_epochs() -> None:
+    cluster = two_topics()
+    async with open_view(cluster) as view:
+        cluster.delete_topic("u")
+        while view.image.partition(*U0) is not None:
+            await asyncio.sleep(0.005)
+        assert await ask_epoch_ends(view, {T0: 0, U0: 0}, 5_000) == {T0: 10}
+
+
+async def test_the_others_are_asked_about_again() -> None:
+    """Example: the image still shows a partition at the first question, and no longer at the answer."""
+    cluster = two_topics()
+    async with open_view(cluster) as view:
+        questions: list[set[TopicPartition]] = []
+
+        async def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            questions.append(set(partitions))
+            if U0 in partitions:
+                cluster.delete_topic("u")
+                while view.image.partition(*U0) is not None:
+                    await asyncio.sleep(0.005)
+                raise UnknownTopicOrPartitionError("u-0 does not exist")
+            return dict.fromkeys(partitions, 1)
+
+        assert await of_those_that_exist(view, [T0, U0], ask) == {T0: 1}
+    assert questions == [{T0, U0}, {T0}]
+
+
+async def test_who_denies_what_the_metadata_show_is_not_asked_for_ever() -> None:
+    async with open_view(two_topics()) as view:
+
+        async def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            raise UnknownTopicOrPartitionError("t-0 does not exist")
+
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await of_those_that_exist(view, [T0], ask)
+
+
+def test_ends_of_epochs_that_nobody_can_tell_are_given_up_early() -> None:
+    """Goal: a stream tells of a dead leader after some 10 s, not after the minute that a slow one is given."""
+
+    async def asked_of_a_dead_leader() -> float:
+        cluster = two_topics()
+        async with open_view(cluster) as view:
+            cluster.nodes[1].is_down = True
+            cluster.nodes[1].cut()
+            began_s = asyncio.get_running_loop().time()
+            with pytest.raises(RequestTimedOutError, match="refuses connections"):
+                await ask_epoch_ends(view, {T0: 0}, None)
+            return asyncio.get_running_loop().time() - began_s
+
+    waited_s = VirtualLoop(random.Random(1)).run(asked_of_a_dead_leader())
+    assert UNSERVED_TIMEOUT_MS / 1000 <= waited_s < UNSERVED_TIMEOUT_MS / 1000 + 5
