@@ -14,6 +14,7 @@ from replog.broker.requests import offset_watches
 from replog.broker.requests.offset_watches import OffsetWatch
 from replog.controller.messages import DeleteTopics
 from replog.errors import (
+    BrokerClosedError,
     BrokerNotAvailableError,
     ErrorCode,
     InconsistentClusterIdError,
@@ -190,4 +191,5 @@ async def test_a_node_stops_with_open_watches() -> None:
         await next_update(updates)
         async with asyncio.timeout(20):
             await it.node.stop()
-        await updates.aclose()
+            with pytest.raises(BrokerClosedError):
+                await anext(updates)
