@@ -67,11 +67,12 @@ lint:
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py \
-		tools/stream_soak.py
+		tools/stream_soak.py tools/kafka_messages.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/pyright --pythonpath .venv/bin/python
 	.venv/bin/python tools/generate.py --check
+	.venv/bin/python tools/kafka_messages.py --check
 	.venv/bin/python tools/quorum_roles.py --check
 	.venv/bin/python tools/spark_options.py --check
 	.venv/bin/python -m replog.config.docs | diff docs/CONFIGURATION.md -

@@ -1,0 +1,294 @@
+"""Reads and writes the primitive types of Kafka's protocol.
+
+Texts, bytes and arrays have two shapes: with a length of fixed width, or, in the versions of an API that are `flexible`
+(KIP-482), with an unsigned varint that is one larger than the length.  A flexible struct ends in tagged fields.
+
+Whatever a peer sends ends in a value or in a `MalformedFrameError`: a length is compared with the bytes that are left
+before anything is made of it, and an array's count with the least size of as many elements.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from replog.errors import MalformedFrameError
+
+VARINT_BYTES_MAX = 5
+"""Length of an unsigned varint of 32 bits."""
+
+SMALL_BYTES_MAX = 4096
+"""Longer bytes of a message are not copied: they are a buffer of their own in what a `Writer` returns."""
+
+TEXT_BYTES_MAX = 2**15 - 1
+"""Length of a text, whose length has 16 bits outside of flexible versions."""
+
+_int8, _int16, _int32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
+
+
+class Reader:
+    """Reads one message from front to back.
+
+    Args:
+        data: The message's bytes; records are returned as views of them.
+    """
+
+    __slots__ = ("_at", "_data", "_end")
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._at = 0
+        self._end = len(data)
+
+    @property
+    def left(self) -> int:
+        """How many bytes have not been read."""
+        return self._end - self._at
+
+    def finish(self) -> None:
+        """Ends the message.  Raises: MalformedFrameError: Bytes are left over."""
+        if self.left:
+            raise MalformedFrameError(f"{self.left} bytes are left over behind the message")
+
+    def fixed(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Returns the values of adjacent fields of fixed width.  Raises: MalformedFrameError: The message ends in them."""
+        return layout.unpack_from(self._data, self._take(layout.size))
+
+    def uvarint(self) -> int:
+        """Returns an unsigned varint.  Raises: MalformedFrameError: It has more than 32 bits, or the message ends in it."""
+        value = shift = 0
+        for _ in range(VARINT_BYTES_MAX):
+            byte = self._data[self._take(1)]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        else:
+            raise MalformedFrameError("a varint has more than 5 bytes")
+        if value >> 32:
+            raise MalformedFrameError("a varint has more than 32 bits")
+        return value
+
+    def nullable_text(self, flexible: bool) -> str | None:
+        """Returns a text, or None.  Raises: MalformedFrameError: It is no UTF-8, or longer than what is left."""
+        length = self._length(flexible, _int16)
+        return None if length is None else self._decoded(length)
+
+    def text(self, flexible: bool) -> str:
+        """Returns a text.  Raises: MalformedFrameError: As `nullable_text`, or it is null."""
+        return self._decoded(self._not_null(self._length(flexible, _int16)))
+
+    def nullable_view(self, flexible: bool) -> memoryview | None:
+        """Returns bytes as a view of the message, or None.  Raises: MalformedFrameError: The message ends in them."""
+        length = self._length(flexible, _int32)
+        if length is None:
+            return None
+        at = self._take(length)
+        return self._data[at : at + length]
+
+    def nullable_raw(self, flexible: bool) -> bytes | None:
+        """Returns bytes, or None.  Raises: MalformedFrameError: The message ends in them."""
+        view = self.nullable_view(flexible)
+        return None if view is None else bytes(view)
+
+    def raw(self, flexible: bool) -> bytes:
+        """Returns bytes.  Raises: MalformedFrameError: As `nullable_raw`, or they are null."""
+        return bytes(self._not_null(self.nullable_view(flexible)))
+
+    def uuid(self) -> UUID:
+        """Returns an id.  Raises: MalformedFrameError: The message ends in it."""
+        at = self._take(16)
+        return UUID(bytes=bytes(self._data[at : at + 16]))
+
+    def nullable_count(self, flexible: bool, least_bytes: int) -> int | None:
+        """Returns how many elements an array has, or None.
+
+        Args:
+            flexible: Whether the version is a flexible one.
+            least_bytes: The size of the smallest element.
+
+        Raises:
+            MalformedFrameError: What is left cannot hold that many.
+        """
+        count = self._length(flexible, _int32)
+        if count is not None and count * least_bytes > self.left:
+            raise MalformedFrameError(f"an array of {count} elements is said to be in {self.left} bytes")
+        return count
+
+    def count(self, flexible: bool, least_bytes: int) -> int:
+        """Returns how many elements an array has.  Raises: MalformedFrameError: As `nullable_count`, or it is null."""
+        count: int = self._not_null(self.nullable_count(flexible, least_bytes))
+        return count
+
+    def numbers(self, count: int, code: str) -> list[int]:
+        """Returns integers that follow one another.
+
+        Args:
+            count: How many they are.
+            code: The letter of their type in `struct`.
+
+        Raises:
+            MalformedFrameError: The message ends in them.
+        """
+        layout = struct.Struct(f">{count}{code}")
+        return list(layout.unpack_from(self._data, self._take(layout.size)))
+
+    def is_present(self) -> bool:
+        """Whether a struct that may be null follows."""
+        return bool(self.fixed(_int8)[0] >= 0)
+
+    def tagged(self) -> list[tuple[int, Reader]]:
+        """Returns the tagged fields, each with a reader of its value.
+
+        Raises:
+            MalformedFrameError: Tags do not rise, or the message ends in them.
+        """
+        fields: list[tuple[int, Reader]] = []
+        last = -1
+        for _ in range(self.uvarint()):
+            tag, size = self.uvarint(), self.uvarint()
+            if tag <= last:
+                raise MalformedFrameError(f"tag {tag} follows tag {last}")
+            last = tag
+            at = self._take(size)
+            fields.append((tag, Reader(self._data[at : at + size])))
+        return fields
+
+    # ---- parts -----------------------------------------------------------------------------------------------------------
+
+    def _take(self, size: int) -> int:
+        at = self._at
+        if size > self._end - at:
+            raise MalformedFrameError(f"{size} bytes are said to follow where {self._end - at} are left")
+        self._at = at + size
+        return at
+
+    def _length(self, flexible: bool, layout: struct.Struct) -> int | None:
+        length: int = self.uvarint() - 1 if flexible else self.fixed(layout)[0]
+        if length >= 0:
+            return length
+        if length != -1:
+            raise MalformedFrameError(f"a length is {length}")
+        return None
+
+    @staticmethod
+    def _not_null(value: Any) -> Any:
+        if value is None:
+            raise MalformedFrameError("a value is null that must not be")
+        return value
+
+    def _decoded(self, length: int) -> str:
+        at = self._take(length)
+        try:
+            return str(self._data[at : at + length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedFrameError(f"a text is no UTF-8: {error.reason}") from None
+
+
+class Writer:
+    """Writes one message from front to back; its values are ours, so that one out of range is a bug."""
+
+    __slots__ = ("_full", "_tail")
+
+    def __init__(self) -> None:
+        self._full: list[bytes | bytearray | memoryview] = []
+        self._tail = bytearray()
+
+    def buffers(self) -> list[bytes | bytearray | memoryview]:
+        """Returns what was written, in order; long values are the very buffers that were given."""
+        return [*self._full, self._tail] if self._tail else list(self._full)
+
+    def joined(self) -> bytes:
+        """Returns a copy of what was written."""
+        return b"".join(self.buffers())
+
+    def fixed(self, layout: struct.Struct, *values: Any) -> None:
+        """Writes adjacent fields of fixed width."""
+        self._tail += layout.pack(*values)
+
+    def uvarint(self, value: int) -> None:
+        """Writes an unsigned varint."""
+        while value > 0x7F:
+            self._tail.append((value & 0x7F) | 0x80)
+            value >>= 7
+        self._tail.append(value)
+
+    def nullable_text(self, text: str | None, flexible: bool) -> None:
+        """Writes a text.  Raises: ValueError: It is longer than `TEXT_BYTES_MAX`."""
+        encoded = None if text is None else text.encode()
+        if encoded is not None and len(encoded) > TEXT_BYTES_MAX:
+            raise ValueError(f"a text of {len(encoded)} bytes is longer than {TEXT_BYTES_MAX}")
+        self._length(encoded, flexible, _int16)
+        if encoded is not None:
+            self._tail += encoded
+
+    def text(self, text: str | None, flexible: bool) -> None:
+        """Writes a text.  Raises: ValueError: It is None, or too long."""
+        self.nullable_text(_given(text), flexible)
+
+    def nullable_raw(self, data: bytes | bytearray | memoryview | None, flexible: bool) -> None:
+        """Writes bytes, or null."""
+        self._length(data, flexible, _int32)
+        if data is not None:
+            self._append(data)
+
+    def raw(self, data: bytes | bytearray | memoryview | None, flexible: bool) -> None:
+        """Writes bytes.  Raises: ValueError: They are None."""
+        self.nullable_raw(_given(data), flexible)
+
+    def uuid(self, value: UUID) -> None:
+        """Writes an id."""
+        self._tail += value.bytes
+
+    def nullable_count(self, elements: Sequence[object] | None, flexible: bool) -> None:
+        """Writes how many elements follow, or null."""
+        self._length(elements, flexible, _int32)
+
+    def count(self, elements: Sequence[object] | None, flexible: bool) -> None:
+        """Writes how many elements follow.  Raises: ValueError: There is no array."""
+        self._length(_given(elements), flexible, _int32)
+
+    def numbers(self, values: Sequence[int], code: str) -> None:
+        """Writes integers, whose type has the letter `code` in `struct`."""
+        self._tail += struct.pack(f">{len(values)}{code}", *values)
+
+    def presence(self, value: object) -> None:
+        """Writes whether a struct that may be None follows."""
+        self._tail += b"\xff" if value is None else b"\x01"
+
+    def tagged(self, fields: Iterable[tuple[int, Writer]] = ()) -> None:
+        """Writes tagged fields, in the order of their tags."""
+        present = tuple(fields)
+        self.uvarint(len(present))
+        for tag, value in present:
+            parts = value.buffers()
+            self.uvarint(tag)
+            self.uvarint(sum(map(len, parts)))
+            for part in parts:
+                self._append(part)
+
+    # ---- parts -----------------------------------------------------------------------------------------------------------
+
+    def _length(self, value: Sequence[object] | memoryview | None, flexible: bool, layout: struct.Struct) -> None:
+        length = -1 if value is None else len(value)
+        if flexible:
+            self.uvarint(length + 1)
+        else:
+            self._tail += layout.pack(length)
+
+    def _append(self, data: bytes | bytearray | memoryview) -> None:
+        if len(data) <= SMALL_BYTES_MAX:
+            self._tail += data
+            return
+        if self._tail:
+            self._full.append(self._tail)
+        self._full.append(data)
+        self._tail = bytearray()
+
+
+def _given(value: Any) -> Any:
+    if value is None:
+        raise ValueError("a value is None that must not be")
+    return value

@@ -1,0 +1,93 @@
+"""Every message of every version is what kio, an implementation that is not ours, reads and writes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from replog.errors import MalformedFrameError
+from replog.kafka import messages as package
+from replog.kafka.wire import Reader, Writer
+from tests.unit.kafka import kio_messages as kio
+
+EXAMPLES = 25
+APIS = [module.name for module in pkgutil.iter_modules(package.__path__) if module.name != "headers"]
+
+
+def our_class(api: str, side: str) -> Any:
+    module = importlib.import_module(f"replog.kafka.messages.{api}")
+    return getattr(module, "".join(map(str.capitalize, api.split("_"))) + side.capitalize())
+
+
+SIDES = [(api, side) for api in APIS for side in ("request", "response")]
+CASES = [(api, side, version) for api, side in SIDES for version in our_class(api, side).VERSIONS]
+NAMES = [f"{api}-{side}-{version}" for api, side, version in CASES]
+
+
+def read(cls: Any, data: bytes, version: int) -> Any:
+    reader = Reader(memoryview(data))
+    message = cls.read(reader, version)
+    reader.finish()
+    return message
+
+
+def written(message: Any, version: int) -> bytes:
+    writer = Writer()
+    message.write(writer, version)
+    return writer.joined()
+
+
+def test_the_apis_of_level_1_are_there() -> None:
+    keys = sorted(our_class(api, "request").API_KEY for api in APIS)
+    others = [18, 19, 20, 21, 22, 23, 32, 33, 34, 35, 37, 43, 44, 45, 46, 55, 57, 60, 61, 64, 74, 75, 80, 81]
+    assert keys == [0, 1, 2, 3, *others]
+    assert all(our_class(api, "response").API_KEY == our_class(api, "request").API_KEY for api in APIS)
+
+
+@pytest.mark.parametrize(("api", "side", "version"), CASES, ids=NAMES)
+def test_kio_reads_and_writes_the_same(api: str, side: str, version: int) -> None:
+    ours, theirs = our_class(api, side), kio.kio_class(api, side, version)
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(kio.messages(theirs))
+    def check(message: Any) -> None:
+        data = kio.written(message)
+        found = read(ours, data, version)
+        assert kio.differences(found, message) == []
+        assert written(found, version) == data
+
+    check()
+
+
+@pytest.mark.parametrize(("api", "side"), SIDES)
+def test_whatever_comes_is_a_message_or_malformed(api: str, side: str) -> None:
+    """Goal: bytes cut off, changed, or never a message end in one error, and in no more memory than they have."""
+    ours = our_class(api, side)
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def check(data: Any) -> None:
+        version = data.draw(st.sampled_from(ours.VERSIONS))
+        whole = kio.written(data.draw(kio.messages(kio.kio_class(api, side, version))))
+        for cut in {0, len(whole) // 2, len(whole) - 1} - {len(whole), -1}:
+            with pytest.raises(MalformedFrameError):
+                read(ours, whole[:cut], version)
+        with pytest.raises(MalformedFrameError):
+            read(ours, whole + b"\0", version)
+        changed = bytearray(whole)
+        for _ in range(3):
+            if changed:
+                changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+        for attempt in (bytes(changed), data.draw(st.binary(max_size=200))):
+            try:
+                message = read(ours, attempt, version)
+            except MalformedFrameError:
+                continue
+            assert read(ours, written(message, version), version) == message
+
+    check()
