@@ -14,10 +14,10 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
     raised_anew,
 )
+from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.directories.identity import storage_errors
 from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.offset_checkpoints import CheckpointJob
-from replog.log.directories.replicas import METADATA_TOPIC
 from replog.log.disk_space import DiskState
 from replog.log.file_names import partition_dir_name
 from replog.log.log import Log

@@ -44,11 +44,11 @@ from replog.errors import (
 from replog.log.config import LogConfig
 from replog.log.directories.create_job import CreateJob
 from replog.log.directories.creation import NewReplica
+from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.directories.group import DirectoryGroup
 from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.move import FinishedMoves, FolderCopy, finish_moves
 from replog.log.directories.opening import Loader, lock_usable
-from replog.log.directories.replicas import METADATA_TOPIC
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.directories.survey import Survey
 from replog.log.directories.swap import ReplicaMove, SwapJob
