@@ -13,8 +13,8 @@
 
 `LogDirectory` holds many replicas under one lock, and is made in the same way: `DirectoryState` is what it knows,
 `DirectoryCheckpoints`, `ReplicaOpener` and `DirectoryReplicas` are given it.  Files are Kafka's, byte for
-byte (KAFKA.md 1 and 3); where the behaviour differs on purpose, the module says so.  `LogManager`, with its threads,
-is loaded when it is first used: one log in a folder does without.
+byte (KAFKA.md 1 and 3); where the behaviour differs on purpose, the module says so.  `LogManager` is several directories, with
+threads: `ReplicaHomes` knows which holds what.  It is loaded when it is first used: one log in a folder does without.
 """
 
 from typing import TYPE_CHECKING, Any
