@@ -11,9 +11,10 @@
 | `LogReader`                          | reads by offset and by time                                   |
 | `Compactor`, `Upkeep`                | put compacted segments in place; delete old ones              |
 
-`LogDirectory` holds many replicas under one lock and keeps their checkpoints.  Files are Kafka's, byte for
-byte (KAFKA.md 1 and 3); where the behaviour differs on purpose, the module says so.  `LogManager`, with its threads,
-is loaded when it is first used: one log in a folder does without.
+`LogDirectory` holds many replicas under one lock, and is made in the same way: `DirectoryState` is what it knows,
+`DirectoryCheckpoints`, `ReplicaOpener` and `DirectoryReplicas` are given it.  Files are Kafka's, byte for
+byte (KAFKA.md 1 and 3); where the behaviour differs on purpose, the module says so.  `LogManager` is several directories, with
+threads: `ReplicaHomes` knows which holds what.  It is loaded when it is first used: one log in a folder does without.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,9 @@ from replog.log.compaction import CompactionJob, CompactionSettings, CompactionS
 from replog.log.config import CleanupPolicy, LogConfig
 from replog.log.deletion import DirectoryDeletionJob
 from replog.log.directories.create_job import CreateJob, run_together
+from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.offset_checkpoints import CheckpointJob
-from replog.log.directories.replicas import METADATA_TOPIC
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import Context
+from functools import partial
 from random import Random
 from uuid import UUID
 
 from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.links import PartLinks
 from replog.broker.node.node import Node
+from replog.broker.node.resources import NodeResources
 from replog.broker.quorum.committed_log import LoadedSnapshot
 from replog.config.server import ServerConfig
 from replog.controller.messages import CommittedRecords
@@ -44,53 +47,61 @@ class ClusterObserver:
 
 
 class ObservedNode(Node):
-    """A node that tells an observer; otherwise nothing is different."""
-
-    observer: ClusterObserver
+    """A node that can be looked into; otherwise nothing is different."""
 
     @property
     def image(self) -> MetadataImage:
         """The metadata as this node knows it."""
-        return self._publisher.image
+        return self.parts.replicas.publisher.image
 
     @property
     def directory_id(self) -> UUID:
         """Of its log directory: part of its identity as a voter."""
-        return self._logs.directory_ids[0]
+        return self.logs.directory_ids[0]
 
     @property
     def metadata_log_start_offset(self) -> int:
-        return self._metadata_log.log_start_offset
+        return self.parts.metadata.log.log_start_offset
 
     @property
     def snapshot_ends(self) -> tuple[int, ...]:
         """Exclusive ends of the snapshots of its metadata, the oldest first."""
-        return tuple(snapshot.end_offset for snapshot in self._metadata_log.snapshots.ids)
+        return tuple(snapshot.end_offset for snapshot in self.parts.metadata.log.snapshots.ids)
 
     @property
     def quorum_status(self) -> QuorumStatus:
-        return self._quorum.status()
+        return self.parts.metadata.quorum.status()
 
     @property
     def controller_state_hash(self) -> str | None:
         """Of the committed state; None: the node is no controller."""
-        return None if self._controller is None else self._controller.committed_state_hash()
+        controller = self.parts.metadata.controller
+        return None if controller is None else controller.committed_state_hash()
+
+
+class ObservedLinks(PartLinks):
+    """The links of a node's parts, with an observer that is told what the quorum tells."""
+
+    def __init__(self, observer: ClusterObserver, node: ObservedNode, resources: NodeResources) -> None:
+        super().__init__(resources)
+        self._observer = observer
+        self._node = node
 
     def on_committed(self, batch: CommittedRecords) -> None:
         super().on_committed(batch)
-        self.observer.committed(self, batch)
+        self._observer.committed(self._node, batch)
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
         super().on_snapshot(snapshot)
-        self.observer.snapshot_loaded(self, snapshot.snapshot_id.end_offset)
+        self._observer.snapshot_loaded(self._node, snapshot.snapshot_id.end_offset)
 
     def on_leader_changed(self, leader_id: int | None, epoch: int) -> None:
         super().on_leader_changed(leader_id, epoch)
-        self.observer.leader_changed(self, leader_id, epoch)
+        self._observer.leader_changed(self._node, leader_id, epoch)
 
     def on_became_leader(self, epoch: int, next_offset: int) -> None:
         super().on_became_leader(epoch, next_offset)
-        self.observer.became_leader(self, epoch)
+        self._observer.became_leader(self._node, epoch)
 
 
 class SimulatedNode:
@@ -206,11 +217,10 @@ class SimulatedNode:
         self._loop.call_soon(self.fs.faults.clear, context=Context())
 
     async def _run(self, process: SimulatedProcess, environment: NodeEnvironment) -> None:
-        class Observed(ObservedNode):
-            observer = self._observer
-
         try:
-            self.node = await Observed.start(self.config, environment=environment)
+            self.node = await ObservedNode.start(
+                self.config, environment=environment, make_links=partial(ObservedLinks, self._observer)
+            )
             await self.node.wait_closed()
         except Exception as error:  # noqa: BLE001 -- whatever it is, the observer decides what it means
             self._observer.failed(self, error)

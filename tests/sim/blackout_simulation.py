@@ -46,7 +46,7 @@ class BlackoutSimulation(DataSimulation):
     def _knows_all(self) -> bool:
         """No change of the metadata is on its way: one that commits after the power cut may have ended a membership before."""
         running = self.cluster.running
-        ends = {node._metadata_log.log_end_offset for node in running}
+        ends = {node.parts.metadata.log.log_end_offset for node in running}
         return self.cluster.is_settled() and ends == {running[0].image.end_offset}
 
     async def _run(self) -> None:

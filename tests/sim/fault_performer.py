@@ -307,6 +307,6 @@ def _lacks_something(node: SimulatedNode) -> bool:
     """A directory, or a replica, that a disk error has taken from it; it does without until it starts again."""
     if node.node is None:
         return False
-    logs, offline = node.node._logs, node.node._stepper.trouble.offline.values()
+    logs, offline = node.node.logs, node.node.parts.replicas.stepper.trouble.offline.values()
     has_lost = bool(logs.unopened) or any(directory.failure for directory in logs.directories.values())
     return has_lost or any(not replica.is_damaged for replica in offline)

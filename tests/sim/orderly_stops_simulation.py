@@ -150,9 +150,10 @@ def newest_elections(cluster: SimulatedCluster) -> dict[ElectionType, int]:
     """How often somebody was elected in which way, as the active controller has counted."""
     leader = cluster.leader()
     assert leader is not None
-    assert leader._controller is not None
+    controller = leader.parts.metadata.controller
+    assert controller is not None
     assert newest_image(cluster).topics_by_name[TOPIC].partitions[0].leader >= 0
-    return leader._controller.status().elections
+    return controller.status().elections
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from replog.controller.partitions.change import Placement
 from replog.errors import ErrorCode
 from replog.log import Log, LogManager, follower_append
 from replog.log.directories import log_manager
-from replog.log.directories.log_directory import LogDirectory
+from replog.log.directories.checkpoints import DirectoryCheckpoints
 from replog.log.directories.move import FolderCopy
 from replog.log.file_names import MOVED_DIR_SUFFIX
 from replog.log.follower_append import FollowerAppender
@@ -136,7 +136,7 @@ _STAGE = LeaderAppender._stage
 _ASSIGN_EPOCH_START = LeaderAppender.assign_epoch_start
 _PROMISE_NO_MORE_THAN = Truncator._promise_no_more_than
 _LOAD = LogLoader.load
-_READ_CHECKPOINT = LogDirectory._read_checkpoint
+_READ_CHECKPOINT = DirectoryCheckpoints._read_one
 _APPEND_AS_FOLLOWER = Log.append_as_follower
 _TAKE_OVER = FolderCopy._take_over
 _FINISH_MOVES = log_manager.finish_moves
@@ -220,7 +220,7 @@ def without_producers(self: LogLoader) -> Any:
     return loaded
 
 
-def without_log_starts(self: LogDirectory, checkpoint: Any) -> None:
+def without_log_starts(self: DirectoryCheckpoints, checkpoint: Any) -> None:
     """A log begins where its first segment does."""
     if checkpoint is not self._log_start_offsets:
         _READ_CHECKPOINT(self, checkpoint)
@@ -546,7 +546,7 @@ ABLATIONS = (
     Ablation(
         "log starts are read from their checkpoint",
         "S10",
-        ((LogDirectory, "_read_checkpoint", without_log_starts),),
+        ((DirectoryCheckpoints, "_read_one", without_log_starts),),
         swarm={**DELETIONS, "stop": 0.6, "crash": 0.0},
     ),
     Ablation(
@@ -670,7 +670,7 @@ ABLATIONS = (
     Ablation(
         "recovery points and high watermarks are read from their checkpoints",
         "R|stuck|node . ended",
-        ((LogDirectory, "_read_checkpoint", nothing),),
+        ((DirectoryCheckpoints, "_read_one", nothing),),
         unfound_because="0 means unknown: the whole log is checked, followers tell the high watermark: it costs time",
     ),
 )

@@ -392,7 +392,7 @@ class ReplicationChecks:
         node = self._cluster_or_raise.nodes[node_id].node
         if node is None or node.incarnation_id != incarnation_id:  # a registration may commit when another process runs
             return None
-        return not all(directory.was_clean for directory in node._logs.directories.values())
+        return not all(directory.was_clean for directory in node.logs.directories.values())
 
     @property
     def _cluster_or_raise(self) -> SimulatedCluster:

@@ -186,13 +186,13 @@ def test_a_failed_fsync_ends_the_process_which_starts_again() -> None:
 @pytest.mark.parametrize("ends", [KILLED, STOPPED, REPLACED])
 def test_a_directory_fails_until_its_node_starts_again(ends: str) -> None:
     failed = [Fault(0, FaultKind.DIRECTORY_ERROR, 2, 2_000, OF_THE_REPLICA, detail=ends)]
-    unusable = "[d.path for d in cluster.nodes[2].node._logs.directories.values() if d.failure], cluster.nodes[2].lives"
+    unusable = "[d.path for d in cluster.nodes[2].node.logs.directories.values() if d.failure], cluster.nodes[2].lives"
     assert perform(failed, unusable, at_s=1.9, administrator=Told()) == (["/disk2"], 1)
     assert perform(failed, unusable, at_s=4.0, administrator=Told()) == ([], 2)
 
 
 def test_a_directory_that_failed_is_another_one_where_it_is_replaced() -> None:
-    ids = "cluster.nodes[2].node._logs.directory_ids"
+    ids = "cluster.nodes[2].node.logs.directory_ids"
 
     def found(ends: str) -> list[object]:
         failed = [Fault(1_000, FaultKind.DIRECTORY_ERROR, 2, 2_000, 1, detail=ends)]
@@ -209,7 +209,7 @@ def test_a_directory_that_failed_is_another_one_where_it_is_replaced() -> None:
 
 def test_a_directory_is_still_gone_when_its_node_is_killed_and_starts() -> None:
     faults = [Fault(0, FaultKind.DIRECTORY_ERROR, 2, 9_000, 1, KILLED), Fault(500, FaultKind.KILL, 2, for_ms=100)]
-    then = "cluster.nodes[2].lives, list(cluster.nodes[2].node._logs.unopened)"
+    then = "cluster.nodes[2].lives, list(cluster.nodes[2].node.logs.unopened)"
     assert perform(faults, then, at_s=4.0) == (2, ["/disk2"])
     assert perform(faults, then, at_s=12.0) == (3, [])
 

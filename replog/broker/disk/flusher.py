@@ -35,8 +35,6 @@ class LogFlusher:
         on_failure: The function that is told once about a bug.
         on_log_failure: The function that is told about a log whose fsync failed; what else is on its disk may be no
             better.
-
-    Attributes:
         on_flush_seconds: The function that is told how long each fsync took, in the thread that did it; None where
             nobody wants to know.
     """
@@ -46,6 +44,7 @@ class LogFlusher:
         executor: Executor,
         on_failure: Callable[[BaseException], None],
         on_log_failure: Callable[[Log, StorageError], None],
+        on_flush_seconds: Callable[[float], object] | None = None,
     ) -> None:
         self._executor = executor
         self._on_failure = on_failure
@@ -54,7 +53,7 @@ class LogFlusher:
         self._waiting: dict[Log, list[Callable[[int], None]]] = {}
         self._closed = False
         self._failed = False
-        self.on_flush_seconds: Callable[[float], object] | None = None
+        self._on_flush_seconds = on_flush_seconds
 
     def request(self, log: Log, done: Callable[[int], None]) -> None:
         """Asks for an fsync of everything `log` holds now; does nothing after a failure or `stop`.
@@ -153,7 +152,7 @@ class LogFlusher:
                 return True
 
     def _timed(self, run: Callable[[], None]) -> Callable[[], None]:
-        observe = self.on_flush_seconds
+        observe = self._on_flush_seconds
         if observe is None:
             return run
 

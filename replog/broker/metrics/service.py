@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from replog.broker.disk.flusher import LogFlusher
 from replog.broker.driver import Driver
 from replog.broker.metrics.collector import NodeCollector
 from replog.broker.metrics.instruments import Instruments
@@ -41,9 +40,9 @@ class MetricsService:
         """host:port."""
         return self._server.address
 
-    def watch_flusher(self, flusher: LogFlusher) -> None:
-        """Lets every fsync be timed."""
-        flusher.on_flush_seconds = self._instruments.fsync_seconds.observe
+    def observe_flush(self, seconds: float) -> None:
+        """Notes how long an fsync took, in any thread."""
+        self._instruments.fsync_seconds.observe(seconds)
 
     def metered_produce(self, path: ProducePath) -> MeteredProducePath:
         """Returns the produce path that requests must take from now on to be measured."""

@@ -1,4 +1,4 @@
-"""One node: controller, broker, or both, started, kept alive and ended; `assembly` has its parts.
+"""One node: controller, broker, or both, started, kept alive and ended; `assembly` makes its parts.
 
 Start order: log directories (locks, recovery) -> quorum -> server -> registration -> replicas, as the metadata log says.
 Stop order: controlled shutdown -> server -> replicas -> quorum -> logs flushed, checkpoints, clean-shutdown marker.
@@ -11,15 +11,30 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Self
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
-from replog.broker.node.assembly import NodeAssembly
+from replog.broker.node.assembly import assemble
 from replog.broker.node.environment import NodeEnvironment
-from replog.broker.node.resources import open_logs, open_metrics
+from replog.broker.node.links import PartLinks
+from replog.broker.node.parts import NodeParts
+from replog.broker.node.resources import (
+    DISK_THREADS,
+    NodeResources,
+    address_of,
+    open_logs,
+    open_metadata_log,
+    open_metrics,
+)
 from replog.broker.replicas.log_keeper import known_high_watermarks
 from replog.config.server import ServerConfig
-from replog.errors import DiskFullError, StorageError
+from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import LogManager, RecoveryProgress
+from replog.rpc.transport import Server
+
+if TYPE_CHECKING:
+    from replog.broker.metrics.readings import ReadParts
+    from replog.broker.metrics.service import MetricsService
 
 CONTROLLED_SHUTDOWN_TIMEOUT_S = 5.0
 SERVER_STOP_GRACE_S = 0.2
@@ -27,7 +42,7 @@ SERVER_STOP_GRACE_S = 0.2
 _log = logging.getLogger(__name__)
 
 
-class Node(NodeAssembly):
+class Node:
     """A running node.  Make it with `await Node.start(config)`, end it with `await node.stop()`.
 
     Invariants:
@@ -36,7 +51,15 @@ class Node(NodeAssembly):
     """
 
     def __init__(self, config: ServerConfig, logs: LogManager, environment: NodeEnvironment) -> None:
-        super().__init__(config, logs, environment)
+        self.config = config
+        self.logs = logs
+        self.incarnation_id = environment.new_uuid()
+        self.cluster_id = logs.cluster_id
+        self._environment = environment
+        self._executor = environment.threads(DISK_THREADS, "replog-disk")
+        self._server: Server | None = None
+        self._metrics: MetricsService | None = None
+        self._parts: NodeParts | None = None
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: BaseException | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -48,6 +71,7 @@ class Node(NodeAssembly):
         *,
         environment: NodeEnvironment | None = None,
         on_recovery: Callable[[RecoveryProgress], None] | None = None,
+        make_links: Callable[[Self, NodeResources], PartLinks] | None = None,
     ) -> Self:
         """Starts a node; returns when it listens.  `wait_until_ready` waits for its place in the cluster.
 
@@ -55,6 +79,8 @@ class Node(NodeAssembly):
             config: The configuration of the node.
             environment: The disks, clocks and network of the node; None for the real ones.
             on_recovery: The function that is told, in other threads, how far the opening of the logs has come.
+            make_links: A function that makes what joins the parts, for whoever wants to hear what they tell each other;
+                None: `PartLinks`.
 
         Raises:
             ConfigError: The port is taken.
@@ -66,21 +92,64 @@ class Node(NodeAssembly):
         logs = await loop.run_in_executor(None, open_logs, config, environment, on_recovery)
         node = cls(config, logs, environment)
         try:
-            await node._start()
+            await node._start(PartLinks if make_links is None else partial(make_links, node))
         except BaseException:
             await node.abort()
             raise
         return node
 
-    async def _start(self) -> None:
-        endpoint = self.config.listeners[0]
-        self._server = self._environment.bind(endpoint.host, endpoint.port)
-        self._metrics = open_metrics(self.config)
-        self._build(await asyncio.get_running_loop().run_in_executor(self._executor, self._open_metadata_log))
-        await self._server.start(self._handlers)
-        self._start_parts()
+    async def _start(self, make_links: Callable[[NodeResources], PartLinks]) -> None:
+        config, environment, loop = self.config, self._environment, asyncio.get_running_loop()
+        endpoint = config.listeners[0]
+        self._server = environment.bind(endpoint.host, endpoint.port)
+        self._metrics = open_metrics(config)
+        resources = NodeResources(
+            config=config,
+            environment=environment,
+            incarnation_id=self.incarnation_id,
+            logs=self.logs,
+            metadata_log=await loop.run_in_executor(self._executor, open_metadata_log, config, environment, self.logs),
+            executor=self._executor,
+            address=self.address,
+            metrics=self._metrics,
+            on_failure=self._fail,
+        )
+        parts = self._parts = assemble(resources, make_links)
+        await self._server.start(parts.requests.handlers)
+        self._start_parts(parts)
+
+    def _start_parts(self, parts: NodeParts) -> None:
+        metadata, replicas = parts.metadata, parts.replicas
+        parts.loop_lag.start()
+        if self._metrics is not None:
+            self._metrics.start(_read_parts(parts))
+        if metadata.controller is not None:
+            metadata.controller.start(metadata.quorum)
+            metadata.registrar.start()
+        replicas.stepper.driver.start()
+        metadata.quorum.start()
+        metadata.snapshots.start()
+        if self.config.is_broker:
+            replicas.isr_sender.start()
+            replicas.lifecycle.start()
+            replicas.keeper.start()
+            replicas.cleaner.start()
 
     # ---- what users of a node see -------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """host:port that clients use."""
+        if self._server is None:
+            raise BrokerClosedError("the node does not listen")
+        return address_of(self.config, self._server)
+
+    @property
+    def parts(self) -> NodeParts:
+        """The parts, for those who look into a node: tests and simulations."""
+        if self._parts is None:
+            raise BrokerClosedError("the node has not started")
+        return self._parts
 
     @property
     def metrics_address(self) -> str | None:
@@ -94,7 +163,7 @@ class Node(NodeAssembly):
         """
         if not self.config.is_broker:
             return
-        ready = asyncio.ensure_future(self._lifecycle.wait_until_running())
+        ready = asyncio.ensure_future(self.parts.replicas.lifecycle.wait_until_running())
         try:
             await asyncio.wait({ready, self._closed}, return_when=asyncio.FIRST_COMPLETED)
             if self._closed.done():
@@ -129,7 +198,7 @@ class Node(NodeAssembly):
         try:
             try:
                 if orderly and self.config.is_broker:
-                    await self._lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_S)
+                    await self.parts.replicas.lifecycle.controlled_shutdown(CONTROLLED_SHUTDOWN_TIMEOUT_S)
                 await self._stop_tasks()
             except Exception as error:
                 self._failure = self._failure or error  # no marker: something may not have stopped
@@ -151,7 +220,8 @@ class Node(NodeAssembly):
         _log.critical("the node stops: %s", error, exc_info=error)
         self._failure = error
         self._set_closed(error)
-        self._stepper.driver.halt()
+        if self._parts is not None:
+            self._parts.replicas.stepper.driver.halt()
         if self._ending is None:
             self._ending = asyncio.create_task(self._run_end(orderly=False), name="node-end")
 
@@ -169,23 +239,65 @@ class Node(NodeAssembly):
             await self._server.stop(SERVER_STOP_GRACE_S)
         if self._metrics is not None:
             await self._metrics.stop()
-        await self._stop_parts()
+        if self._parts is not None:
+            await _stop_parts(self._parts)
 
     def _close_logs(self, *, orderly: bool) -> None:
         """Closes all logs; it runs in a thread, and blocks for as long as the disk needs."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self._environment.clock.wall_ms()
         if not orderly:
             with contextlib.suppress(StorageError):
-                self._logs.close(broker_epoch=None, now_ms=now_ms)
+                self.logs.close(broker_epoch=None, now_ms=now_ms)
             return
+        replicas = self.parts.replicas
         try:
-            self._logs.checkpoint_high_watermarks(known_high_watermarks(self._stepper.replicas.values()))
+            self.logs.checkpoint_high_watermarks(known_high_watermarks(replicas.stepper.replicas.values()))
         except DiskFullError as error:
             _log.warning("%s", error)  # the older ones are still there
         except BaseException:
-            self._logs.close(broker_epoch=None, now_ms=now_ms)
+            self.logs.close(broker_epoch=None, now_ms=now_ms)
             raise
         # without a registration nothing was changed here: the promise of the incarnation before still holds
-        registered = self._lifecycle.broker_epoch >= 0
-        epoch = self._lifecycle.broker_epoch if registered else self._logs.previous_broker_epoch
-        self._logs.close(broker_epoch=epoch, now_ms=now_ms)
+        registered = replicas.lifecycle.broker_epoch >= 0
+        epoch = replicas.lifecycle.broker_epoch if registered else self.logs.previous_broker_epoch
+        self.logs.close(broker_epoch=epoch, now_ms=now_ms)
+
+
+async def _stop_parts(parts: NodeParts) -> None:
+    """Stops one part after the other, all of them whatever one of them raises."""
+    metadata, replicas = parts.metadata, parts.replicas
+    stops = [
+        replicas.manager.moves.stop,
+        replicas.keeper.stop,
+        replicas.cleaner.stop,
+        replicas.fetchers.stop,
+        replicas.isr_sender.stop,
+        metadata.registrar.stop,
+        replicas.lifecycle.stop,
+        replicas.manager.stop,
+        replicas.images.stop,
+        metadata.snapshots.stop,
+        metadata.quorum.stop,
+        *([] if metadata.controller is None else [metadata.controller.stop]),
+        metadata.channel.close,
+        parts.loop_lag.stop,
+        parts.flusher.stop,
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        for stop in reversed(stops):
+            stack.push_async_callback(stop)
+
+
+def _read_parts(parts: NodeParts) -> ReadParts:
+    """Returns the parts that metrics read."""
+    from replog.broker.metrics.readings import ReadParts
+
+    return ReadParts(
+        stepper=parts.replicas.stepper,
+        produce_path=parts.requests.produce_path,
+        fetch_path=parts.requests.fetch_path,
+        lifecycle=parts.replicas.lifecycle,
+        quorum=parts.metadata.quorum,
+        controller=parts.metadata.controller,
+        loop_lag=parts.loop_lag,
+    )

@@ -1,22 +1,72 @@
-"""What a node takes hold of before its parts are made: its log directories, and the port of its metrics."""
+"""What a node takes hold of before its parts are made: log directories, ports, threads for the disk, the metadata log."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
+from uuid import UUID
 
-from replog.broker.node.core_settings import disk_limits
+from replog.broker.node.core_settings import disk_limits, metadata_log_config
 from replog.broker.node.environment import NodeEnvironment
+from replog.broker.quorum.metadata_log import MetadataLog
+from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.config.server import ServerConfig
 from replog.errors import ConfigError
 from replog.extras import install_command
-from replog.log import LogManager, RecoveryProgress
+from replog.log import METADATA_TOPIC, LogManager, RecoveryProgress
+from replog.rpc.messages import Hello
+from replog.rpc.transport import Server
 
 if TYPE_CHECKING:
     from replog.broker.metrics.service import MetricsService
 
 _log = logging.getLogger(__name__)
+
+DISK_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeResources:
+    """What the parts of one node are made from.
+
+    Attributes:
+        config: The configuration of the node.
+        environment: Its disks, clocks and network.
+        incarnation_id: The id of this run of the process.
+        logs: The open log directories.
+        metadata_log: The open metadata log.
+        executor: The threads for the disk.
+        address: The host:port that clients use.
+        metrics: What Prometheus reads; None: metrics are off.
+        on_failure: The function that ends the node because of a bug or a failed disk.
+    """
+
+    config: ServerConfig
+    environment: NodeEnvironment
+    incarnation_id: UUID
+    logs: LogManager
+    metadata_log: MetadataLog
+    executor: Executor
+    address: str
+    metrics: MetricsService | None
+    on_failure: Callable[[BaseException], None]
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+        return self.logs.cluster_id
+
+    def hello(self) -> Hello:
+        """Makes the first message of every stream of this node."""
+        return Hello(self.cluster_id, self.config.node_id, self.incarnation_id)
+
+    def make_room(self) -> bool:
+        """Gives the reserve back where the metadata log met a full disk; returns whether there was one."""
+        return make_room(self.logs)
 
 
 def open_logs(
@@ -48,6 +98,32 @@ def open_logs(
     for (topic, partition_id), problem in logs.offline.items():
         _log.error("replica %s-%d cannot be opened: %s", topic, partition_id, problem)
     return logs
+
+
+def open_metadata_log(config: ServerConfig, environment: NodeEnvironment, logs: LogManager) -> MetadataLog:
+    """Opens the metadata log; blocks for as long as the disk needs."""
+    log = logs.open_log(
+        METADATA_TOPIC,
+        0,
+        METADATA_TOPIC_ID,
+        metadata_log_config(config),
+        now_ms=environment.clock.wall_ms(),
+        directory=config.log_dir,
+    )
+    return MetadataLog(environment.fs, log, environment.clock, partial(make_room, logs))
+
+
+def make_room(logs: LogManager) -> bool:
+    """Gives the reserve back where the metadata log met a full disk; returns whether there was one."""
+    home = logs.home_of(METADATA_TOPIC, 0)
+    return home is not None and home.space.make_room()
+
+
+def address_of(config: ServerConfig, server: Server) -> str:
+    """Returns the host:port that clients use."""
+    if config.advertised_listeners:
+        return str(config.advertised_listeners[0])
+    return str(replace(config.listeners[0], port=server.port))
 
 
 def open_metrics(config: ServerConfig) -> MetricsService | None:

@@ -83,12 +83,12 @@ class DiskTrouble:
         replicas: The replicas that can be used; those that go offline are taken out.
         image: Returns the metadata in force.
         leave_role: Makes a replica leave its role.
+        on_offline: Called when a replica went offline, or is usable again: the controller should know.
 
     Attributes:
         offline: The replicas that cannot be used.
         beginning_anew: The replicas that were quarantined, and fetch what they do not have.
         waiting_for_room: The replicas that could not take or keep their role because the disk is full.
-        on_offline: Called when a replica went offline, or is usable again: the controller should know.
     """
 
     def __init__(
@@ -98,16 +98,17 @@ class DiskTrouble:
         replicas: MutableMapping[ReplicaKey, Replica],
         image: Callable[[], MetadataImage],
         leave_role: Callable[[Replica], None],
+        on_offline: Callable[[], None],
     ) -> None:
         self.offline: dict[ReplicaKey, OfflineReplica] = {}
         self.beginning_anew: set[ReplicaKey] = set()
         self.waiting_for_room: dict[ReplicaKey, LocalPartition] = {}
-        self.on_offline: Callable[[], None] = _nobody_listens
         self._broker_id = broker_id
         self._logs = logs
         self._replicas = replicas
         self._image = image
         self._leave_role = leave_role
+        self._on_offline = on_offline
 
     def reason(self, key: ReplicaKey) -> str | None:
         """Returns why a replica cannot be used; None: it is not offline."""
@@ -180,7 +181,7 @@ class DiskTrouble:
         """Notes that a replica has everything that its leader has; one that was beginning anew is whole again."""
         if key in self.beginning_anew:
             self.beginning_anew.discard(key)
-            self.on_offline()
+            self._on_offline()
 
     # ---- roles --------------------------------------------------------------------------------------------------------
 
@@ -300,7 +301,7 @@ class DiskTrouble:
         replica = self._replicas.pop(key, None)
         if replica is not None:
             self._leave_role(replica)
-        self.on_offline()
+        self._on_offline()
 
     # ---- disks that are full ------------------------------------------------------------------------------------------
 
@@ -313,7 +314,3 @@ class DiskTrouble:
         if home is not None and home.space.state is not DiskState.READ_ONLY:
             home.space.refuse()
             _log.error("%s", error)
-
-
-def _nobody_listens() -> None:
-    return

@@ -121,6 +121,7 @@ class ReplicaStepper:
         clock: The node's clock.
         flusher: What runs fsyncs, in threads.
         propose_isr: Sends a proposal to the controller.
+        on_offline: Told that a replica went offline, or is usable again: the controller should know.
         on_failure: Told about a bug, or a failed disk without which the node cannot go on; the node stops.
 
     Attributes:
@@ -146,6 +147,7 @@ class ReplicaStepper:
         clock: Clock,
         flusher: LogFlusher,
         propose_isr: Callable[[ReplicaKey, ProposeIsr], None],
+        on_offline: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.config = config
@@ -169,7 +171,7 @@ class ReplicaStepper:
             on_failure=on_failure,
         )
         self.cold_reads = ColdReads(self.driver.submit)
-        self.trouble = DiskTrouble(config.node_id, logs, self.replicas, lambda: self.image, self.leave_role)
+        self.trouble = DiskTrouble(config.node_id, logs, self.replicas, lambda: self.image, self.leave_role, on_offline)
         self.flushes = ReplicaFlushes(
             config, clock, self.driver, flusher, self.replicas, self.flushed, self.written_back, self.trouble.log_failed
         )

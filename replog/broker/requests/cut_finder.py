@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from replog.broker.replicas.stepper import ReplicaStepper
-from replog.broker.requests.fetch_reader import FetchReader, Refusal
+from replog.broker.requests.fetch_reader import FetchReader
+from replog.broker.requests.refusals import Refusal, refused, refused_by
 from replog.errors import ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.rpc.messages import Cut, FindCutsPartition, FindCutsRequest, FindCutsResponse, FindCutsResult
 from replog.rpc.request_limits import check_partitions
@@ -37,20 +38,19 @@ class CutFinder:
     def _find(self, partition: FindCutsPartition, target_bytes: int, cuts_max: int) -> FindCutsResult:
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):
-            return _failed(partition, *led)
+            return refused(FindCutsResult, partition, led)
         replica, leader = led
         start_offset, end_offset = partition.start_offset, partition.end_offset
         if not replica.log.log_start_offset <= start_offset <= end_offset <= leader.high_watermark:
             text = f"[{start_offset}, {end_offset}) is not in [{replica.log.log_start_offset}, {leader.high_watermark})"
-            return _failed(partition, ErrorCode.OFFSET_OUT_OF_RANGE, text, self._node_id, leader.leader_epoch)
+            return refused(FindCutsResult, partition, refused_by(replica, ErrorCode.OFFSET_OUT_OF_RANGE, text))
         try:
             found = replica.log.find_cuts(start_offset, end_offset, target_bytes=target_bytes, cuts_max=cuts_max)
         except OffsetOutOfRangeError as error:
-            return _failed(partition, error.code, str(error), self._node_id, leader.leader_epoch)
+            return refused(FindCutsResult, partition, refused_by(replica, error.code, str(error)))
         except StorageError as error:
             self._stepper.trouble.storage_failed(replica, error)
-            refused = self._reader.not_leader(partition)
-            return _failed(partition, refused.error, refused.message)
+            return refused(FindCutsResult, partition, self._reader.not_leader(partition))
         return FindCutsResult(
             topic_id=partition.topic_id,
             partition_id=partition.partition_id,
@@ -63,16 +63,3 @@ class CutFinder:
     @property
     def _node_id(self) -> int:
         return self._stepper.config.node_id
-
-
-def _failed(
-    partition: FindCutsPartition, error: ErrorCode, message: str, leader_id: int = -1, leader_epoch: int = -1
-) -> FindCutsResult:
-    return FindCutsResult(
-        topic_id=partition.topic_id,
-        partition_id=partition.partition_id,
-        error=error,
-        leader_epoch=leader_epoch,
-        leader_id=leader_id,
-        message=message,
-    )

@@ -18,15 +18,15 @@ from replog.broker.requests.fetch_reader import (
     FETCH_WAIT_MAX_MS,
     NOT_FRESH,
     FetchReader,
-    Refusal,
     Slot,
-    failed_fetch,
     is_worth_sending,
+    refused_fetch,
 )
 from replog.broker.requests.incremental_fetch import IncrementalFetch, IncrementalFetches
 from replog.broker.requests.offset_watches import OffsetWatches
 from replog.broker.requests.pending_fetch import read_wholly
 from replog.broker.requests.record_deletions import RecordDeletions
+from replog.broker.requests.refusals import Refusal, refused, refused_by
 from replog.broker.requests.segment_locations import SegmentLocations
 from replog.errors import ErrorCode, StorageError
 from replog.replication.leader import Leader
@@ -104,9 +104,9 @@ class FetchPath:
         self._stepper.driver.submit(fetch.close)
 
     def _fetch(self, request: FetchRequest, answer: Answer) -> None:
-        refused = self._serving()
-        if refused is not None:
-            answer(_refused(request, refused))
+        reason = self._serving()
+        if reason is not None:
+            answer(_all_refused(request, reason))
             return
         replicas = self._stepper.replicas
         keys = [(p.topic_id, p.partition_id) for p in request.partitions]
@@ -173,9 +173,9 @@ class FetchPath:
             self._answer(waiting.payload)
 
     def _answer(self, parked: _Parked) -> None:
-        refused = self._serving()  # the lease may have ended while it was parked
-        if refused is not None:
-            parked.answer(_refused(parked.request, refused))
+        reason = self._serving()  # the lease may have ended while it was parked
+        if reason is not None:
+            parked.answer(_all_refused(parked.request, reason))
             return
         request, answer = parked.request, parked.answer
         read_wholly(self._reader, request, NOT_FRESH, lambda slots: self._answer_or_park(request, answer, slots, None))
@@ -186,18 +186,17 @@ class FetchPath:
         """Looks up the start, the end or the first offset at a time; it must run on the driver."""
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):
-            return _offset_failed(partition, *led)
+            return refused(ListOffsetsResult, partition, led)
         replica, leader = led
         if partition.timestamp != EARLIEST_TIMESTAMP and not leader.latest_offset_available():
             # the high watermark bounds both the latest offset and a lookup by time
             error = ErrorCode.OFFSET_NOT_AVAILABLE
-            return _offset_failed(partition, error, error.name, self._stepper.config.node_id, leader.leader_epoch)
+            return refused(ListOffsetsResult, partition, refused_by(replica, error, error.name))
         try:
             offset, timestamp = self._find(replica, leader, partition.timestamp)
         except StorageError as storage_error:
             self._stepper.trouble.storage_failed(replica, storage_error)
-            failed = self._reader.not_leader(partition)
-            return _offset_failed(partition, failed.error, failed.message)
+            return refused(ListOffsetsResult, partition, self._reader.not_leader(partition))
         return ListOffsetsResult(
             topic_id=partition.topic_id,
             partition_id=partition.partition_id,
@@ -212,7 +211,7 @@ class FetchPath:
         """Looks up where a leader epoch ends in the leader's log; it must run on the driver."""
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):
-            return _epoch_failed(partition, *led)
+            return refused(EpochEndResult, partition, led)
         replica, leader = led
         end = replica.log.end_offset_for_epoch(partition.epoch)
         return EpochEndResult(
@@ -235,32 +234,7 @@ class FetchPath:
         return (-1, -1) if found is None else found
 
 
-def _refused(request: FetchRequest, reason: str) -> FetchResponse:
-    results = tuple(failed_fetch(p, ErrorCode.BROKER_NOT_AVAILABLE, reason) for p in request.partitions)
+def _all_refused(request: FetchRequest, reason: str) -> FetchResponse:
+    refusal = Refusal(ErrorCode.BROKER_NOT_AVAILABLE, reason)
+    results = tuple(refused_fetch(partition, refusal) for partition in request.partitions)
     return FetchResponse(request.correlation_id, results, (b"",) * len(results))
-
-
-def _offset_failed(
-    partition: ListOffsetsPartition, error: ErrorCode, message: str, leader_id: int = -1, leader_epoch: int = -1
-) -> ListOffsetsResult:
-    return ListOffsetsResult(
-        topic_id=partition.topic_id,
-        partition_id=partition.partition_id,
-        error=error,
-        leader_id=leader_id,
-        leader_epoch=leader_epoch,
-        message=message,
-    )
-
-
-def _epoch_failed(
-    partition: EpochEndPartition, error: ErrorCode, message: str, leader_id: int = -1, leader_epoch: int = -1
-) -> EpochEndResult:
-    return EpochEndResult(
-        topic_id=partition.topic_id,
-        partition_id=partition.partition_id,
-        error=error,
-        leader_epoch=leader_epoch,
-        leader_id=leader_id,
-        message=message,
-    )

@@ -8,11 +8,13 @@ everything is checked again, because the replica may have been cut, deleted or p
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replication_throttle import UNLIMITED
 from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.requests.refusals import Refusal, refused, refused_by
 from replog.config.server_keys import ReplicaSelector
 from replog.errors import BrokerClosedError, DiskFullError, ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.log import ReadJob
@@ -67,15 +69,6 @@ class Slot(NamedTuple):
     def is_news(self) -> bool:
         """Whether it must be told whatever else there is."""
         return self.result.error is not ErrorCode.NONE or self.result.diverging is not None
-
-
-class Refusal(NamedTuple):
-    """Why this broker does not answer as the leader of a partition, and who might."""
-
-    error: ErrorCode
-    message: str
-    leader_id: int = -1
-    leader_epoch: int = -1
 
 
 class FetchReader:
@@ -217,9 +210,9 @@ class FetchReader:
         Returns:
             The slot, without data if it has to be read from the disk again.
         """
-        refused = self._serving()
-        if refused is not None:
-            result: FetchResult = failed_fetch(partition, ErrorCode.BROKER_NOT_AVAILABLE, refused)
+        reason = self._serving()
+        if reason is not None:
+            result: FetchResult = refused_fetch(partition, Refusal(ErrorCode.BROKER_NOT_AVAILABLE, reason))
             return slot._replace(result=result, data=b"")
         result, data = self._read(
             request, partition, slot.max_bytes, is_fresh=False, min_one_batch=slot.min_one_batch, found=data
@@ -246,13 +239,13 @@ class FetchReader:
         replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
         role = self._serving_role(request, replica)
         if replica is None or role is None:
-            return self.not_leader(partition), b""
+            return refused_fetch(partition, self.not_leader(partition)), b""
         error = role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
         is_follower = request.replica_id != CONSUMER_REPLICA_ID
         if error is ErrorCode.NONE and is_follower and isinstance(role, Leader):
             error = role.check_follower(request.replica_id, request.broker_epoch)
         if error is not ErrorCode.NONE:
-            return failed_fetch(partition, error, error.name, replica), b""
+            return refused_fetch(partition, refused_by(replica, error, error.name)), b""
         check = check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view)
         if check.error is not ErrorCode.NONE:
             return self._out_of_range(partition, replica, role), b""
@@ -267,10 +260,10 @@ class FetchReader:
             try:
                 data = self._data(request, partition, replica, max_bytes, min_one_batch)
             except DiskFullError as failure:  # no descriptor is left
-                return failed_fetch(partition, failure.code, str(failure), replica), b""
+                return refused_fetch(partition, refused_by(replica, failure.code, str(failure))), b""
             except StorageError as failure:
                 self._stepper.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
-                return self.not_leader(partition), b""
+                return refused_fetch(partition, self.not_leader(partition)), b""
         if data and _is_being_filled(request.replica_id, replica, role):
             self._stepper.leader_throttle.count(len(data))
         diverging = check.diverging
@@ -347,13 +340,12 @@ class FetchReader:
 
         Where it may not, the refusal says why, and who might.
         """
-        refused = self._serving()
-        if refused is not None:
-            return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, refused)
+        reason = self._serving()
+        if reason is not None:
+            return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, reason)
         replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
         if replica is None or not isinstance(replica.role, Leader):
-            other = self.not_leader(partition)
-            return Refusal(other.error, other.message, other.leader_id, other.leader_epoch)
+            return self.not_leader(partition)
         error = replica.role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
         if error is not ErrorCode.NONE:
             return Refusal(error, error.name, self._stepper.config.node_id, replica.role.leader_epoch)
@@ -364,42 +356,29 @@ class FetchReader:
         replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
         if replica is None or not isinstance(replica.role, Follower):
             return self.leader_for(partition)
-        refused = self._serving()
-        if refused is not None:
-            return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, refused)
+        reason = self._serving()
+        if reason is not None:
+            return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, reason)
         if self._stepper.config.node_id not in replica.registration.isr:
-            other = self.not_leader(partition)
-            return Refusal(other.error, other.message, other.leader_id, other.leader_epoch)
+            return self.not_leader(partition)
         error = replica.role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
         if error is not ErrorCode.NONE:
             return Refusal(error, error.name, replica.registration.leader, replica.role.leader_epoch)
         return replica, replica.role
 
-    def not_leader(self, partition: Asked) -> FetchResult:
+    def not_leader(self, partition: Asked) -> Refusal:
         """Returns why this broker does not answer for a partition, and who might."""
-        image = self._stepper.image
-        known = image.partition(partition.topic_id, partition.partition_id)
-        offset = partition.fetch_offset if isinstance(partition, FetchPartition) else -1
         unusable = self._stepper.unusable((partition.topic_id, partition.partition_id))
         if unusable is not None:
-            error, message = unusable
-            return FetchResult(partition.topic_id, partition.partition_id, error, offset, message=message)
+            return Refusal(*unusable)
+        image = self._stepper.image
+        known = image.partition(partition.topic_id, partition.partition_id)
         if known is None:
-            error = (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if partition.topic_id in image.topics_by_id
-                else ErrorCode.UNKNOWN_TOPIC_ID
-            )
-            return FetchResult(partition.topic_id, partition.partition_id, error, offset, message=error.name)
-        return FetchResult(
-            topic_id=partition.topic_id,
-            partition_id=partition.partition_id,
-            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            fetch_offset=offset,
-            leader_id=known.leader,
-            leader_epoch=known.leader_epoch,
-            message=f"broker {self._stepper.config.node_id} does not lead this partition, broker {known.leader} does",
-        )
+            is_known_topic = partition.topic_id in image.topics_by_id
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_known_topic else ErrorCode.UNKNOWN_TOPIC_ID
+            return Refusal(error, error.name)
+        message = f"broker {self._stepper.config.node_id} does not lead this partition, broker {known.leader} does"
+        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, message, known.leader, known.leader_epoch)
 
 
 def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:
@@ -419,17 +398,6 @@ def _ceiling(request: FetchRequest, replica: Replica) -> int:
     return replica.high_watermark if is_consumer else replica.log.log_end_offset
 
 
-def failed_fetch(
-    partition: FetchPartition, error: ErrorCode, message: str, replica: Replica | None = None
-) -> FetchResult:
+def refused_fetch(partition: FetchPartition, refusal: Refusal) -> FetchResult:
     """Makes the answer of a partition that cannot be served."""
-    registration = None if replica is None else replica.registration
-    return FetchResult(
-        topic_id=partition.topic_id,
-        partition_id=partition.partition_id,
-        error=error,
-        fetch_offset=partition.fetch_offset,
-        leader_id=-1 if registration is None else registration.leader,
-        leader_epoch=-1 if registration is None else registration.leader_epoch,
-        message=message,
-    )
+    return refused(partial(FetchResult, fetch_offset=partition.fetch_offset), partition, refusal)

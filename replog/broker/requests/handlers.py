@@ -115,7 +115,7 @@ _FORWARDED = {
 
 
 @dataclass(frozen=True, slots=True)
-class NodeParts:
+class HandlerParts:
     """What the handlers hand over to.
 
     Attributes:
@@ -149,7 +149,7 @@ class NodeParts:
 class RequestHandlers:
     """See `replog.rpc.transport.NodeHandlers`."""
 
-    def __init__(self, parts: NodeParts) -> None:
+    def __init__(self, parts: HandlerParts) -> None:
         self._parts = parts
 
     def check_hello(self, hello: Hello) -> Hello:

@@ -29,9 +29,10 @@ from replog.broker.requests.fetch_reader import (
     MAX_RESPONSE_BYTES,
     FetchReader,
     Slot,
-    failed_fetch,
     is_worth_sending,
+    refused_fetch,
 )
+from replog.broker.requests.refusals import Refusal
 from replog.deadlines import Deadlines
 from replog.errors import ErrorCode
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
@@ -219,9 +220,9 @@ class IncrementalFetch:
         self._answer(FetchResponse(request.correlation_id, results, tuple(slot.data or b"" for slot in slots)))
 
     def _refuse(self, request: FetchRequest, reason: str) -> None:
+        refusal = Refusal(ErrorCode.BROKER_NOT_AVAILABLE, reason)
         slots = [
-            Slot(failed_fetch(position, ErrorCode.BROKER_NOT_AVAILABLE, reason), b"", 0, min_one_batch=False)
-            for position in self._positions.values()
+            Slot(refused_fetch(position, refusal), b"", 0, min_one_batch=False) for position in self._positions.values()
         ]
         for key in list(self._positions):
             self._forget(key)

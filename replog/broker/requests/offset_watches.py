@@ -17,7 +17,8 @@ from typing import Final
 
 from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
-from replog.broker.requests.fetch_reader import FetchReader, Refusal
+from replog.broker.requests.fetch_reader import FetchReader
+from replog.broker.requests.refusals import Refusal
 from replog.errors import BrokerNotAvailableError, ErrorCode, ThrottledError
 from replog.rpc.messages import OffsetsUpdate, WatchedOffsets, WatchedPartition, WatchOffsetsRequest
 

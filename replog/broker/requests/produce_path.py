@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.requests.refusals import refused, refused_by
 from replog.errors import DiskFullError, ErrorCode, InvariantViolationError, ReplogError, StorageError
 from replog.log import AppendInfo, AppendOutcome
 from replog.records import BatchHeader, TimestampType, validate_produced
@@ -301,12 +302,4 @@ _AFTER_APPEND = {
 def _failed(
     partition: ProducePartition, error: ErrorCode, message: str, replica: Replica | None = None
 ) -> ProduceResult:
-    registration = None if replica is None else replica.registration
-    return ProduceResult(
-        topic_id=partition.topic_id,
-        partition_id=partition.partition_id,
-        error=error,
-        message=message,
-        leader_id=-1 if registration is None else registration.leader,
-        leader_epoch=-1 if registration is None else registration.leader_epoch,
-    )
+    return refused(ProduceResult, partition, refused_by(replica, error, message))

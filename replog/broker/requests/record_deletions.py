@@ -11,7 +11,8 @@ import asyncio
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.replicas.topic_settings import TopicSettings
-from replog.broker.requests.fetch_reader import FetchReader, Refusal
+from replog.broker.requests.fetch_reader import FetchReader
+from replog.broker.requests.refusals import Refusal, refused
 from replog.errors import ErrorCode, StorageError, ThrottledError
 from replog.metadata.config_keys import CleanupPolicy
 from replog.replication.leader import Leader
@@ -76,35 +77,35 @@ class RecordDeletions:
     def _begin(self, partition: DeleteRecordsPartition) -> DeleteRecordsResult | _Waiting:
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):
-            return _failed(partition, *led)
+            return refused(DeleteRecordsResult, partition, led)
         replica, _ = led
         key = replica.key
         offset = partition.offset if partition.offset != TO_HIGH_WATERMARK else replica.high_watermark
         refusal = self._refusal(replica, offset)
         if refusal is not None:
-            return _failed(partition, *refusal)
+            return refused(DeleteRecordsResult, partition, refusal)
         try:
             if offset > replica.log.log_start_offset:
                 replica.log.set_log_start_offset(offset)
                 self._stepper.log_start_moved(replica)
         except StorageError as failure:
             self._stepper.trouble.storage_failed(replica, failure)
-            return _failed(partition, ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+            return refused(DeleteRecordsResult, partition, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
         waiting = _Waiting(partition, offset)
         self._waiting.setdefault(key, []).append(waiting)
         self._count += 1
         self.check(key)
         return waiting
 
-    def _refusal(self, replica: Replica, offset: int) -> tuple[ErrorCode, str] | None:
+    def _refusal(self, replica: Replica, offset: int) -> Refusal | None:
         settings = TopicSettings(replica.topic, self._stepper.image, self._stepper.config)
         if CleanupPolicy.DELETE not in settings.cleanup_policy:
-            return (
+            return Refusal(
                 ErrorCode.POLICY_VIOLATION,
                 f"records of {replica.topic} are not deleted, its cleanup.policy is compact",
             )
         if not 0 <= offset <= replica.high_watermark:
-            return (
+            return Refusal(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{replica.name}: cannot delete below {offset}, the high watermark is {replica.high_watermark}",
             )
@@ -120,10 +121,8 @@ class RecordDeletions:
             if one.done.done():
                 continue
             if replica is None or not isinstance(replica.role, Leader):
-                other = self._reader.not_leader(one.partition)
-                one.done.set_result(
-                    _failed(one.partition, other.error, other.message, other.leader_id, other.leader_epoch)
-                )
+                refusal = self._reader.not_leader(one.partition)
+                one.done.set_result(refused(DeleteRecordsResult, one.partition, refusal))
                 continue
             low_watermark = replica.role.low_watermark(replica.log.log_start_offset)
             if low_watermark >= one.offset:
@@ -153,21 +152,5 @@ def _result_now(one: DeleteRecordsResult | _Waiting) -> DeleteRecordsResult:
         return one
     if one.done.done():
         return one.done.result()
-    return _failed(
-        one.partition,
-        ErrorCode.REQUEST_TIMED_OUT,
-        "the log start has moved, but not all replicas have told theirs in time; they follow",
-    )
-
-
-def _failed(
-    partition: DeleteRecordsPartition, error: ErrorCode, message: str, leader_id: int = -1, leader_epoch: int = -1
-) -> DeleteRecordsResult:
-    return DeleteRecordsResult(
-        partition.topic_id,
-        partition.partition_id,
-        error,
-        leader_epoch=leader_epoch,
-        leader_id=leader_id,
-        message=message,
-    )
+    text = "the log start has moved, but not all replicas have told theirs in time; they follow"
+    return refused(DeleteRecordsResult, one.partition, Refusal(ErrorCode.REQUEST_TIMED_OUT, text))

@@ -11,7 +11,8 @@ import os
 from pathlib import Path
 
 from replog.broker.replicas.stepper import ReplicaStepper
-from replog.broker.requests.fetch_reader import FetchReader, Refusal
+from replog.broker.requests.fetch_reader import FetchReader
+from replog.broker.requests.refusals import Refusal
 from replog.errors import StorageError
 from replog.host_identity import boot_id
 from replog.log import FileSpan

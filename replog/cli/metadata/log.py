@@ -14,7 +14,7 @@ from pathlib import Path
 from replog.cli.errors import CommandFailedError, UsageError
 from replog.errors import CorruptRecordError, InvariantViolationError, OffsetOutOfRangeError, ReplogError
 from replog.log import Log
-from replog.log.directories.replicas import METADATA_TOPIC
+from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.snapshots.files import SnapshotId, parse_snapshot_name, read_values, snapshot_path
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.records import Record, decode_batch, scan

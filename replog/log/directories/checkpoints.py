@@ -15,41 +15,74 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import replog_checkpoints as checkpoints
-from replog.errors import ReplogError
+from replog.log.directories.directory_state import DirectoryState
 from replog.log.directories.offset_checkpoints import CheckpointJob, OffsetCheckpoint, run_all
-from replog.log.disk_space import DiskSpace
-from replog.log.log import Log
 from replog.log.recovery.start_witness import StartWitness
-from replog_checkpoints import FileSystem, TopicPartition
+from replog_checkpoints import TopicPartition
 
 
 class DirectoryCheckpoints:
-    """The part of a log directory that remembers offsets.  Each `prepare_...` gives jobs for one thread, in order.
+    """The part of a log directory that remembers offsets.  Each `prepare_...` gives jobs for one thread, in order."""
 
-    Attributes:
-        high_watermarks: The checkpointed high watermarks, exclusive; a replica without one starts at its log start.
-        offline: The replicas that cannot be opened, and why.
-    """
-
-    def __init__(self, fs: FileSystem, path: str, space: DiskSpace) -> None:
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        self.offline: dict[TopicPartition, ReplogError] = {}
-        self._logs: dict[TopicPartition, Log] = {}
-        self._recovery_points = OffsetCheckpoint(fs, f"{path}/{checkpoints.RECOVERY_POINT_FILE}", space)
-        starts_path = f"{path}/{checkpoints.LOG_START_OFFSET_FILE}"
+    def __init__(self, state: DirectoryState) -> None:
+        self._state = state
+        fs, space = state.fs, state.space
+        self._recovery_points = OffsetCheckpoint(fs, state.at(checkpoints.RECOVERY_POINT_FILE), space)
+        starts_path = state.at(checkpoints.LOG_START_OFFSET_FILE)
         self._log_start_offsets = OffsetCheckpoint(fs, starts_path, space, StartWitness(fs, starts_path))
-        self._replication_offsets = OffsetCheckpoint(fs, f"{path}/{checkpoints.REPLICATION_OFFSET_FILE}", space)
-        self._cleaner_offsets = OffsetCheckpoint(fs, f"{path}/{checkpoints.CLEANER_OFFSET_FILE}", space)
+        self._replication_offsets = OffsetCheckpoint(fs, state.at(checkpoints.REPLICATION_OFFSET_FILE), space)
+        self._cleaner_offsets = OffsetCheckpoint(fs, state.at(checkpoints.CLEANER_OFFSET_FILE), space)
+
+    # What they say
+
+    def read(self) -> None:
+        """Takes the content of all files.
+
+        Raises:
+            CorruptCheckpointError: One is damaged; the error is the leaf library's.
+            OSError: The disk failed.
+        """
+        for checkpoint in self._all:
+            self._read_one(checkpoint)
+        self._state.set_high_watermarks(self._replication_offsets.offsets)
+
+    @property
+    def recovery_points(self) -> Mapping[TopicPartition, int]:
+        """The checkpointed recovery points."""
+        return self._recovery_points.offsets
+
+    @property
+    def are_of_these_replicas(self) -> bool:
+        """Whether there are recovery points, and none of a replica that is not here."""
+        return self._recovery_points.exists and self.recovery_points.keys() <= self._state.known
+
+    def log_start_offset(self, key: TopicPartition) -> int:
+        """Returns the checkpointed log start of a replica; 0 unknown."""
+        return self._log_start_offsets.offsets.get(key, 0)
+
+    def require_undoubted_start(self, key: TopicPartition) -> None:
+        """Raises where the two files about the log start of a replica contradict each other.
+
+        Raises:
+            CorruptCheckpointError: One of the two is damaged; the text names the ways out.
+        """
+        self._log_start_offsets.require_undoubted(key)
+
+    def first_dirty_offset(self, key: TopicPartition) -> int | None:
+        """Returns the offset below which a log is compacted; None: it never was."""
+        return self._cleaner_offsets.offsets.get(key)
+
+    # What is written
 
     def prepare_recovery_points(self) -> list[CheckpointJob]:
         """Prepares jobs that write the log starts, what is compacted, then the recovery points, of all logs."""
-        points = {key: log.checkpointed_recovery_point for key, log in self._logs.items()}
+        points = {key: log.checkpointed_recovery_point for key, log in self._state.logs.items()}
         job = self._recovery_points.prepare({**self._kept(self._recovery_points), **points})
         return self.prepare_log_start_offsets() + self.prepare_cleaner_offsets() + ([] if job is None else [job])
 
     def prepare_cleaner_offsets(self) -> list[CheckpointJob]:
         """Prepares jobs that write how far logs are compacted; none as long as there was nothing to compact."""
-        found = {key: log.first_dirty_offset for key, log in self._logs.items() if log.first_dirty_offset > 0}
+        found = {key: log.first_dirty_offset for key, log in self._state.logs.items() if log.first_dirty_offset > 0}
         offsets = {**self._kept(self._cleaner_offsets), **found}
         if not offsets and not self._cleaner_offsets.exists:
             return []
@@ -63,7 +96,9 @@ class DirectoryCheckpoints:
             ahead: The starts that logs are about to get, none above what is flushed; None: none.
         """
         starts = {
-            key: log.checkpointed_log_start_offset for key, log in self._logs.items() if log.needs_log_start_checkpoint
+            key: log.checkpointed_log_start_offset
+            for key, log in self._state.logs.items()
+            if log.needs_log_start_checkpoint
         }
         job = self._log_start_offsets.prepare({**self._kept(self._log_start_offsets), **starts, **(ahead or {})})
         return [] if job is None else [job]
@@ -73,31 +108,23 @@ class DirectoryCheckpoints:
 
         Replicas of this directory that are not named keep theirs; others are left out.
         """
-        known = self._known()
-        merged = {**self.high_watermarks, **high_watermarks}
-        self.high_watermarks = {key: offset for key, offset in merged.items() if key in known}
-        job = self._replication_offsets.prepare(dict(self.high_watermarks))
+        known = self._state.known
+        merged = {**self._state.high_watermarks, **high_watermarks}
+        kept = {key: offset for key, offset in merged.items() if key in known}
+        self._state.set_high_watermarks(kept)
+        job = self._replication_offsets.prepare(kept)
         return [] if job is None else [job]
 
     def checkpoint_recovery_points(self) -> None:
         """Writes the log starts and the recovery points of all logs."""
         run_all(self.prepare_recovery_points())
 
-    def checkpoint_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> None:
-        """Writes the log starts that lie inside a segment; see `prepare_log_start_offsets`."""
-        run_all(self.prepare_log_start_offsets(ahead))
-
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Writes the high watermarks; see `prepare_high_watermarks`."""
-        run_all(self.prepare_high_watermarks(high_watermarks))
-
     def prepare_forgetting(self, keys: Iterable[TopicPartition]) -> list[CheckpointJob]:
         """Prepares jobs that remove the checkpoint lines of replicas that are gone or about to be created."""
         gone = set(keys)
-        for key in gone:
-            self.high_watermarks.pop(key, None)
+        self._state.forget_high_watermarks(gone)
         jobs: list[CheckpointJob] = []
-        for checkpoint in self._checkpoints:
+        for checkpoint in self._all:
             if any(checkpoint.may_name(key) for key in gone):
                 kept = {key: at for key, at in checkpoint.offsets.items() if key not in gone}
                 job = checkpoint.prepare(kept, gone=gone)
@@ -113,13 +140,23 @@ class DirectoryCheckpoints:
         """
         run_all(self.prepare_forgetting(keys))
 
+    # Parts
+
     @property
-    def _checkpoints(self) -> tuple[OffsetCheckpoint, ...]:
+    def _all(self) -> tuple[OffsetCheckpoint, ...]:
         return self._log_start_offsets, self._recovery_points, self._replication_offsets, self._cleaner_offsets
 
-    def _known(self) -> set[TopicPartition]:
-        return {*self._logs, *self.offline}
+    def _read_one(self, checkpoint: OffsetCheckpoint) -> None:
+        """Reads a checkpoint; a damaged `cleaner-offset-checkpoint` counts as missing.
+
+        To compact everything again loses nothing.
+        """
+        try:
+            checkpoint.read()
+        except checkpoints.CorruptCheckpointError:
+            if checkpoint is not self._cleaner_offsets:
+                raise
 
     def _kept(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
         """Returns the lines of replicas that are offline: nothing new is known about them."""
-        return {key: offset for key, offset in checkpoint.offsets.items() if key in self.offline}
+        return {key: offset for key, offset in checkpoint.offsets.items() if key in self._state.offline}

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from uuid import UUID
 
-from replog.errors import (
-    DiskFullError,
-    LogDirNotFoundError,
-    ReplogError,
-    StorageError,
-    UnknownTopicOrPartitionError,
-    raised_anew,
-)
+from replog.errors import DiskFullError, ReplogError, StorageError
+from replog.log.directories.directory_state import METADATA_TOPIC
+from replog.log.directories.homes import ReplicaHomes
 from replog.log.directories.identity import storage_errors
-from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.offset_checkpoints import CheckpointJob
-from replog.log.directories.replicas import METADATA_TOPIC
 from replog.log.disk_space import DiskState
-from replog.log.file_names import partition_dir_name
 from replog.log.log import Log
 from replog_checkpoints import TopicPartition
 
@@ -27,53 +19,44 @@ _log = logging.getLogger(__name__)
 
 
 class DirectoryGroup:
-    """Directories, and which of them holds which replica; one owner.
+    """The part of `LogManager` that looks at all directories at once, and has each of them do the same."""
 
-    Attributes:
-        directories: Path -> directory of all that were opened, in configured order; one with a `failure` is offline.
-        unopened: Path -> error of the directories that could not be opened at the start.
-    """
-
-    def __init__(self, directories: Sequence[LogDirectory], unopened: Mapping[str, StorageError]) -> None:
-        self.directories = {directory.path: directory for directory in directories}
-        self.unopened = dict(unopened)
-        self._home: dict[TopicPartition, LogDirectory] = {}
-        for directory in directories:
-            self._home.update(dict.fromkeys((*directory.logs, *directory.offline), directory))
+    def __init__(self, homes: ReplicaHomes) -> None:
+        self._homes = homes
 
     # What they hold
 
     @property
     def cluster_id(self) -> str:
         """The cluster id of every directory."""
-        return next(iter(self.directories.values())).meta.cluster_id
+        return next(iter(self._homes.directories.values())).meta.cluster_id
 
     @property
     def directory_ids(self) -> tuple[UUID, ...]:
         """Ids of the directories that work."""
-        return tuple(directory.meta.directory_id for directory in self._online())
+        return tuple(directory.meta.directory_id for directory in self._homes.online())
 
     @property
     def previous_broker_epoch(self) -> int:
         """Broker epoch of the incarnation that stopped cleanly in every directory; -1 where one tells otherwise."""
-        epochs = {directory.previous_broker_epoch for directory in self.directories.values()}
-        return epochs.pop() if len(epochs) == 1 and not self.unopened else -1
+        epochs = {directory.previous_broker_epoch for directory in self._homes.directories.values()}
+        return epochs.pop() if len(epochs) == 1 and not self._homes.unopened else -1
 
     @property
     def logs(self) -> Mapping[TopicPartition, Log]:
         """(topic, partition) -> its log, all that are open in directories that work."""
-        return {key: log for directory in self._online() for key, log in directory.logs.items()}
+        return {key: log for directory in self._homes.online() for key, log in directory.logs.items()}
 
     @property
     def replicas(self) -> tuple[TopicPartition, ...]:
         """Everything in directories that work, what cannot be used included."""
-        return tuple(key for directory in self._online() for key in (*directory.logs, *directory.offline))
+        return tuple(key for directory in self._homes.online() for key in (*directory.logs, *directory.offline))
 
     @property
     def offline(self) -> Mapping[TopicPartition, ReplogError]:
         """Replicas that cannot be used, and why: alone, or with their directory."""
         found: dict[TopicPartition, ReplogError] = {}
-        for directory in self.directories.values():
+        for directory in self._homes.directories.values():
             found.update(directory.offline)
             if directory.failure is not None:
                 found.update(dict.fromkeys(directory.logs, directory.failure))
@@ -82,25 +65,25 @@ class DirectoryGroup:
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """The checkpointed high watermarks, exclusive."""
-        return {key: mark for directory in self.directories.values() for key, mark in directory.high_watermarks.items()}
-
-    def home_of(self, topic: str, partition: int) -> LogDirectory | None:
-        """Returns the directory that holds a replica; None: none does, or one that could not be opened."""
-        return self._home.get((topic, partition))
+        return {
+            key: mark
+            for directory in self._homes.directories.values()
+            for key, mark in directory.high_watermarks.items()
+        }
 
     def high_watermark(self, topic: str, partition: int) -> int:
         """Returns the checkpointed high watermark of a replica, exclusive; 0 unknown."""
-        home = self.home_of(topic, partition)
+        home = self._homes.get((topic, partition))
         return 0 if home is None else home.high_watermarks.get((topic, partition), 0)
 
     def topic_id(self, topic: str, partition: int) -> UUID | None:
         """Returns the topic id that a replica's partition folder carries; None when it has none."""
-        home = self.home_of(topic, partition)
+        home = self._homes.get((topic, partition))
         return None if home is None else home.topic_id(topic, partition)
 
     def offline_error(self, topic: str, partition: int) -> ReplogError | None:
         """Returns why a replica cannot be used; None when it can, or when there is none."""
-        home = self.home_of(topic, partition)
+        home = self._homes.get((topic, partition))
         if home is None:
             return None
         return home.failure or home.offline.get((topic, partition))
@@ -115,7 +98,7 @@ class DirectoryGroup:
             not be looked at for want of descriptors is left out.
         """
         found: dict[str, DiskState | StorageError] = {}
-        for directory in self._online():
+        for directory in self._homes.online():
             try:
                 directory.check_identity()
                 with storage_errors(directory.path):
@@ -128,45 +111,45 @@ class DirectoryGroup:
 
     def fail_directory(self, path: str, error: StorageError) -> tuple[TopicPartition, ...]:
         """Takes a directory offline, because its disk failed; returns the replicas that go with it."""
-        directory = self.directories[path]
+        directory = self._homes.directories[path]
         directory.fail(error)
         return tuple(directory.logs)
 
     def is_essential(self, path: str) -> bool:
         """Whether the node cannot go on without this directory: it holds the metadata log, or there is no other."""
-        home = self._home.get((METADATA_TOPIC, 0))
-        return (home is not None and home.path == path) or [found.path for found in self._online()] == [path]
+        home = self._homes.get((METADATA_TOPIC, 0))
+        return (home is not None and home.path == path) or [found.path for found in self._homes.online()] == [path]
 
     # Checkpoints
 
     def prepare_recovery_points(self) -> dict[str, list[CheckpointJob]]:
         """Prepares jobs that write the recovery points: path -> jobs for one thread, of each directory that works."""
-        return {directory.path: directory.prepare_recovery_points() for directory in self._online()}
+        return {directory.path: directory.prepare_recovery_points() for directory in self._homes.online()}
 
     def prepare_log_start_offsets(self) -> dict[str, list[CheckpointJob]]:
         """Prepares jobs that write the log starts, as `prepare_recovery_points` does."""
-        return {directory.path: directory.prepare_log_start_offsets() for directory in self._online()}
+        return {directory.path: directory.prepare_log_start_offsets() for directory in self._homes.online()}
 
     def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[str, list[CheckpointJob]]:
         """Prepares jobs that write the high watermarks, as `prepare_recovery_points` does.
 
         Replicas that are not named keep what they have.
         """
-        marks: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._online()}
+        marks: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._homes.online()}
         for key, offset in high_watermarks.items():
-            home = self._home.get(key)
+            home = self._homes.get(key)
             if home is not None and home.path in marks:
                 marks[home.path][key] = offset
-        return {path: self.directories[path].prepare_high_watermarks(found) for path, found in marks.items()}
+        return {path: self._homes.directories[path].prepare_high_watermarks(found) for path, found in marks.items()}
 
     def checkpoint_recovery_points(self) -> None:
         """Writes the recovery points of every directory that works, blocking."""
-        for directory in self._online():
+        for directory in self._homes.online():
             directory.checkpoint_recovery_points()
 
     def checkpoint_log_start_offsets(self) -> None:
         """Writes the log starts of every directory that works, blocking."""
-        for directory in self._online():
+        for directory in self._homes.online():
             directory.checkpoint_log_start_offsets()
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -174,23 +157,3 @@ class DirectoryGroup:
         for jobs in self.prepare_high_watermarks(high_watermarks).values():
             for job in jobs:
                 job.run()
-
-    # Parts
-
-    def _online(self) -> list[LogDirectory]:
-        return [directory for directory in self.directories.values() if directory.failure is None]
-
-    def _directory_or_raise(self, path: str) -> LogDirectory:
-        if path in self.unopened:
-            raise raised_anew(self.unopened[path])
-        found = self.directories.get(path)
-        if found is None:
-            known = ", ".join((*self.directories, *self.unopened))
-            raise LogDirNotFoundError(f"this broker has no log directory {path}; it has {known}")
-        return found
-
-    def _home_or_raise(self, key: TopicPartition) -> LogDirectory:
-        home = self._home.get(key)
-        if home is None:
-            raise UnknownTopicOrPartitionError(f"there is no replica {partition_dir_name(*key)} in any log directory")
-        return home

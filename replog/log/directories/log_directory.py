@@ -27,13 +27,16 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 from uuid import UUID
 
 import replog_checkpoints as checkpoints
 from replog.errors import DiskFullError, ReplogError, StorageError, raised_anew
 from replog.log.config import LogConfig
+from replog.log.directories.checkpoints import DirectoryCheckpoints
+from replog.log.directories.creation import NewReplica
+from replog.log.directories.directory_state import DirectoryState
 from replog.log.directories.identity import (
     read_identity,
     require_cluster_id,
@@ -42,14 +45,15 @@ from replog.log.directories.identity import (
     write_identity,
     write_opened_with,
 )
-from replog.log.directories.offset_checkpoints import OffsetCheckpoint
+from replog.log.directories.loaded_replica import ClosedReplica, LoadedReplica
+from replog.log.directories.offset_checkpoints import CheckpointJob, run_all
+from replog.log.directories.replica_opener import ReplicaOpener
 from replog.log.directories.replicas import DirectoryReplicas
+from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace, not_closed_in_order
 from replog.log.file_names import DELETE_DIR_SUFFIX, parse_partition_dir_name
 from replog.log.log import Log
 from replog_checkpoints import FileSystem, Lock, MetaProperties, TopicPartition
-
-_NO_BROKER_EPOCH: Final = -1
 
 
 class Mapper(Protocol):
@@ -60,29 +64,19 @@ class Mapper(Protocol):
     ) -> Iterable[Exception | None]: ...
 
 
-class LogDirectory(DirectoryReplicas):
+class LogDirectory:
     """The logs of one directory.  Made by `LogDirectory.open`; one owner.
 
-    Attributes:
-        meta: Identity of the directory.
-        previous_broker_epoch: Broker epoch of the incarnation that stopped cleanly; -1 unknown.
+    The work is done by parts, which share a `DirectoryState`; this is their face, and has the start and the end.
     """
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        path: str,
-        meta: MetaProperties,
-        lock: Lock,
-        config: LogConfig,
-        limits: DiskLimits,
-        new_id: Callable[[], UUID],
-    ) -> None:
-        super().__init__(fs, path, config, DiskSpace(fs, path, limits), new_id)
-        self.meta = meta
-        self.previous_broker_epoch = _NO_BROKER_EPOCH
+    def __init__(self, state: DirectoryState, lock: Lock) -> None:
+        self._state = state
         self._lock = lock
-        self._closed = False
+        self._checkpoints = DirectoryCheckpoints(state)
+        self._opener = ReplicaOpener(state, self._checkpoints)
+        self._replicas = DirectoryReplicas(state, self._checkpoints, self._opener)
+        self._is_closed = False
 
     @classmethod
     def open(
@@ -163,60 +157,121 @@ class LogDirectory(DirectoryReplicas):
                 meta = read_identity(fs, path, cluster_id, node_id)
                 if meta is None:
                     meta = write_identity(fs, path, require_cluster_id(path, cluster_id), node_id, new_directory_id)
-                directory = cls(fs, path, meta, lock, config, limits or NO_LIMITS, new_directory_id)
-                for checkpoint in directory._checkpoints:
-                    directory._read_checkpoint(checkpoint)
+                space = DiskSpace(fs, path, limits or NO_LIMITS)
+                directory = cls(DirectoryState(fs, path, config, space, new_directory_id, meta), lock)
+                directory._checkpoints.read()
             except BaseException:
                 lock.release()
                 raise
-            directory.high_watermarks = dict(directory._replication_offsets.offsets)
             return directory
 
     # Loading
 
     def begin_load(self) -> list[TopicPartition]:
         """Removes the clean-shutdown marker and what half-deleted replicas left; returns the replicas to load."""
+        fs, at = self._state.fs, self._state.at
         with storage_errors(self.path):
             self._take_clean_marker()
             keys: list[TopicPartition] = []
-            for name in self._fs.list_dir(self.path):
-                if not self._fs.is_dir(self._at(name)):
+            for name in fs.list_dir(self.path):
+                if not fs.is_dir(at(name)):
                     continue
                 if name.endswith(DELETE_DIR_SUFFIX):
-                    self._fs.remove_tree(self._at(name))
+                    fs.remove_tree(at(name))
                 elif (key := parse_partition_dir_name(name)) is not None:
                     keys.append(key)
             return keys
+
+    def load(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LoadedReplica:
+        """Opens one replica, in any thread; see `ReplicaOpener.load`."""
+        return self._opener.load(key, config, now_ms)
+
+    def add(self, loaded: LoadedReplica) -> None:
+        """Takes a replica that `load`, `create` or `reopen` opened, or could not open."""
+        self._replicas.add(loaded)
 
     def end_load(self) -> None:
         """Drops the checkpoint lines of replicas that are gone; looks at the room on the disk."""
         with storage_errors(self.path), contextlib.suppress(DiskFullError):
             self.space.check()
-            if not self._recovery_points.exists or self._recovery_points.offsets.keys() - self._known():
+            if not self._checkpoints.are_of_these_replicas:
                 self.checkpoint_recovery_points()
 
     def release(self) -> None:
         """Closes what is open without writing anything, and drops the lock: the opening is given up."""
-        self._closed = True
-        for log in self._logs.values():
+        self._is_closed = True
+        for log in self.logs.values():
             log.fail(StorageError(f"{self.path} was given up while it was opened"))
             log.close(0)
         self._lock.release()
 
-    # While it is open
+    # How it stands
+
+    @property
+    def path(self) -> str:
+        """Path of the directory."""
+        return self._state.path
+
+    @property
+    def meta(self) -> MetaProperties:
+        """Identity of the directory."""
+        return self._state.meta
+
+    @property
+    def space(self) -> DiskSpace:
+        """The room on its disk."""
+        return self._state.space
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last stop was clean."""
+        return self._state.was_clean
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """Broker epoch of the incarnation that stopped cleanly; -1 unknown."""
+        return self._state.previous_broker_epoch
+
+    @property
+    def failure(self) -> StorageError | None:
+        """The error for which the whole directory is offline; None: it works."""
+        return self._state.failure
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """(topic, partition) -> its log, all that are open.  Read only."""
+        return self._state.logs
+
+    @property
+    def offline(self) -> Mapping[TopicPartition, ReplogError]:
+        """The replicas that cannot be opened, and why.  Read only."""
+        return self._state.offline
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """The checkpointed high watermarks, exclusive; a replica without one starts at its log start.  Read only."""
+        return self._state.high_watermarks
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
         """The checkpointed recovery points."""
-        return self._recovery_points.offsets
+        return self._checkpoints.recovery_points
+
+    def topic_id(self, topic: str, partition: int) -> UUID | None:
+        """Returns the topic id that a replica's partition folder carries; None when it has none."""
+        return self._state.topic_ids.get((topic, partition))
+
+    def path_of(self, key: TopicPartition) -> str:
+        """Returns the path of a replica's partition folder."""
+        return self._state.path_of(key)
+
+    def has_folder(self, key: TopicPartition) -> bool:
+        """Whether something of a replica is here, open or not: then it must not be created in another directory."""
+        return self._opener.has_folder(key)
 
     def fail(self, error: StorageError) -> None:
         """Makes every log refuse appends from now on, because the disk failed.  They stay open until `close`."""
-        if self.failure is not None:
-            return
-        self.failure = error
-        for log in self._logs.values():
-            log.fail(error)
+        self._state.fail(error)
 
     def note_opened_with(self, ids: Collection[UUID]) -> None:
         """Keeps which directories the node has opened; see `survey`.
@@ -225,7 +280,7 @@ class LogDirectory(DirectoryReplicas):
             StorageError: The disk failed.
         """
         with contextlib.suppress(DiskFullError), storage_errors(self.path):
-            self.meta = write_opened_with(self._fs, self.path, self.meta, ids)
+            self._state.set_meta(write_opened_with(self._state.fs, self.path, self.meta, ids))
 
     def check_identity(self) -> None:
         """Raises unless the directory is still there and still the same one.  In any thread.
@@ -234,9 +289,101 @@ class LogDirectory(DirectoryReplicas):
             StorageError: It was unmounted, replaced or removed, or the disk does not answer.
         """
         with storage_errors(self.path):
-            meta = checkpoints.read_meta_properties(self._fs, self._at(checkpoints.META_PROPERTIES_FILE))
+            path = self._state.at(checkpoints.META_PROPERTIES_FILE)
+            meta = checkpoints.read_meta_properties(self._state.fs, path)
         if meta is None or meta.directory_id != self.meta.directory_id:
             raise StorageError(f"{self.path} is not the directory any more that was opened: was the disk unmounted?")
+
+    # Replicas that come and go
+
+    def open_log(
+        self, topic: str, partition: int, topic_id: UUID, config: LogConfig | None = None, *, now_ms: int
+    ) -> Log:
+        """Returns the log of a replica, created when there is none; see `DirectoryReplicas.open_log`."""
+        return self._replicas.open_log((topic, partition), topic_id, config, now_ms)
+
+    def create(self, replicas: Sequence[NewReplica], now_ms: int) -> list[LoadedReplica]:
+        """Makes new replicas, durably, in any thread; `forget` them first, `add` them then.  Each may have failed."""
+        return self._opener.create(replicas, now_ms)
+
+    def delete_log(self, topic: str, partition: int) -> None:
+        """Deletes a replica and its checkpoint lines, durably; see `DirectoryReplicas.delete`."""
+        self._replicas.delete((topic, partition))
+
+    def set_aside_log(self, topic: str, partition: int) -> str:
+        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
+
+        It is kept, because who says that it is not claimed may have lost its memory (docs/KAFKA.md 3.1).
+        """
+        return self._replicas.set_aside((topic, partition))
+
+    def retire(self, key: TopicPartition, *, is_kept: bool) -> RetiredReplica:
+        """Closes and forgets a replica, an offline one too; see `DirectoryReplicas.retire`."""
+        return self._replicas.retire(key, is_kept=is_kept)
+
+    def prepare_retirement(self, replicas: Sequence[RetiredReplica]) -> RetirementJob:
+        """Prepares the job that renames the folders of retired replicas of this directory and removes their lines."""
+        return self._replicas.prepare_retirement(replicas)
+
+    def retirement_failed(self, job: RetirementJob, error: StorageError) -> None:
+        """Keeps the replicas of a job as offline ones: nobody knows which of their folders are still there."""
+        self._replicas.retirement_failed(job, error)
+
+    def quarantine(self, key: TopicPartition, error: ReplogError) -> None:
+        """Takes an open replica offline alone: its bytes contradict what was promised about them.  Nothing is changed."""
+        self._state.take_offline(key, error)
+
+    # Replicas that move
+
+    def close_replica(self, key: TopicPartition, high_watermark: int, error: StorageError) -> ClosedReplica:
+        """Takes an open replica offline, to be reopened; `error` is what it answers with meanwhile."""
+        return self._replicas.close_one(key, high_watermark, error)
+
+    def reopen(self, replica: ClosedReplica, now_ms: int, *, recovery_point: int) -> LoadedReplica:
+        """Opens a replica that was closed a moment ago, in any thread; see `ReplicaOpener.reopen`."""
+        return self._opener.reopen(replica, now_ms, recovery_point=recovery_point)
+
+    def replace(self, loaded: LoadedReplica, replica: ClosedReplica) -> None:
+        """Takes a replica that was reopened; what is known of it besides its files goes with it."""
+        self._replicas.replace(loaded, replica)
+
+    def drop(self, key: TopicPartition) -> None:
+        """Forgets a replica that is in another directory now, and its checkpoint lines."""
+        self._replicas.drop(key)
+
+    # Checkpoints
+
+    def prepare_recovery_points(self) -> list[CheckpointJob]:
+        """Prepares jobs that write the log starts, what is compacted, then the recovery points, of all logs."""
+        return self._checkpoints.prepare_recovery_points()
+
+    def prepare_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> list[CheckpointJob]:
+        """Prepares jobs that write the log starts; see `DirectoryCheckpoints.prepare_log_start_offsets`."""
+        return self._checkpoints.prepare_log_start_offsets(ahead)
+
+    def prepare_cleaner_offsets(self) -> list[CheckpointJob]:
+        """Prepares jobs that write how far logs are compacted; none as long as there was nothing to compact."""
+        return self._checkpoints.prepare_cleaner_offsets()
+
+    def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointJob]:
+        """Prepares jobs that write the high watermarks; see `DirectoryCheckpoints.prepare_high_watermarks`."""
+        return self._checkpoints.prepare_high_watermarks(high_watermarks)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Writes the log starts and the recovery points of all logs."""
+        self._checkpoints.checkpoint_recovery_points()
+
+    def checkpoint_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> None:
+        """Writes the log starts that lie inside a segment; see `DirectoryCheckpoints.prepare_log_start_offsets`."""
+        run_all(self._checkpoints.prepare_log_start_offsets(ahead))
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Writes the high watermarks; see `DirectoryCheckpoints.prepare_high_watermarks`."""
+        run_all(self._checkpoints.prepare_high_watermarks(high_watermarks))
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        """Removes the checkpoint lines of replicas at once, durably; see `DirectoryCheckpoints.forget`."""
+        self._checkpoints.forget(keys)
 
     # The end
 
@@ -252,9 +399,9 @@ class LogDirectory(DirectoryReplicas):
         Raises:
             StorageError: A log could not be closed in order; there is no marker then.
         """
-        if self._closed:
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         try:
             self.space.release_reserve()  # room for the last indexes and checkpoints
             with storage_errors(self.path):
@@ -262,7 +409,8 @@ class LogDirectory(DirectoryReplicas):
                 self.checkpoint_recovery_points()
                 if broker_epoch is not None and not self.offline:
                     marker = checkpoints.CleanShutdown(broker_epoch)
-                    checkpoints.write_clean_shutdown(self._fs, self._at(checkpoints.CLEAN_SHUTDOWN_FILE), marker)
+                    path = self._state.at(checkpoints.CLEAN_SHUTDOWN_FILE)
+                    checkpoints.write_clean_shutdown(self._state.fs, path, marker)
         except DiskFullError as error:
             raise StorageError(not_closed_in_order(self.path, error)) from error
         finally:
@@ -270,27 +418,16 @@ class LogDirectory(DirectoryReplicas):
 
     # Parts
 
-    def _read_checkpoint(self, checkpoint: OffsetCheckpoint) -> None:
-        """Reads a checkpoint; a damaged `cleaner-offset-checkpoint` counts as missing.
-
-        To compact everything again loses nothing.
-        """
-        try:
-            checkpoint.read()
-        except checkpoints.CorruptCheckpointError:
-            if checkpoint is not self._cleaner_offsets:
-                raise
-
     def _take_clean_marker(self) -> None:
         """Reads the clean-shutdown marker and removes it at once: a crash from here on is an unclean stop."""
-        path = self._at(checkpoints.CLEAN_SHUTDOWN_FILE)
+        path = self._state.at(checkpoints.CLEAN_SHUTDOWN_FILE)
         try:
-            marker = checkpoints.read_clean_shutdown(self._fs, path)
+            marker = checkpoints.read_clean_shutdown(self._state.fs, path)
         except checkpoints.CorruptCheckpointError:
             marker = None  # cannot be believed: every log is checked
         if marker is not None:
-            self.was_clean, self.previous_broker_epoch = True, marker.broker_epoch
-        checkpoints.remove_clean_shutdown(self._fs, path)
+            self._state.note_clean_stop(marker.broker_epoch)
+        checkpoints.remove_clean_shutdown(self._state.fs, path)
 
     def _close_logs(self, now_ms: int, mapper: Mapper) -> None:
         def close(log: Log) -> Exception | None:
@@ -301,7 +438,7 @@ class LogDirectory(DirectoryReplicas):
                 return error
             return failed
 
-        failures = [error for error in mapper(close, self._logs.values()) if error is not None]
+        failures = [error for error in mapper(close, self.logs.values()) if error is not None]
         if self.failure is not None:
             raise raised_anew(self.failure)
         if failures:

@@ -26,29 +26,24 @@ This is a host: it owns threads for opening and closing, everything else belongs
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
 from uuid import UUID
 
-from replog.errors import (
-    DiskFullError,
-    InvalidRequestError,
-    InvariantViolationError,
-    ReplogError,
-    StorageError,
-    raised_anew,
-)
+from replog.errors import DiskFullError, InvalidRequestError, ReplogError, StorageError
 from replog.log.config import LogConfig
 from replog.log.directories.create_job import CreateJob
 from replog.log.directories.creation import NewReplica
+from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.directories.group import DirectoryGroup
+from replog.log.directories.homes import ReplicaHomes
 from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.move import FinishedMoves, FolderCopy, finish_moves
+from replog.log.directories.offset_checkpoints import CheckpointJob
 from replog.log.directories.opening import Loader, lock_usable
-from replog.log.directories.replicas import METADATA_TOPIC
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.directories.survey import Survey
 from replog.log.directories.swap import ReplicaMove, SwapJob
@@ -62,13 +57,12 @@ RECOVERY_THREADS: Final = 2
 """Kafka's default of num.recovery.threads.per.data.dir."""
 
 
-class LogManager(DirectoryGroup):
+class LogManager:
     """The logs of all directories of a node.  Made by `LogManager.open`; one owner.
 
     Attributes:
         set_aside: Paths at which older copies of replicas are kept that the start has found.
         finished_moves: The outcomes of moves that a crash had interrupted.
-        retiring: The replicas whose folders may still be in the way of others of their names.
     """
 
     def __init__(
@@ -80,14 +74,13 @@ class LogManager(DirectoryGroup):
         finished_moves: FinishedMoves,
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
-        super().__init__(directories, survey.unopened)
         self.set_aside = tuple(set_aside)
         self.finished_moves = finished_moves
+        self._homes = ReplicaHomes(directories, survey.unopened, finished_moves.waiting)
+        self._group = DirectoryGroup(self._homes)
         self._has_returned = survey.has_returned
         self._fs = fs
         self._threads = threads
-        self.retiring: set[TopicPartition] = set()
-        self._creating = Counter[str]()  # directory -> replicas that are being made
 
     @classmethod
     def open(
@@ -151,10 +144,78 @@ class LogManager(DirectoryGroup):
             undo.pop_all()
         return cls(fs, opened, survey, set_aside, finished, threads)
 
+    # What the directories hold
+
+    @property
+    def directories(self) -> Mapping[str, LogDirectory]:
+        """Path -> directory of all that were opened, in configured order; one with a `failure` is offline."""
+        return self._homes.directories
+
+    @property
+    def unopened(self) -> Mapping[str, StorageError]:
+        """Path -> error of the directories that could not be opened at the start."""
+        return self._homes.unopened
+
     @property
     def missing_directories(self) -> int:
         """Number of directories that may come back with all that was written to them; 0 where that is doubtful."""
         return 0 if self._has_returned else len(self.directories) + len(self.unopened) - len(self.directory_ids)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster id of every directory."""
+        return self._group.cluster_id
+
+    @property
+    def directory_ids(self) -> tuple[UUID, ...]:
+        """Ids of the directories that work."""
+        return self._group.directory_ids
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """Broker epoch of the incarnation that stopped cleanly in every directory; -1 where one tells otherwise."""
+        return self._group.previous_broker_epoch
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """(topic, partition) -> its log, all that are open in directories that work."""
+        return self._group.logs
+
+    @property
+    def replicas(self) -> tuple[TopicPartition, ...]:
+        """Everything in directories that work, what cannot be used included."""
+        return self._group.replicas
+
+    @property
+    def offline(self) -> Mapping[TopicPartition, ReplogError]:
+        """Replicas that cannot be used, and why: alone, or with their directory."""
+        return self._group.offline
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """The checkpointed high watermarks, exclusive."""
+        return self._group.high_watermarks
+
+    @property
+    def retiring(self) -> AbstractSet[TopicPartition]:
+        """The replicas whose folders may still be in the way of others of their names.  Read only."""
+        return self._homes.retiring
+
+    def home_of(self, topic: str, partition: int) -> LogDirectory | None:
+        """Returns the directory that holds a replica; None: none does, or one that could not be opened."""
+        return self._homes.get((topic, partition))
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """Returns the checkpointed high watermark of a replica, exclusive; 0 unknown."""
+        return self._group.high_watermark(topic, partition)
+
+    def topic_id(self, topic: str, partition: int) -> UUID | None:
+        """Returns the topic id that a replica's partition folder carries; None when it has none."""
+        return self._group.topic_id(topic, partition)
+
+    def offline_error(self, topic: str, partition: int) -> ReplogError | None:
+        """Returns why a replica cannot be used; None when it can, or when there is none."""
+        return self._group.offline_error(topic, partition)
 
     # Logs
 
@@ -185,15 +246,15 @@ class LogManager(DirectoryGroup):
             DiskFullError: There is no room for a new one.
             StorageError: The replica or its directory is offline, or the disk failed.
         """
-        home = self._home_or_new(topic, partition, is_new=is_new, directory=directory)
+        home = self._homes.find_or_choose((topic, partition), is_new=is_new, directory=directory)
         if home.failure is not None:
             raise home.failure
         try:
             log = home.open_log(topic, partition, topic_id, config, now_ms=now_ms)
         except ReplogError:
-            self._settle_home((topic, partition), home)
+            self._homes.settle((topic, partition), home)
             raise
-        self._home[topic, partition] = home
+        self._homes.put([(topic, partition)], home)
         return log
 
     def prepare_create(
@@ -226,20 +287,19 @@ class LogManager(DirectoryGroup):
             DiskFullError, StorageError: See `open_log`.
         """
         key = (topic, partition)
-        if key in self._home:
+        if self._homes.get(key) is not None:
             return None
-        home = self._home_or_new(topic, partition, is_new=is_new, directory=None)
+        home = self._homes.find_or_choose(key, is_new=is_new, directory=None)
         home.forget([key])
-        self._home[key] = home
-        self._creating[home.path] += 1
+        self._homes.begin_creation(key, home)
         return CreateJob(home, NewReplica(key, topic_id, config, leader_epoch), now_ms)
 
     def complete_create(self, job: CreateJob) -> None:
         """Takes the result of a job; where it failed, `open_log` will try again and say why."""
         loaded = job.result
-        self._creating[job.home.path] -= 1
+        self._homes.end_creation(job.home)
         if loaded is None or job.home.failure is not None:
-            self._settle_home(job.replica.key, job.home)
+            self._homes.settle(job.replica.key, job.home)
         else:
             job.home.add(loaded)
 
@@ -251,8 +311,8 @@ class LogManager(DirectoryGroup):
             StorageError: The disk failed.
         """
         key = (topic, partition)
-        self._home_or_raise(key).delete_log(topic, partition)
-        del self._home[key]
+        self._homes.require(key).delete_log(topic, partition)
+        self._homes.remove(key)
 
     def retire(self, topic: str, partition: int, *, is_kept: bool) -> RetiredReplica:
         """Closes and forgets a replica; `prepare_retirement` must be given it before another of that name is created.
@@ -266,9 +326,8 @@ class LogManager(DirectoryGroup):
             UnknownTopicOrPartitionError: There is no such replica.
         """
         key = (topic, partition)
-        retired = self._home_or_raise(key).retire(key, is_kept=is_kept)
-        del self._home[key]
-        self.retiring.add(key)
+        retired = self._homes.require(key).retire(key, is_kept=is_kept)
+        self._homes.begin_retirement(key)
         return retired
 
     def prepare_retirement(self, replicas: Iterable[RetiredReplica]) -> list[RetirementJob]:
@@ -281,11 +340,11 @@ class LogManager(DirectoryGroup):
     def complete_retirement(self, job: RetirementJob, failure: StorageError | None) -> None:
         """Takes the result of a job; where it failed the replicas are back, offline, as their directory should be."""
         keys = [replica.key for replica in job.replicas]
-        self.retiring.difference_update(keys)
+        self._homes.end_retirement(keys)
         if failure is not None:
             home = self.directories[job.path]
             home.retirement_failed(job, failure)
-            self._home.update(dict.fromkeys(keys, home))
+            self._homes.put(keys, home)
 
     def set_aside_log(self, topic: str, partition: int) -> str:
         """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
@@ -294,13 +353,13 @@ class LogManager(DirectoryGroup):
             UnknownTopicOrPartitionError: There is no such replica.
             StorageError: The disk failed.
         """
-        path = self._home_or_raise((topic, partition)).set_aside_log(topic, partition)
-        del self._home[topic, partition]
+        path = self._homes.require((topic, partition)).set_aside_log(topic, partition)
+        self._homes.remove((topic, partition))
         return path
 
     def quarantine(self, topic: str, partition: int, error: ReplogError) -> None:
         """Takes an open replica offline alone: its bytes contradict what was promised about them."""
-        self._home_or_raise((topic, partition)).quarantine((topic, partition), error)
+        self._homes.require((topic, partition)).quarantine((topic, partition), error)
 
     # Moves between directories
 
@@ -315,7 +374,7 @@ class LogManager(DirectoryGroup):
             DiskFullError: The other one has no room.
         """
         key = (topic, partition)
-        source, target = self._home_or_raise(key), self._directory_or_raise(path)
+        source, target = self._homes.require(key), self._homes.require_directory(path)
         if topic == METADATA_TOPIC:
             raise InvalidRequestError("the metadata log stays in the first log directory")
         if target is source:
@@ -344,8 +403,46 @@ class LogManager(DirectoryGroup):
         if job.home is not job.move.source:
             job.move.source.drop(job.move.key)
         job.home.replace(job.loaded, job.replica)
-        self._home[job.move.key] = job.home
+        self._homes.put([job.move.key], job.home)
         return job.home
+
+    # Disks and checkpoints
+
+    def check_disks(self) -> dict[str, DiskState | StorageError]:
+        """Looks at every disk that works, in any thread; see `DirectoryGroup.check_disks`."""
+        return self._group.check_disks()
+
+    def fail_directory(self, path: str, error: StorageError) -> tuple[TopicPartition, ...]:
+        """Takes a directory offline, because its disk failed; returns the replicas that go with it."""
+        return self._group.fail_directory(path, error)
+
+    def is_essential(self, path: str) -> bool:
+        """Whether the node cannot go on without this directory: it holds the metadata log, or there is no other."""
+        return self._group.is_essential(path)
+
+    def prepare_recovery_points(self) -> dict[str, list[CheckpointJob]]:
+        """Prepares jobs that write the recovery points: path -> jobs for one thread, of each directory that works."""
+        return self._group.prepare_recovery_points()
+
+    def prepare_log_start_offsets(self) -> dict[str, list[CheckpointJob]]:
+        """Prepares jobs that write the log starts, as `prepare_recovery_points` does."""
+        return self._group.prepare_log_start_offsets()
+
+    def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[str, list[CheckpointJob]]:
+        """Prepares jobs that write the high watermarks; replicas that are not named keep what they have."""
+        return self._group.prepare_high_watermarks(high_watermarks)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Writes the recovery points of every directory that works, blocking."""
+        self._group.checkpoint_recovery_points()
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Writes the log starts of every directory that works, blocking."""
+        self._group.checkpoint_log_start_offsets()
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Writes the high watermarks of every directory that works, blocking."""
+        self._group.checkpoint_high_watermarks(high_watermarks)
 
     # The end
 
@@ -368,41 +465,3 @@ class LogManager(DirectoryGroup):
                     failures.append(error)
         if failures:
             raise failures[0]
-
-    # Parts
-
-    def _settle_home(self, key: TopicPartition, home: LogDirectory) -> None:
-        """Ties a replica whose creation failed to the directory that has some of it: only there it is tried again."""
-        if home.has_folder(key):
-            self._home[key] = home
-        else:
-            self._home.pop(key, None)
-
-    def _home_or_new(self, topic: str, partition: int, *, is_new: bool, directory: str | None) -> LogDirectory:
-        home = self._home.get((topic, partition))
-        if home is not None:
-            return home
-        if (topic, partition) in self.retiring:
-            raise InvariantViolationError(f"{topic}-{partition} is created while the folder of an older one is renamed")
-        if (whole := self.finished_moves.waiting.get((topic, partition))) is not None:
-            raise StorageError(
-                f"{topic}-{partition} is whole in {whole}, and is used there when all log directories can be opened again"
-            )
-        if directory is not None:
-            if directory in self.unopened:
-                raise raised_anew(self.unopened[directory])
-            return self.directories[directory]
-        if self.unopened and not is_new:
-            path, error = next(iter(self.unopened.items()))
-            raise StorageError(
-                f"{topic}-{partition} is in no log directory that could be opened, and {path} could not be: {error}. "
-                "It is not created elsewhere: its data may be there"
-            )
-        online = self._online()
-        if not online:
-            raise StorageError("every log directory is offline")
-        writable = [found for found in online if found.space.state is not DiskState.READ_ONLY]
-        return min(writable or online, key=self._replica_count)
-
-    def _replica_count(self, directory: LogDirectory) -> int:
-        return len(directory.logs) + len(directory.offline) + self._creating[directory.path]

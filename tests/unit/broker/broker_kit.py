@@ -111,6 +111,7 @@ class Rig:
         self.clock = FakeClock()
         self.failures: list[BaseException] = []
         self.proposals: list[ProposeIsr] = []
+        self.told_offline: list[bool] = []
         self.refused: str | None = None
         self.has_failed = False
         self.directory = LogManager.open(
@@ -128,6 +129,7 @@ class Rig:
             clock=self.clock,
             flusher=self.flusher,
             propose_isr=lambda _, proposal: self.proposals.append(proposal),
+            on_offline=lambda: self.told_offline.append(True),
             on_failure=self.failures.append,
         )
         self.manager = ReplicaManager(self.stepper, self.directory, self.executor, uuid4, self.failures.append)

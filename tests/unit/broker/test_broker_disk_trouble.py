@@ -48,8 +48,7 @@ def keeper(it: Rig) -> LogKeeper:
 async def test_a_failed_append_takes_its_disk_offline_and_no_other() -> None:
     async with two_disks() as it:
         await two_topics(it)
-        told: list[bool] = []
-        it.stepper.trouble.on_offline = lambda: told.append(True)
+        it.told_offline.clear()
         waiting = it.produce()
         await it.settle()
         it.fs.faults.fail_next(Operation.WRITE, path_part=f"{TOPIC}-0/")
@@ -66,7 +65,7 @@ async def test_a_failed_append_takes_its_disk_offline_and_no_other() -> None:
         assert listed.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert isinstance(it.stepper.replicas[OTHER_KEY].role, Leader)
         assert it.stepper.trouble.reported() == (OfflineReplica(TOPIC_ID, 0, is_intact=True),)
-        assert told
+        assert it.told_offline
         status = next(status for status in it.manager.statuses() if status.topic == TOPIC)
         assert (status.state, status.is_leader) == ("offline", False)
         it.has_failed = True  # its directory is not closed in order

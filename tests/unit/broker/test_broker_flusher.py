@@ -43,8 +43,12 @@ class Flushing:
         self.executor = ThreadPoolExecutor(2)
         self.failures: list[BaseException] = []
         self.failed_logs: list[tuple[Log, StorageError]] = []
+        self.flush_seconds: list[float] = []
         self.flusher = LogFlusher(
-            self.executor, self.failures.append, lambda log, error: self.failed_logs.append((log, error))
+            self.executor,
+            self.failures.append,
+            lambda log, error: self.failed_logs.append((log, error)),
+            self.flush_seconds.append,
         )
         self.log = self.open("t")
 
@@ -195,15 +199,13 @@ async def test_stop_waits_for_what_runs_and_starts_nothing() -> None:
 
 async def test_whoever_asks_is_told_how_long_each_fsync_took() -> None:
     async with flushing() as it:
-        seconds: list[float] = []
-        it.flusher.on_flush_seconds = seconds.append
         await it.flusher.flush(it.log)
-        assert len(seconds) == 1
+        assert len(it.flush_seconds) == 1
         it.fs.faults.fail_next(Operation.SYNC, path_part=".log")
         it.log.append_as_leader(batch(), leader_epoch=0, now_ms=0)
         with pytest.raises(StorageError):
             await it.flusher.flush(it.log)
-        assert len(seconds) == 2, "a failed one took its time too"
+        assert len(it.flush_seconds) == 2, "a failed one took its time too"
 
 
 async def test_a_flush_that_found_no_descriptor_is_done_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

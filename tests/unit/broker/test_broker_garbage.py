@@ -53,12 +53,15 @@ class Pair:
         await node.wait_until_ready()
 
     def end_offsets(self) -> list[int]:
-        return [sum(r.log.log_end_offset for r in node._stepper.replicas.values()) for node in self.nodes.values()]
+        return [
+            sum(r.log.log_end_offset for r in node.parts.replicas.stepper.replicas.values())
+            for node in self.nodes.values()
+        ]
 
     def make_cold(self) -> None:
         """No record is in memory or in the page cache."""
         for number, node in self.nodes.items():
-            for replica in node._stepper.replicas.values():
+            for replica in node.parts.replicas.stepper.replicas.values():
                 replica.log.keep_tail(None)
                 replica.log.flush()
                 file = self.disks[number - 1].open(f"{replica.log.directory}/{0:020}.log", OpenMode.READ)

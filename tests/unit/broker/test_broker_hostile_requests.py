@@ -131,7 +131,8 @@ async def unhurried_node() -> AsyncIterator[Running]:
 async def leading(it: Running) -> TopicInfo:
     """Topic "t", once the broker leads it: some requests are lies about the broker, until its next heartbeat."""
     async with asyncio.timeout(30):
-        while (topic := await it.topic("t")).partitions[0].leader != 1 or it.node._lifecycle.refuses_because():
+        lifecycle = it.node.parts.replicas.lifecycle
+        while (topic := await it.topic("t")).partitions[0].leader != 1 or lifecycle.refuses_because():
             await asyncio.sleep(0.01)
     return topic
 
@@ -158,7 +159,7 @@ async def ask_all(it: Running, requests: Iterator[tuple[str, bytes]], *, control
             refused = error
         assert refused is None or is_ours(refused), (what, str(refused)[:500])
         assert it.node._failure is None, what
-        assert it.node._quorum.status().epoch == 1, what
+        assert it.node.parts.metadata.quorum.status().epoch == 1, what
     return count
 
 
@@ -168,13 +169,13 @@ async def check_serves(it: Running, topic: TopicInfo) -> None:
     fresh = await it.create("after-all")
     assert (await it.produce(fresh)).base_offset == 0
     assert await it.fetch(fresh) > 0
-    assert it.node._quorum.status().epoch == 1
+    assert it.node.parts.metadata.quorum.status().epoch == 1
 
 
 async def test_no_controller_request_ends_a_node() -> None:
     async with unhurried_node() as it:
         topic = await it.topic("t")
-        requests = controller_requests(topic, it.node._lifecycle.broker_epoch)
+        requests = controller_requests(topic, it.node.parts.replicas.lifecycle.broker_epoch)
         assert await ask_all(it, requests, controller_calls=True) > 550
         await check_serves(it, await leading(it))
 
@@ -205,14 +206,14 @@ async def test_a_broker_that_says_nonsense_about_itself_ends_no_controller() -> 
             accepted += 1
         assert accepted >= 8
         assert (await it.produce(await leading(it))).error is ErrorCode.NONE
-        assert it.node._quorum.status().epoch == 1
+        assert it.node.parts.metadata.quorum.status().epoch == 1
         assert it.node._failure is None
 
 
 async def test_a_change_that_the_metadata_log_refuses_is_an_answer_to_that_request() -> None:
     """It was replayed already: the state goes back, and the term goes on."""
     async with unhurried_node() as it:
-        it.node._quorum._appends._accumulator._max_batch_bytes = 500  # type: ignore[union-attr]
+        it.node.parts.metadata.quorum._appends._accumulator._max_batch_bytes = 500  # type: ignore[union-attr]
         for _ in range(2):
             with pytest.raises(PolicyViolationError, match="too large for the metadata log"):
                 await it.connection.controller_call(

@@ -106,13 +106,14 @@ async def healthy_client(it: Running, topic: TopicInfo) -> AsyncIterator[list[in
 async def check_nothing_is_held(it: Running) -> None:
     """Whatever those streams had of the node is free again."""
     node: Any = it.node
-    produces, fetches, held = node._produce_path, node._fetch_path, node._handlers._parts.credits
+    paths = node.parts.requests
+    produces, fetches, held = paths.produce_path, paths.fetch_path, paths.handlers._parts.credits
     await wait_until(lambda: not produces._waiting and not produces._queue and produces._ready_count == 0)
     await wait_until(lambda: len(fetches._purgatory) < 50 and len(fetches.incremental) == 0, timeout_s=60)
     assert not fetches.incremental._watching
     assert held.held_bytes == 0
     assert not held._waiters
-    assert not node._images._later
+    assert not node.parts.replicas.images._later
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ async def test_no_request_of_a_stream_ends_a_node(
         topic = await leading(it)
         count = 0
         async with healthy_client(it, await it.create("healthy")) as served:
-            for what, hostile in requests(topic.topic_id, it.node._lifecycle.broker_epoch):
+            for what, hostile in requests(topic.topic_id, it.node.parts.replicas.lifecycle.broker_epoch):
                 count += 1
                 async with opened(it, method) as stream:
                     error = await one_after_the_other(stream, hostile, good(topic))
@@ -182,14 +183,14 @@ async def test_streams_that_are_left_in_the_middle_hold_nothing() -> None:
                     await half_closed.close()
         assert it.node._failure is None
         await check_serves(it, topic)
-        purgatory = it.node._fetch_path._purgatory
+        purgatory = it.node.parts.requests.fetch_path._purgatory
         await wait_until(lambda: len(purgatory) <= 20, timeout_s=60)
 
 
 async def test_hellos_and_answers_out_of_order_end_only_their_stream() -> None:
     async with unhurried_node() as it:
         topic = await leading(it)
-        epoch = it.node._lifecycle.broker_epoch
+        epoch = it.node.parts.replicas.lifecycle.broker_epoch
         position = FetchPartition(topic.topic_id, 0, 0)
         for correlation_ids in ((5, 5, 5), (9, 3, -1), (-(2**63), 2**63 - 1, 0)):
             stream = await open_stream(it, "Fetch")
@@ -276,8 +277,8 @@ async def test_no_watch_of_offsets_ends_a_node(monkeypatch: pytest.MonkeyPatch) 
         assert len(requests) - refused_count > 20
         assert served[0] > 0
         node: Any = it.node
-        await wait_until(lambda: len(node._fetch_path.watches) == 0, timeout_s=60)
-        assert not node._fetch_path.watches._by_key
+        await wait_until(lambda: len(node.parts.requests.fetch_path.watches) == 0, timeout_s=60)
+        assert not node.parts.requests.fetch_path.watches._by_key
         await check_serves(it, topic)
 
 
@@ -304,7 +305,7 @@ async def test_watches_that_nobody_reads_hold_nobody_up() -> None:
 def waiting_watches(it: Running) -> Any:
     """Those that wait for news of the metadata."""
     node: Any = it.node
-    return node._publisher._changed._waiters
+    return node.parts.replicas.publisher._changed._waiters
 
 
 async def check_no_watch_is_left(it: Running) -> None:

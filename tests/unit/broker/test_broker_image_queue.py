@@ -164,7 +164,7 @@ async def test_logs_of_several_images_are_created_at_a_time_and_none_on_the_loop
         await wait_until(lambda: len(images.it.stepper.replicas) == 5)
         assert len(threads) == 4
         assert threading.get_ident() not in threads
-        assert set(images.it.directory._creating.values()) == {0}
+        assert set(images.it.directory._homes._creating.values()) == {0}
 
 
 async def test_who_waits_for_room_does_not_touch_a_log_that_is_created() -> None:

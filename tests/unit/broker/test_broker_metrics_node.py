@@ -46,22 +46,23 @@ async def test_a_node_that_has_failed_says_why_the_scrape_fails() -> None:
     async with node(SimulatedFileSystem(), config(metrics_listener="127.0.0.1:0")) as it:
         address = it.node.metrics_address
         assert address is not None
-        it.node._stepper.driver.halt()
+        stepper, publisher = it.node.parts.replicas.stepper, it.node.parts.replicas.publisher
+        stepper.driver.halt()
         await it.create()
-        await wait_until(lambda: it.node._publisher.image.topics_by_name)
-        it.node._stepper.replicas[next(iter(it.node._publisher.image.topics_by_id)), 0] = None  # type: ignore[assignment]
+        await wait_until(lambda: publisher.image.topics_by_name)
+        stepper.replicas[next(iter(publisher.image.topics_by_id)), 0] = None  # type: ignore[assignment]
         assert (await asyncio.to_thread(scrape, address))[0] == 503
-        it.node._stepper.replicas.clear()
+        stepper.replicas.clear()
 
 
 async def test_with_metrics_off_requests_take_the_bare_paths() -> None:
     async with node(SimulatedFileSystem()) as it:
-        parts = it.node._handlers._parts
+        parts = it.node.parts.requests.handlers._parts
         assert it.node.metrics_address is None
-        assert parts.produces is it.node._produce_path
-        assert parts.fetches is it.node._fetch_path
-        assert it.node._produce_path.on_begin is None
-        assert it.node._flusher.on_flush_seconds is None
+        assert parts.produces is it.node.parts.requests.produce_path
+        assert parts.fetches is it.node.parts.requests.fetch_path
+        assert it.node.parts.requests.produce_path.on_begin is None
+        assert it.node.parts.flusher._on_flush_seconds is None
 
 
 def test_with_metrics_off_the_library_is_not_imported() -> None:

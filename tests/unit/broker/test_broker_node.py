@@ -72,7 +72,7 @@ async def test_create_produce_fetch_restart() -> None:
         topic = await it.create()
         assert [(await it.produce(topic)).base_offset for _ in range(3)] == [0, 1, 2]
         assert await it.fetch(topic) == 3 * len(batch())
-        epoch = it.node._lifecycle.broker_epoch
+        epoch = it.node.parts.replicas.lifecycle.broker_epoch
     assert marker(fs) == epoch
     async with node(fs) as it:
         assert marker(fs) is None, "a crash from here on is an unclean stop"
@@ -90,7 +90,7 @@ async def test_an_abort_is_an_unclean_stop_and_loses_nothing_that_was_acknowledg
         await it.node.abort()
         assert marker(fs) is None
     async with node(fs) as it:
-        await wait_until(lambda: it.node._stepper.replicas)
+        await wait_until(lambda: it.node.parts.replicas.stepper.replicas)
         assert (await it.produce(topic)).base_offset == 1
 
 
@@ -114,7 +114,7 @@ async def test_all_that_clients_ask() -> None:
         altered = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "t", (retention,)),))
         await it.connection.controller_call(altered, timeout_ms=5000)
         await it.connection.controller_call(DeleteTopics(("t",)), timeout_ms=5000)
-        await wait_until(lambda: not it.node._stepper.replicas)
+        await wait_until(lambda: not it.node.parts.replicas.stepper.replicas)
         assert (await it.produce(topic)).error is ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -136,7 +136,7 @@ async def test_who_has_lost_its_lease_tells_of_no_controller(monkeypatch: pytest
     async with node(SimulatedFileSystem()) as it:
         watch = it.connection.watch_metadata(WatchRequest())
         assert (await anext(watch)).controller_id == 1
-        lifecycle = it.node._lifecycle
+        lifecycle = it.node.parts.replicas.lifecycle
         monkeypatch.setattr(type(lifecycle), "refuses_because", lambda _: "cut off")
         lifecycle.hurry()
         assert (await asyncio.wait_for(anext(watch), 5)).controller_id == -1
@@ -294,11 +294,11 @@ async def fail_the_metadata_log(it: Running, fs: SimulatedFileSystem) -> None:
 async def fail_a_checkpoint(it: Running, fs: SimulatedFileSystem) -> None:
     fs.faults.fail_next(Operation.CREATE, path_part="replication-offset-checkpoint")
     with pytest.raises(StorageError):  # its own timer would hand the failure on
-        await it.node._keeper.checkpoint_high_watermarks()
+        await it.node.parts.replicas.keeper.checkpoint_high_watermarks()
 
 
 async def break_a_driver(it: Running, fs: SimulatedFileSystem) -> None:
-    it.node._stepper.driver.submit(lambda: {}["bug"])
+    it.node.parts.replicas.stepper.driver.submit(lambda: {}["bug"])
 
 
 async def break_a_timer(it: Running, fs: SimulatedFileSystem) -> None:
@@ -336,7 +336,7 @@ async def test_after_a_failure_nothing_is_acknowledged_any_more() -> None:
         it.node._fail(ValueError("bug"))
         partition = ProducePartition(topic.topic_id, 0)
         request = ProduceRequest(1, 5000, 1, (partition,), (batch(),))
-        it.node._produce_path.submit(request, acknowledged.append)
+        it.node.parts.requests.produce_path.submit(request, acknowledged.append)
         with pytest.raises(ValueError, match="bug"):
             await it.node.wait_closed()
         await it.node.stop()
@@ -398,7 +398,7 @@ async def test_a_stop_before_the_registration_keeps_the_promise_of_the_marker() 
     """Nothing was changed: the controller must not take the replicas out of their ISRs for it."""
     fs = SimulatedFileSystem()
     async with node(fs) as it:
-        epoch = it.node._lifecycle.broker_epoch
+        epoch = it.node.parts.replicas.lifecycle.broker_epoch
     for _ in range(2):
         unheard = await Node.start(broker_alone(), environment=NodeEnvironment(fs=fs))
         await unheard.stop()

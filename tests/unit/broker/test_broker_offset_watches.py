@@ -54,7 +54,7 @@ async def bounds(updates: Any) -> list[tuple[int, int]]:
 
 def watches(it: Running) -> Any:
     inner: Any = it.node
-    return inner._fetch_path.watches
+    return inner.parts.requests.fetch_path.watches
 
 
 async def test_it_tells_the_state_and_then_what_moves() -> None:

@@ -1,0 +1,80 @@
+"""The parts that a node consists of, as `assembly` has made and joined them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replog.broker.controller.broker_lifecycle import BrokerLifecycle
+from replog.broker.controller.channel import ControllerChannel
+from replog.broker.controller.driver import ControllerDriver
+from replog.broker.controller.registration import ControllerRegistrar
+from replog.broker.disk.flusher import LogFlusher
+from replog.broker.loop_lag import LoopLag
+from replog.broker.quorum.driver import QuorumDriver
+from replog.broker.quorum.metadata_log import MetadataLog
+from replog.broker.quorum.metadata_publisher import MetadataPublisher
+from replog.broker.quorum.metadata_snapshots import MetadataSnapshots
+from replog.broker.replicas.alter_partition import AlterPartitionSender
+from replog.broker.replicas.cleaner import LogCleaner
+from replog.broker.replicas.fetchers import Fetchers
+from replog.broker.replicas.image_queue import ImageQueue
+from replog.broker.replicas.log_keeper import LogKeeper
+from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.handlers import RequestHandlers
+from replog.broker.requests.produce_path import ProducePath
+from replog.broker.requests.producer_ids import ProducerIdAllocator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataParts:
+    """What decides on metadata, and the way to it.
+
+    Attributes:
+        log: The metadata log; the quorum is its only owner.
+        controller: The controller of this node; None where it has none.
+    """
+
+    log: MetadataLog
+    controller: ControllerDriver | None
+    quorum: QuorumDriver
+    snapshots: MetadataSnapshots
+    channel: ControllerChannel
+    registrar: ControllerRegistrar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaParts:
+    """What holds data, and keeps it as the metadata says."""
+
+    isr_sender: AlterPartitionSender
+    stepper: ReplicaStepper
+    manager: ReplicaManager
+    lifecycle: BrokerLifecycle
+    images: ImageQueue
+    keeper: LogKeeper
+    cleaner: LogCleaner
+    fetchers: Fetchers
+    publisher: MetadataPublisher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestParts:
+    """The paths by which requests come in."""
+
+    produce_path: ProducePath
+    fetch_path: FetchPath
+    producer_ids: ProducerIdAllocator
+    handlers: RequestHandlers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeParts:
+    """Every part of one node."""
+
+    flusher: LogFlusher
+    loop_lag: LoopLag
+    metadata: MetadataParts
+    replicas: ReplicaParts
+    requests: RequestParts
