@@ -1,43 +1,73 @@
 """Runs a streaming query for a long time while records arrive, and fails where rows are lost or something grows.
 
 ``python tools/stream_soak.py --minutes 60 --rate 1000``; needs the extra `spark`.  Three brokers on this machine, one producer,
-one query into nothing that counts rows.  Each minute it prints the memory of the Python process that plans the stream, of the
-brokers and of this process, and the open files of the first.
+one query into nothing that counts rows.  Each minute it prints the memory of each kind of process (`Kind`) and the open files of
+Python's; at the end the same at the start, at each quarter of the time and at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import enum
 import itertools
-import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import psutil
 
 import replog.spark
 from replog.client import Admin, LoopThread, SyncProducer
 from replog.cluster import LocalCluster
 
-RUNNER = "python_streaming_source_runner"
+JVM = "org.apache.spark.deploy.SparkSubmit"
+PLANNER = "python_streaming_source_runner"
 GROWTH_MAX = 1.3
-"""What the memory of a process may grow by, from the end of the warm-up to the end: pages of caches come and go."""
+"""What memory may grow by, from the end of the warm-up to the end: pages of caches come and go."""
+GROWTH_MIN_MIB = 16
+"""Growth by less than this is none."""
+FILES_GROWTH_MAX = 5
 WARM_UP_MINUTES = 2
 PARTITIONS = 4
+RETAINED = 50
+"""How many queries, jobs and stages Spark keeps for its web pages: by default so many that its heap grows for half an hour."""
+
+
+class Kind(enum.StrEnum):
+    """A kind of process, or of memory."""
+
+    PLANNER = enum.auto()
+    """Python's process that plans the batches of the stream."""
+    WORKER = enum.auto()
+    """The largest of Python's processes that run tasks."""
+    JVM = enum.auto()
+    """Spark: driver and executor in one.  Grows to the size of its heap, whatever lives there."""
+    HEAP = enum.auto()
+    """What lives in Spark's heap, after a collection."""
+    JOB = enum.auto()
+    """This process: the job, the producer."""
+    BROKERS = enum.auto()
+    """The three brokers together."""
+
+
+WATCHED = (Kind.PLANNER, Kind.WORKER, Kind.HEAP, Kind.JOB)
+"""What must not grow.  Brokers hold what they have written lately, which retention bounds; the JVM is as large as its heap may be."""
 
 
 class Sample(NamedTuple):
-    """What was seen at one time; memory in MiB."""
+    """What was seen at one time; memory in MiB, open files by process."""
 
     minute: float
     rows: int
-    runner_mib: float
-    runner_files: int
-    brokers_mib: float
+    memory_mib: dict[Kind, float]
+    files: dict[Kind, int]
+    workers_count: int
 
 
 def main() -> int:
@@ -72,7 +102,7 @@ def soak(local: LocalCluster, folder: Path, minutes: float, rate: int) -> int:
         began_s = time.monotonic()
         while time.monotonic() < end_s and query.isActive:
             time.sleep(min(60.0, max(0.0, end_s - time.monotonic())))
-            samples.append(sample(local, began_s, counted(rows)))
+            samples.append(sample(local, spark, (time.monotonic() - began_s) / 60, counted(rows)))
             print_sample(samples[-1])
         stop.set()
         producer.join()
@@ -94,6 +124,8 @@ def new_session() -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.memory", "1g").config("spark.sql.ui.retainedExecutions", RETAINED)
+    builder = builder.config("spark.ui.retainedJobs", RETAINED).config("spark.ui.retainedStages", RETAINED)
     return builder.config("spark.log.level", "ERROR").getOrCreate()
 
 
@@ -135,62 +167,99 @@ def wait_for_rows(query: Any, rows: Iterator[int], expected: int) -> None:
         time.sleep(0.5)
 
 
-def sample(local: LocalCluster, began_s: float, rows: int) -> Sample:
-    runners = [pid for path in Path("/proc").glob("[0-9]*") if is_runner(pid := int(path.name))]
-    brokers = [spec.process.pid for spec in local.nodes.values() if spec.process is not None]
-    return Sample(
-        (time.monotonic() - began_s) / 60,
-        rows,
-        sum(map(memory_mib, runners)),
-        sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in runners),
-        sum(map(memory_mib, brokers)),
-    )
+def sample(local: LocalCluster, spark: Any, minute: float, rows: int) -> Sample:
+    planners, workers, jvms = spark_processes()
+    brokers = [psutil.Process(spec.process.pid) for spec in local.nodes.values() if spec.process is not None]
+    memory = {
+        Kind.PLANNER: largest_mib(planners),
+        Kind.WORKER: largest_mib(workers),
+        Kind.JVM: largest_mib(jvms),
+        Kind.HEAP: living_heap_mib(spark),
+        Kind.JOB: largest_mib([psutil.Process()]),
+        Kind.BROKERS: sum(largest_mib([each]) for each in brokers),
+    }
+    files = {
+        Kind.PLANNER: most_files(planners),
+        Kind.WORKER: most_files(workers),
+        Kind.JOB: most_files([psutil.Process()]),
+    }
+    return Sample(minute, rows, memory, files, len(workers))
 
 
-def is_runner(pid: int) -> bool:
-    """Whether it is a process of this user's Spark that plans a stream, begun by this process's JVM."""
-    try:
-        if RUNNER not in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
-            return False
-        return os.getpid() in ancestors(pid)
-    except OSError:  # it has ended
-        return False
+def spark_processes() -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
+    """Returns the processes of this one's Spark: planners of streams, other Python processes, JVMs."""
+    planners, workers, jvms = [], [], []
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            line = " ".join(each.cmdline())
+            if JVM in line:
+                jvms.append(each)
+            elif PLANNER in line:
+                planners.append(each)
+            elif "pyspark" in line:
+                workers.append(each)
+    return planners, workers, jvms
 
 
-def ancestors(pid: int) -> Iterator[int]:
-    """Yields the parents of a process."""
-    while pid > 1:
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        yield pid
+def largest_mib(processes: Sequence[psutil.Process]) -> float:
+    """Returns the resident memory of the largest process; 0 where there is none."""
+    found = [0.0]
+    for each in processes:
+        with suppress(psutil.NoSuchProcess):
+            found.append(each.memory_info().rss / 2**20)
+    return max(found)
 
 
-def memory_mib(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+def most_files(processes: Sequence[psutil.Process]) -> int:
+    """Returns how many descriptors are open in the process that has most; 0 where there is none."""
+    found = [0]
+    for each in processes:
+        with suppress(psutil.NoSuchProcess):
+            found.append(each.num_fds())
+    return max(found)
+
+
+def living_heap_mib(spark: Any) -> float:
+    """Returns what is left in Spark's heap by a collection."""
+    java = spark.sparkContext._jvm.java.lang  # noqa: SLF001 -- there is no other way to ask
+    java.System.gc()
+    runtime = java.Runtime.getRuntime()
+    return float(runtime.totalMemory() - runtime.freeMemory()) / 2**20
 
 
 def print_sample(seen: Sample) -> None:
+    memory = "  ".join(f"{kind} {mib:.0f}" for kind, mib in seen.memory_mib.items())
+    files = " ".join(f"{kind} {count}" for kind, count in seen.files.items())
     sys.stdout.write(
-        f"{seen.minute:6.1f} min  {seen.rows:>10,} rows  planner {seen.runner_mib:6.1f} MiB, {seen.runner_files} files  "
-        f"brokers {seen.brokers_mib:6.1f} MiB\n"
+        f"{seen.minute:6.1f} min  {seen.rows:>10,} rows  MiB: {memory}  open files: {files}  {seen.workers_count} workers\n"
     )
     sys.stdout.flush()
 
 
-def verdict(samples: list[Sample], rows: int, sent: int, error: object) -> int:
+def verdict(samples: Sequence[Sample], rows: int, sent: int, error: object) -> int:
     """Prints what came of it; 1 where rows are missing or double, the query failed, or something grew."""
     problems = [f"the query failed: {error}"] if error is not None else []
     if rows != sent:
         problems.append(f"{sent:,} records were acknowledged and {rows:,} read")
     warm = [each for each in samples if each.minute >= WARM_UP_MINUTES]
     if len(warm) > 1:
-        first, last = warm[0], warm[-1]
-        if last.runner_mib > first.runner_mib * GROWTH_MAX:
-            problems.append(f"the planner's memory grew from {first.runner_mib:.0f} to {last.runner_mib:.0f} MiB")
-        if last.runner_files > first.runner_files + 5:
-            problems.append(f"the planner's open files grew from {first.runner_files} to {last.runner_files}")
+        sys.stdout.write("start, quarters and end:\n")
+        for quarter in range(5):
+            print_sample(warm[quarter * (len(warm) - 1) // 4])
+        problems += growth(warm[0], warm[-1])
     sys.stdout.write("\n".join(problems) + "\n" if problems else f"{rows:,} records, each read once; nothing grew\n")
     return 1 if problems else 0
+
+
+def growth(first: Sample, last: Sample) -> Iterator[str]:
+    """Yields what has grown."""
+    for kind in WATCHED:
+        before, after = first.memory_mib[kind], last.memory_mib[kind]
+        if after > max(before * GROWTH_MAX, before + GROWTH_MIN_MIB):
+            yield f"the memory of {kind} grew from {before:.0f} to {after:.0f} MiB"
+    for kind, before in first.files.items():
+        if last.files[kind] > before + FILES_GROWTH_MAX:
+            yield f"the open files of {kind} grew from {before} to {last.files[kind]}"
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ transaction.state.log.min.isr=2
 
 
 class KafkaCluster:
-    """Three nodes; a topic comes into being when it is first written to.
+    """Three nodes; a topic that nobody has created comes into being when it is first written to.
 
     Args:
         directory: where their files go.

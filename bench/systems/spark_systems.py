@@ -5,70 +5,39 @@ The session is shared by both, as are its warm code and its workers; only `forma
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import psutil
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.model import System
 from bench.systems.kafka_cluster import KafkaCluster
 from bench.systems.maven import PeerUnavailableError, jars, program
 from bench.systems.replog_cluster import ReplogCluster
+from bench.systems.spark_session import CORES, CpuTime, cpu_times, session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-CORES = 2
 PARTITIONS = 4
 BATCH_BYTES = 512 * 1024
-"""Of the batches that topics are filled with, in both systems: the default of replog's producer."""
+"""Of the batches that are written, in both systems: the default of replog's producer."""
 
-_sessions: list[SparkSession] = []
-
-
-def session() -> SparkSession:
-    """The session, made on first use; its JVM ends with this process."""
-    if not _sessions:
-        from pyspark.sql import SparkSession
-
-        import replog.spark
-        from replog.spark.source import ReplogDataSource
-
-        replog.spark.prepare()
-        builder = SparkSession.builder.master(f"local[{CORES}]").appName("replog-bench")
-        builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
-        builder = builder.config("spark.sql.shuffle.partitions", str(CORES)).config("spark.driver.memory", "2g")
-        builder = builder.config("spark.executorEnv.PYTHONPATH", ":".join(filter(None, sys.path)))
-        if (connector := _connector()) is not None:
-            builder = builder.config("spark.jars", ",".join(map(str, connector)))
-        made = builder.getOrCreate()
-        made.dataSource.register(ReplogDataSource)
-        _sessions.append(made)
-    (only,) = _sessions
-    return only
-
-
-def end_session() -> None:
-    """Ends the session, if there is one."""
-    while _sessions:
-        _sessions.pop().stop()
-
-
-def _connector() -> Sequence[Path] | None:
-    try:
-        return jars("spark-kafka")
-    except PeerUnavailableError:
-        return None
+PRODUCER = {
+    "kafka.acks": "all",
+    "kafka.batch.size": str(BATCH_BYTES),
+    "kafka.linger.ms": "5",
+    "kafka.delivery.timeout.ms": "600000",  # a busy machine is no failure
+}
+"""Of both systems' writers; both are idempotent by default."""
 
 
 class SparkSystem(System):
     """Three brokers, and Spark beside them."""
 
     format_name: str
+    read_options: ClassVar[Mapping[str, str]] = {}
 
     @property
     @abstractmethod
@@ -83,6 +52,10 @@ class SparkSystem(System):
         """A new topic of PARTITIONS partitions, three replicas each, two of which must have what is acknowledged."""
 
     @abstractmethod
+    def delete_topic(self, topic: str) -> None:
+        """Deletes what `create_topic` made."""
+
+    @abstractmethod
     def fill(self, topic: str, count: int, record_bytes: int) -> None:
         """Writes `count` values of `record_bytes` into all partitions alike, acknowledged by all replicas in sync."""
 
@@ -93,41 +66,32 @@ class SparkSystem(System):
             return "pyspark is not installed: pip install 'replog[spark]'"
         return None
 
-    def options(self, **more: str) -> Mapping[str, str]:
-        return {"kafka.bootstrap.servers": self.bootstrap_servers, **more}
-
     def read(self, topic: str) -> DataFrame:
-        return session().read.format(self.format_name).options(**self.options(subscribe=topic)).load()
+        """The records of a topic up to now."""
+        return session().read.format(self.format_name).options(**self._read_options(topic)).load()
 
-    def cpu_seconds(self) -> Mapping[str, float]:
-        """CPU time so far of the brokers, of Spark's Python workers, and of the JVM."""
-        workers = [each.pid for jvm in _jvms() for each in jvm.children(recursive=True)]
-        return {
-            "brokers": _cpu_s(self.broker_ids()),
-            "workers": _cpu_s(workers),
-            "jvm": _cpu_s([jvm.pid for jvm in _jvms()]),
-        }
+    def read_stream(self, topic: str, **options: str) -> DataFrame:
+        """The records of a topic from its first one on."""
+        reader = session().readStream.format(self.format_name).options(**self._read_options(topic))
+        return reader.option("startingOffsets", "earliest").options(**options).load()
+
+    def write(self, rows: DataFrame, topic: str) -> None:
+        """Appends rows with the columns `value` and `partition`; all are acknowledged by all replicas in sync after it."""
+        options = {"kafka.bootstrap.servers": self.bootstrap_servers, "topic": topic, **PRODUCER}
+        rows.write.format(self.format_name).options(**options).mode("append").save()
+
+    def cpu_times(self) -> Mapping[str, CpuTime]:
+        """CPU time so far of the brokers, of Spark's Python processes, and of the JVM."""
+        return cpu_times(self.broker_ids())
+
+    def _read_options(self, topic: str) -> Mapping[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap_servers, "subscribe": topic, **self.read_options}
 
 
-def _jvms() -> list[psutil.Process]:
-    found = []
-    for each in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it has ended
-            if "org.apache.spark.deploy.SparkSubmit" in each.cmdline():
-                found.append(each)
-    return found
-
-
-def _cpu_s(process_ids: Sequence[int]) -> float:
-    """CPU time of processes, with that of their children that have ended."""
-    total = 0.0
-    for process_id in process_ids:
-        try:
-            times = psutil.Process(process_id).cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+def generated(count: int, record_bytes: int) -> DataFrame:
+    """`count` rows for PARTITIONS partitions alike, made as they are read: numbers, padded to `record_bytes`."""
+    value = f"CAST(rpad(CAST(id DIV {PARTITIONS} AS STRING), {record_bytes}, 'v') AS BINARY) AS value"
+    return session().range(0, count, 1, CORES).selectExpr(value, f"CAST(id % {PARTITIONS} AS INT) AS partition")
 
 
 class SparkOnReplog(SparkSystem):
@@ -155,6 +119,9 @@ class SparkOnReplog(SparkSystem):
     def create_topic(self) -> str:
         return self._cluster.create_topic(PARTITIONS)
 
+    def delete_topic(self, topic: str) -> None:
+        self._cluster.delete_topic(topic)
+
     def fill(self, topic: str, count: int, record_bytes: int) -> None:
         from replog.client import SyncProducer
 
@@ -163,6 +130,13 @@ class SparkOnReplog(SparkSystem):
         with SyncProducer(self.bootstrap_servers, batch_size_bytes=BATCH_BYTES) as producer:
             for partition in range(PARTITIONS):
                 producer.send_many(topic, values, partition=partition).result(120)
+
+
+class SparkOnReplogByTcp(SparkOnReplog):
+    """The same, as from another machine: tasks fetch from brokers instead of reading their files."""
+
+    name = "replog-tcp"
+    read_options: ClassVar[Mapping[str, str]] = {"directReads": "false"}
 
 
 class SparkOnKafka(SparkSystem):
@@ -202,13 +176,32 @@ class SparkOnKafka(SparkSystem):
         return self._cluster.process_ids() if self._cluster is not None else []
 
     def create_topic(self) -> str:
-        """Only names it: a Kafka node makes a topic when it is first written to."""
         self._topics_count += 1
-        return f"bench-{self._topics_count}"
+        name = f"bench-{self._topics_count}"
+        default = _java().java.util.Optional.empty()  # partitions and replicas as the nodes are configured
+        topic = _java().org.apache.kafka.clients.admin.NewTopic(name, default, default)
+        with self._admin() as admin:
+            admin.createTopics(_java().java.util.Collections.singletonList(topic)).all().get()
+        return name
+
+    def delete_topic(self, topic: str) -> None:
+        with self._admin() as admin:
+            admin.deleteTopics(_java().java.util.Collections.singletonList(topic)).all().get()
+
+    @contextmanager
+    def _admin(self) -> Iterator[Any]:
+        """A client of Kafka's: the connector has brought it into Spark's JVM."""
+        settings = _java().java.util.Properties()
+        settings.setProperty("bootstrap.servers", self.bootstrap_servers)
+        admin = _java().org.apache.kafka.clients.admin.Admin.create(settings)
+        try:
+            yield admin
+        finally:
+            admin.close()
 
     def fill(self, topic: str, count: int, record_bytes: int) -> None:
-        value = f"CAST(rpad(CAST(id DIV {PARTITIONS} AS STRING), {record_bytes}, 'v') AS BINARY) AS value"
-        rows = session().range(0, count, 1, CORES).selectExpr(value, f"CAST(id % {PARTITIONS} AS INT) AS partition")
-        producer = {"kafka.batch.size": str(BATCH_BYTES), "kafka.linger.ms": "5", "kafka.acks": "all"}
-        producer["kafka.delivery.timeout.ms"] = "600000"  # a busy machine is no failure
-        rows.write.format("kafka").options(**self.options(topic=topic, **producer)).mode("append").save()
+        self.write(generated(count, record_bytes), topic)
+
+
+def _java() -> Any:
+    return session().sparkContext._jvm  # noqa: SLF001 -- there is no other way to it

@@ -5,12 +5,14 @@ is remembered; the end is found with the offset index and a few headers.
 
 Checksums are looked at where a read does not go on from another one.  Whoever receives batches checks them, and comes
 again to the same place when they are damaged: that is such a read, and tells whether it is the file that is damaged.  A
-reader that goes on costs nothing more.
+reader that goes on costs nothing more than a look at the headers, for nobody else can tell a hole from a gap: no checksum covers
+offsets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -23,9 +25,10 @@ from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import LogTail
 from replog.log.reading.time_search import first_record_from
 from replog.log.recovery.completeness import hole
-from replog.log.segments.reader import NotCachedError
+from replog.log.segments.reader import NotCachedError, SegmentRead
 from replog.log.segments.scan import scan_headers
 from replog.log.state import LogState
+from replog.records import consecutive_end, scan
 
 _PLACES_MAX: Final = 32
 
@@ -298,10 +301,23 @@ class LogReader:
         end_offset = segments.end_offset(number, request.log_end_offset)
         return headers[0].next_offset == (headers[1].base_offset if len(headers) > 1 else end_offset)
 
+    def _before_hole(self, request: ReadRequest, found: SegmentRead) -> SegmentRead:
+        """Returns what was read up to the first batch that does not begin where the one before it ends, if it must.
+
+        The next read begins there, looks at what stands around it, and says what is wrong.
+        """
+        if not found.data or not request.is_checked or not self._state.complete.covers(request.offset):
+            return found
+        end_offset = consecutive_end(found.data, next_offset=request.offset, is_complete=True)
+        if end_offset == found.next_offset:
+            return found
+        length, end_offset = _consecutive(found.data, request.offset)
+        return SegmentRead(found.data[:length], end_offset, None) if length else found
+
     def _note(self, request: ReadRequest, place: Place | None, outcome: ReadOutcome | None) -> bytes:
         if outcome is None:
             return b""
-        found = outcome.found
+        found = self._before_hole(request, outcome.found)
         if found.next_position is None:
             return found.data
         if found.data:
@@ -317,6 +333,17 @@ class LogReader:
         if len(self._places) >= _PLACES_MAX:
             del self._places[next(iter(self._places))]
         self._places[offset] = place
+
+
+def _consecutive(data: bytes, offset: int) -> tuple[int, int]:
+    """Returns the length of the batches that follow one another from the one that holds `offset` on, and their end."""
+    length = 0
+    with suppress(CorruptRecordError):
+        for header in scan(data):
+            if length and header.base_offset != offset:
+                break
+            length, offset = header.end_position, header.next_offset
+    return length, offset
 
 
 def unreadable(state: LogState, error: OSError) -> ReplogError:

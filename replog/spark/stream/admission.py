@@ -17,15 +17,17 @@ UNKNOWN_OFFSET_BYTES = 1024
 """Taken for one offset of a partition whose size nobody has told."""
 
 
-def waits(limits: Limits, offsets_count: int, waited_ms: float | None) -> bool:
-    """Whether a batch is put off.
+def wait_ms(limits: Limits, offsets_count: int, waited_ms: float | None) -> float:
+    """Returns how long a batch is put off yet, unless more comes; 0: not at all.
 
     Args:
         limits: The limits of the trigger.
         offsets_count: How many offsets there are to read.
         waited_ms: The time since the last batch; None: this would be the first of the run, which waits for nothing.
     """
-    return offsets_count < limits.min_offsets and waited_ms is not None and waited_ms < limits.max_delay_ms
+    if offsets_count >= limits.min_offsets or waited_ms is None:
+        return 0
+    return max(0, limits.max_delay_ms - waited_ms)
 
 
 def admitted_ends(

@@ -25,7 +25,15 @@ from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.view import ClusterView
 from replog.client.types import TopicPartition
-from replog.errors import ErrorCode, ReplogError, UnknownTopicOrPartitionError, raised_anew
+from replog.errors import (
+    ErrorCode,
+    MalformedFrameError,
+    ReplogError,
+    ThrottledError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    raised_anew,
+)
 from replog.rpc.messages import OffsetsUpdate, WatchedOffsets, WatchedPartition, WatchOffsetsRequest
 from replog.rpc.task_ends import end_tasks
 from replog.spark.stream.asking import ask_bounds, of_those_that_exist
@@ -74,6 +82,7 @@ class BoundsKeeper:
         self._asked_s: dict[TopicPartition, float] = {}
         self._troubles: dict[TopicPartition, ReplogError] = {}
         self._asking: set[TopicPartition] = set()
+        self._unwatchable: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._look = asyncio.Event()
         self._is_closed = False
@@ -162,6 +171,8 @@ class BoundsKeeper:
                     updates = cast("AsyncGenerator[OffsetsUpdate]", connection.watch_offsets(request))
                     async with aclosing(updates):
                         await self._take_in(updates, watch, backoff)
+                except (MalformedFrameError, ThrottledError, UnsupportedVersionError) as error:
+                    self._tell_unwatchable(address, error)
                 except (ReplogError, TimeoutError) as error:
                     _log.debug("watch of %s: %r", address, error)
                 watch.heard_s = -math.inf
@@ -169,6 +180,17 @@ class BoundsKeeper:
                 await asyncio.sleep(backoff.next_s())
         finally:
             await connection.close()
+
+    def _tell_unwatchable(self, address: str, error: ReplogError) -> None:
+        """Warns, once, of a broker that refuses: it may go on to, and records come late without anything being broken."""
+        if address in self._unwatchable:
+            return
+        self._unwatchable.add(address)
+        _log.warning(
+            "the broker at %s does not let its offsets be watched (is it of an older version, or watched by too many?), so it is "
+            "asked every %g s, and the stream sees its records by so much later: %s",
+            address, STALE_S, error,
+        )  # fmt: skip
 
     async def _take_in(self, updates: AsyncGenerator[OffsetsUpdate], watch: _LeaderWatch, backoff: Backoff) -> None:
         while True:

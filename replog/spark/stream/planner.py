@@ -5,6 +5,7 @@ No threads and no waiting of its own: bounds come from a `BoundsSource`, the tim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from replog.client.types import TopicPartition
 from replog.errors import InconsistentClusterIdError
 from replog.spark.options import Limits
 from replog.spark.snapshot import OffsetRange, SizedRange
-from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, waits
+from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, wait_ms
 from replog.spark.stream.changes import (
     Known,
     LogBounds,
@@ -47,11 +48,12 @@ class BoundsSource(Protocol):
 
 @dataclass(slots=True)
 class _Answered:
-    """The last answer: an idle query asks the same again and again."""
+    """The last answer, which counts until `until_ms`: an idle query asks the same again and again."""
 
     version: int
     start: Mapping[str, Any]
     end: Mapping[str, Any]
+    until_ms: float
 
 
 class BatchPlanner:
@@ -98,11 +100,11 @@ class BatchPlanner:
             OffsetOutOfRangeError: Records are gone, and that fails the query.
         """
         known = self._source.known()
-        last = self._answered
-        if last is not None and last.version == known.version and last.start == start and not self._limits.min_offsets:
+        last, now_ms = self._answered, self._clock_ms()
+        if last is not None and last.version == known.version and last.start == start and now_ms < last.until_ms:
             return last.end
-        end = self._next_end(start, known, NO_LIMITS if ignore_limits else self._limits)
-        self._answered = _Answered(known.version, start, end)
+        end, put_off_ms = self._next_end(start, known, NO_LIMITS if ignore_limits else self._limits, now_ms)
+        self._answered = _Answered(known.version, start, end, now_ms + put_off_ms if put_off_ms else math.inf)
         return end
 
     def report(self) -> Mapping[str, Any] | None:
@@ -153,7 +155,10 @@ class BatchPlanner:
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
-    def _next_end(self, start: Mapping[str, Any], known: Known, limits: Limits) -> Mapping[str, Any]:
+    def _next_end(
+        self, start: Mapping[str, Any], known: Known, limits: Limits, now_ms: float
+    ) -> tuple[Mapping[str, Any], float]:
+        """Returns where the next batch ends, and how long it is put off."""
         before = from_json(start)
         self._check_cluster(before, known)
         known = without_half_told(before.end, known)
@@ -162,17 +167,18 @@ class BatchPlanner:
         begin = {partition: place.offset for partition, place in found.begin.items()}
         ends = {partition: self._readable_end(partition, place, known) for partition, place in found.begin.items()}
         offsets_count = sum(max(0, ends[partition] - offset) for partition, offset in begin.items())
-        if not offsets_count or (self._target is None and self._is_put_off(limits, offsets_count)):
-            return start
-        self._last_batch_ms = self._clock_ms()
+        if not offsets_count:
+            return start, 0
+        if self._target is None and (put_off_ms := wait_ms(limits, offsets_count, self._waited_ms(now_ms))):
+            return start, put_off_ms
+        self._last_batch_ms = now_ms
         sizes = {partition: bounds.bytes_per_offset for partition, bounds in known.bounds.items()}
         admitted = admitted_ends(begin, ends, limits, sizes)
         end = {partition: place._replace(offset=admitted[partition]) for partition, place in found.begin.items()}
-        return to_json(StreamOffset(known.cluster_id, end, found.begin))
+        return to_json(StreamOffset(known.cluster_id, end, found.begin)), 0
 
-    def _is_put_off(self, limits: Limits, offsets_count: int) -> bool:
-        waited_ms = None if self._last_batch_ms is None else self._clock_ms() - self._last_batch_ms
-        return waits(limits, offsets_count, waited_ms)
+    def _waited_ms(self, now_ms: float) -> float | None:
+        return None if self._last_batch_ms is None else now_ms - self._last_batch_ms
 
     def _readable_end(self, partition: TopicPartition, place: Place, known: Known) -> int:
         """Returns the end of what may be read: the high watermark, in a run with a target not beyond that.

@@ -398,7 +398,7 @@ class FakeNode:
             if not self.is_silent:
                 yield OffsetsUpdate(news)
             await asyncio.sleep(0.01)
-        raise ThrottledError("no watches here")
+        raise ThrottledError("no watches here") if self.refuses_watches else ConnectionLostError("it is down")
 
     def _watched(self, partition: WatchedPartition) -> WatchedOffsets:
         key = (partition.topic_id, partition.partition_id)

@@ -113,4 +113,44 @@ def test_no_record_is_handed_out_under_the_offset_of_another(read: Read, number:
             assert offset in {number, number ^ 1}, "damage elsewhere"
             continue
         at = offset * BATCH_BYTES
-        assert data[:BATCH_BYTES] == whole[at : at + BATCH_BYTES], f"offset {offset}"
+        assert data
+        assert data == whole[at : at + len(data)], f"offset {offset}"
+
+
+MANY, JUMPING = 600, 100
+"""Batches, and which of them says that it begins 256 offsets further on."""
+
+
+def jumping(*, is_compacted: bool = False) -> Log:
+    fs, log = filled(MANY, config=LogConfig())
+    if is_compacted:
+        log._state.complete.withdraw()
+    position = [header.position for header in scan(fs.image()[PATH])][JUMPING]
+    fs.flip_bit(PATH, position + 6)
+    return log
+
+
+@pytest.mark.parametrize("first", [0, 50, JUMPING - 1])
+def test_a_batch_that_jumps_up_is_never_passed_over(first: int) -> None:
+    """Goal: a hole inside of what one read brings, also where it goes on from another one, is where the next read begins."""
+    log = jumping()
+    ends = ([first] if first else []) + [MANY]
+    offset = 0
+    for end in ends:
+        data = log.read(offset, max_bytes=1 << 20, end_offset=end, min_one_batch=True)
+        assert bases(data) == list(range(offset, min(end, JUMPING)))
+        offset = min(end, JUMPING)
+    with pytest.raises(CorruptRecordError, match=f"offsets {JUMPING} to {JUMPING + 255} are missing"):
+        log.read(JUMPING, max_bytes=1 << 20, end_offset=MANY, min_one_batch=True)
+
+
+def test_a_gap_where_offsets_may_be_left_out_is_read_over() -> None:
+    data = jumping(is_compacted=True).read(0, max_bytes=1 << 20, end_offset=MANY, min_one_batch=True)
+    assert bases(data)[JUMPING - 1 :] == [JUMPING - 1, JUMPING + 256]
+
+
+def test_whoever_looks_at_every_batch_gets_all() -> None:
+    """`open_log` tells a hole from a gap itself, and what is behind it may be wanted."""
+    log = jumping()
+    data = log.read_cached(0, max_bytes=1 << 20, end_offset=MANY, min_one_batch=True, is_checked=False)
+    assert bases(data or b"")[JUMPING:] == [JUMPING + 256, *range(JUMPING + 1, MANY)]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.spark.options import Limits
-from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, shared, waits
+from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, shared, wait_ms
 
 counts = st.dictionaries(st.integers(0, 20), st.integers(0, 10**12), max_size=12)
 
@@ -79,8 +79,8 @@ def test_both_limits_hold() -> None:
 
 def test_a_batch_is_put_off_until_there_is_enough_or_the_delay_is_over() -> None:
     limits = Limits(min_offsets=100, max_delay_ms=1_000)
-    assert waits(limits, 99, 999)
-    assert not waits(limits, 100, 0)
-    assert not waits(limits, 99, 1_000)
-    assert not waits(limits, 1, None)  # the first of a run
-    assert not waits(Limits(), 0, 0)
+    assert wait_ms(limits, 99, 999) == 1
+    assert wait_ms(limits, 100, 0) == 0
+    assert wait_ms(limits, 99, 1_000) == wait_ms(limits, 99, 2_000) == 0
+    assert wait_ms(limits, 1, None) == 0  # the first of a run
+    assert wait_ms(Limits(), 0, 0) == 0

@@ -141,13 +141,30 @@ async def test_a_topic_created_anew_is_another_one(cluster: FakeCluster) -> None
         assert keeper.known().bounds[T0].topic_id != before
 
 
-async def test_a_leader_that_lets_nobody_watch_is_asked(cluster: FakeCluster) -> None:
+async def test_a_leader_that_lets_nobody_watch_is_asked_and_told_of_once(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(keeper_module, "WATCH_BACKOFF_MS_MAX", 1)
     for node in cluster.nodes.values():
         node.refuses_watches = True
     async with keeping(cluster) as keeper:
         fill(cluster, "t", 5)
         await until(lambda: ends(keeper)["t-0"] == (0, 15))
+        await until(lambda: all(len(node.offset_watches) >= 3 for node in cluster.nodes.values()))
         assert not keeper.has_trouble
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(told) == 2, told
+    assert all("does not let its offsets be watched" in each and "no watches here" in each for each in told)
+
+
+async def test_a_watch_that_ends_is_nothing_to_tell(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", keeper_module.__name__)
+    async with keeping(cluster):
+        await until(lambda: len(cluster.nodes[1].offset_watches) == 1)
+        cluster.nodes[1].is_down = True
+        await until(lambda: "watch of" in caplog.text)
+        cluster.nodes[1].is_down = False
+    assert [each for each in caplog.records if each.levelname == "WARNING"] == []
 
 
 async def test_a_leader_that_falls_silent_is_asked(cluster: FakeCluster) -> None:

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from replog.client.types import TopicPartition
 from replog.errors import ConfigError, InconsistentClusterIdError, OffsetOutOfRangeError
 from replog.spark.options import Limits
+from replog.spark.stream import planner
 from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES
 from replog.spark.stream.changes import Known, LogBounds
 from replog.spark.stream.offset import Place, Places
@@ -172,6 +173,23 @@ def test_a_batch_waits_for_enough() -> None:
     assert run.ranges(first, second) == [(0, 1, 5)]
     source.set(T0, 15)
     assert run.ranges(second, run.latest(second)) == [(0, 5, 15)]
+
+
+def test_what_is_put_off_is_not_planned_again_before_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: Spark asks some eighty times a second, and each time all partitions would be gone through."""
+    run = Run(FakeSource(p0=1), Limits(min_offsets=10, max_delay_ms=1_000))
+    first = run.latest(run.initial())
+    planned: list[float] = []
+    plan = planner.resume
+    monkeypatch.setattr(planner, "resume", lambda *args: planned.append(run.now_ms) or plan(*args))
+    for run.now_ms in range(100):
+        assert run.latest(first) == first, "nothing is there"
+    run.source.set(T0, 5)
+    for run.now_ms in range(100, 1_000):
+        assert run.latest(first) == first, "too little is there"
+    assert planned == [0, 100]
+    run.now_ms = 1_000
+    assert run.ranges(first, run.latest(first)) == [(0, 1, 5)]
 
 
 def test_a_run_with_a_target_ends_there() -> None:
