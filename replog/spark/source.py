@@ -49,9 +49,11 @@ class ReplogDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
+        from replog.spark.environment import require_pyarrow
         from replog.spark.options import is_read, parse_read_options, refuse_table
 
         super().__init__(options)
+        require_pyarrow()
         refuse_table(options)
         self._read_options: ReadOptions | None = None
         self._stream_options: StreamOptions | None = None  # where they are no options of a batch read
