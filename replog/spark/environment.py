@@ -4,24 +4,39 @@ Spark starts Java by ``JAVA_HOME`` or the PATH, and Python by ``PYSPARK_PYTHON``
 not the Python of this process, the data source is "not found": replog is installed somewhere else.  And where that path has
 a space in it, Spark's search for data sources finds nothing either, for it hands the path to a shell; so such a Python is
 started by a script.
+
+Of what that Python lacks Spark tells little: a worker "exited unexpectedly", or no data source was found.  What can be known
+before is told before.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
+import logging
 import os
+import pkgutil
 import shlex
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
-from replog.errors import InvalidRequestError
+from replog.errors import ConfigError, InvalidRequestError
+from replog.extras import install_command
 from replog.spark.java_runtime import with_java
 
 WORKER_PYTHON = "PYSPARK_PYTHON"
 DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
+
+_DISCOVERED = "pyspark_"
+"""How names of packages begin that Spark imports while it looks for data sources."""
+
+_OURS = "pyspark_replog"
+
+_log = logging.getLogger(__name__)
 
 
 def prepare() -> None:
@@ -47,6 +62,14 @@ def prepare() -> None:
             atexit.register(shutil.rmtree, directory, ignore_errors=True)
         else:
             directory.rmdir()
+    for name, error in broken_neighbours().items():
+        _log.warning(
+            "package %s fails on import (%s): Spark imports it while it looks for data sources, and then finds none, replog neither. "
+            "Repair or remove it, or register the source by hand: from pyspark_replog import DefaultSource; "
+            "spark.dataSource.register(DefaultSource)",
+            name,
+            error,
+        )
 
 
 def environment_for_spark(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
@@ -79,6 +102,37 @@ def python_for_spark(python: str, script: Path) -> str:
     script.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n', encoding="utf-8")
     script.chmod(0o755)
     return str(script)
+
+
+def require_pyarrow() -> None:
+    """Looks whether this Python has pyarrow.
+
+    Why not wait for the import that fails: that is Spark's own, at the start of a process, and Spark says then that a worker
+    exited unexpectedly.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    if find_spec("pyarrow") is None:
+        raise ConfigError(
+            WORKER_PYTHON,
+            sys.executable,
+            f"{sys.executable}, which Spark runs Python data sources with, has no pyarrow. Install it there and for the Python of all "
+            f"executors: {install_command('spark')}, or have {WORKER_PYTHON} name a Python that has it",
+        )
+
+
+def broken_neighbours() -> dict[str, str]:
+    """Imports the packages that Spark imports while it looks for data sources; returns those that fail, and why."""
+    broken: dict[str, str] = {}
+    for found in pkgutil.iter_modules():
+        if not found.name.startswith(_DISCOVERED) or found.name == _OURS:
+            continue
+        try:
+            importlib.import_module(found.name)
+        except Exception as error:  # noqa: BLE001 -- somebody else's code
+            broken[found.name] = f"{type(error).__name__}: {error}"
+    return broken
 
 
 def _session_is_running() -> bool:

@@ -49,9 +49,12 @@ class ReplogDataSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        from replog.spark.options import is_read, parse_read_options
+        from replog.spark.environment import require_pyarrow
+        from replog.spark.options import is_read, parse_read_options, refuse_table
 
         super().__init__(options)
+        require_pyarrow()
+        refuse_table(options)
         self._read_options: ReadOptions | None = None
         self._stream_options: StreamOptions | None = None  # where they are no options of a batch read
         self._snapshot: PinnedOffsets | None = None
@@ -83,15 +86,18 @@ class ReplogDataSource(DataSource):
         return ReplogReader(options, self._snapshot or _fetch_snapshot(options), columns_of(schema.fields))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from replog.spark.options import check_arrived
         from replog.spark.sink.writer import ReplogWriter, plan_write
 
+        check_arrived(self.options)
         return ReplogWriter(plan_write(self.options, schema.fields, overwrite=overwrite, mode="overwrite"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-        from replog.spark.options import parse_stream_options
+        from replog.spark.options import check_arrived, parse_stream_options
         from replog.spark.schema import columns_of
         from replog.spark.stream.reader import ReplogStreamReader
 
+        check_arrived(self.options)
         return ReplogStreamReader(parse_stream_options(self.options), columns_of(schema.fields))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- Spark's signature
@@ -100,8 +106,9 @@ class ReplogDataSource(DataSource):
         return ReplogStreamWriter(plan_write(self.options, schema.fields, overwrite=overwrite, mode="complete"))
 
     def _options_of_read(self) -> ReadOptions:
-        from replog.spark.options import parse_read_options
+        from replog.spark.options import check_arrived, parse_read_options
 
+        check_arrived(self.options)
         if self._read_options is not None:
             return self._read_options
         if self._stream_options is not None:

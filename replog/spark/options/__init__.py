@@ -7,6 +7,7 @@ that would be ignored is refused instead: a misspelled `endingOffsets` must not 
 `positions` read a value; a module for each kind of use (`reading`, `streaming`) makes them an object of checked values.
 """
 
+from replog.spark.options.catalog import check_arrived, refuse_table
 from replog.spark.options.reading import ReadOptions, TopicChoice, is_read, parse_read_options
 from replog.spark.options.streaming import Limits, StreamOptions, parse_stream_options
 from replog.spark.options.uses import Use
@@ -17,7 +18,9 @@ __all__ = [
     "StreamOptions",
     "TopicChoice",
     "Use",
+    "check_arrived",
     "is_read",
     "parse_read_options",
     "parse_stream_options",
+    "refuse_table",
 ]

@@ -163,6 +163,28 @@ def test_discovery_imports_next_to_nothing() -> None:
     assert done.stdout.strip() == "[]"
 
 
+# ---- tables of the catalog -------------------------------------------------------------------------------------------
+
+
+def test_a_table_that_spark_makes_is_refused(pinned: list[Any]) -> None:
+    """Goal: these are the options that Spark 4.3 gives while it makes a table, and never again."""
+    options = {**OPTIONS, "option.subscribe": "t", "owner": "root", "Provider": "replog"}
+    with pytest.raises(ConfigError, match="OPTIONS is refused"):
+        ReplogDataSource(options)
+    assert pinned == []
+
+
+@pytest.mark.parametrize("use", ["reader", "streamReader"])
+def test_a_table_without_options_says_how_to_give_them(use: str) -> None:
+    with pytest.raises(ConfigError, match="FROM rides WITH"):
+        getattr(ReplogDataSource({}), use)(schema=SCHEMA)
+
+
+def test_an_insert_without_options_says_how_to_give_them() -> None:
+    with pytest.raises(ConfigError, match="none has arrived"):
+        ReplogDataSource({}).writer(schema=SCHEMA, overwrite=False)
+
+
 # ---- coalescing ------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,41 @@
+"""What is told before Spark, which tells less: a Python without pyarrow, and neighbours that hide all data sources."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from replog.errors import ConfigError
+from replog.spark import environment
+from replog.spark.source import ReplogDataSource
+
+
+def test_a_python_without_pyarrow_is_told_where_spark_makes_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: Spark's next process would end at its own import, and Spark say that a worker exited unexpectedly."""
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError) as caught:
+        ReplogDataSource({"bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
+    assert f"{sys.executable}, which Spark runs Python data sources with, has no pyarrow" in str(caught.value)
+    assert "-m pip install" in str(caught.value)
+
+
+def test_prepare_names_the_neighbour_that_hides_all_data_sources(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "pyspark_broken_neighbour.py").write_text("raise RuntimeError('no licence')\n")
+    (tmp_path / "pyspark_good_neighbour.py").write_text("")
+    (tmp_path / "broken_stranger.py").write_text("raise RuntimeError('never imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(environment, "_session_is_running", lambda: False)
+    monkeypatch.setattr(environment, "environment_for_spark", lambda before, _directory: dict(before))
+    try:
+        with caplog.at_level(logging.WARNING):
+            environment.prepare()
+    finally:
+        sys.modules.pop("pyspark_good_neighbour", None)
+    (told,) = caplog.messages
+    assert told.startswith("package pyspark_broken_neighbour fails on import (RuntimeError: no licence)")
+    assert "spark.dataSource.register(DefaultSource)" in told
