@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from replog.errors import InvalidRecordError, InvariantViolationError
-from replog.records import Buffer, Codec, Columns, decode_columns, scan
+from replog.records import DECOMPRESSED_BYTES_MAX, Buffer, Codec, Columns, decode_columns, scan
 from replog.records.arrow import fixed_array, headers_array, key_array, value_array
 from replog.spark.pieces import Encoded
 from replog.spark.schema import HEADERS, Column
@@ -24,7 +24,14 @@ BATCH_BYTES_MAX = 8 << 20
 """Bound of one Arrow batch, unless a single record is larger."""
 
 COMPRESSION_RATIO_GUESS = 8
-"""How much a compressed batch is taken to grow.  A wrong guess costs memory, not correctness."""
+"""How much a compressed batch is taken to grow, as long as it has not been seen to grow more."""
+
+COMPRESSION_RATIO_MAX = 4096
+"""The most that it is taken to grow: each batch is decoded by itself then."""
+
+DECOMPRESSED_TOGETHER_BYTES_MAX = 32 << 20
+"""What several compressed batches may become in one decode.  Where they would become more, fewer are decoded at a time; a single
+batch has the bound of all readers."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 ARROW_TYPES: dict[str, Any] = {
@@ -62,6 +69,7 @@ class ArrowConverter:
         self._topic = pa.scalar(topic, pa.string())
         self._partition = pa.scalar(partition, pa.int32())
         self._constants: dict[str, Any] = {}
+        self._growth: float = COMPRESSION_RATIO_GUESS
 
     def convert(self, encoded: Encoded, *, end_offset: int) -> Iterator[pa.RecordBatch]:
         """Yields the records in [encoded.start_offset, end_offset), in order; batches of at most BATCH_BYTES_MAX.
@@ -74,27 +82,43 @@ class ArrowConverter:
             CorruptRecordError, InvalidRecordError: The bytes are damaged, or hold what Spark cannot.
             UnsupportedCompressionError: The codec's library is not installed.
         """
-        for piece in split_batches(encoded.data):
-            for batch in self._batches(piece, encoded, end_offset):
+        for data, compressed_count in split_batches(encoded.data, lambda: self._growth):
+            for batch in self._batches(data, compressed_count, encoded, end_offset):
                 yield from split_rows(batch)
 
-    def _batches(self, data: Buffer, encoded: Encoded, end_offset: int) -> Iterator[pa.RecordBatch]:
-        """Yields the records of `data`: of all at once, or of fewer record batches where those grow too large together."""
+    def _batches(
+        self, data: Buffer, compressed_count: int, encoded: Encoded, end_offset: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields the records of `data`: of all at once, or of fewer record batches where those grow too large together.
+
+        What compressed batches grow to is known only afterwards, so each of several has its share of a bound.
+        """
+        share = DECOMPRESSED_BYTES_MAX
+        if compressed_count > 1:
+            share = min(share, DECOMPRESSED_TOGETHER_BYTES_MAX // compressed_count)
         try:
-            batch = self._batch(data, encoded, end_offset)
+            batch = self._batch(data, encoded, end_offset, share)
         except InvalidRecordError:
             middle = middle_of(data)
             if not middle:
                 raise
         else:
+            if compressed_count:
+                self._grew(0 if batch is None else batch.nbytes / len(data))
             if batch is not None:
                 yield batch
             return
+        self._grew(2 * self._growth)
         view = memoryview(data)
-        yield from self._batches(view[:middle], encoded, end_offset)
-        yield from self._batches(view[middle:], encoded, end_offset)
+        for half in (view[:middle], view[middle:]):
+            yield from self._batches(half, _compressed_count(half), encoded, end_offset)
 
-    def _batch(self, data: Buffer, encoded: Encoded, end_offset: int) -> pa.RecordBatch | None:
+    def _grew(self, ratio: float) -> None:
+        """Takes what follows to grow as much: more at once, less little by little, for the next batch may be as before."""
+        seen = max(ratio, self._growth * 7 / 8, COMPRESSION_RATIO_GUESS)
+        self._growth = min(seen, COMPRESSION_RATIO_MAX)
+
+    def _batch(self, data: Buffer, encoded: Encoded, end_offset: int, batch_bytes_max: int) -> pa.RecordBatch | None:
         columns = decode_columns(
             data,
             start_offset=encoded.start_offset,
@@ -104,6 +128,7 @@ class ArrowConverter:
             with_keys="key" in self._names,
             with_values="value" in self._names,
             with_headers=HEADERS in self._names,
+            max_decompressed_bytes=batch_bytes_max,
             is_checked=not encoded.is_checked,
         )
         if not columns.count:
@@ -128,18 +153,35 @@ class ArrowConverter:
         return kept.slice(0, count)
 
 
-def split_batches(data: Buffer) -> Iterator[Buffer]:
-    """Cuts `data` between record batches so that each piece decodes to about DECODE_BYTES."""
+def split_batches(
+    data: Buffer, growth: Callable[[], float] = lambda: COMPRESSION_RATIO_GUESS
+) -> Iterator[tuple[Buffer, int]]:
+    """Cuts `data` between record batches so that each piece decodes to about DECODE_BYTES.
+
+    Args:
+        data: Whole record batches.
+        growth: The function that says how much a compressed batch is taken to grow; asked batch by batch.
+
+    Returns:
+        The pieces, each with how many of its batches are compressed.
+    """
     view = memoryview(data)
-    start, weight = 0, 0
+    start, weight, compressed_count = 0, 0.0, 0
     for header in scan(data):
-        grown = header.size_bytes * (1 if header.codec is Codec.NONE else COMPRESSION_RATIO_GUESS)
+        is_compressed = header.codec is not Codec.NONE
+        grown = header.size_bytes * (growth() if is_compressed else 1)
         if weight and weight + grown > DECODE_BYTES:
-            yield view[start : header.position]
-            start, weight = header.position, 0
+            yield view[start : header.position], compressed_count
+            start, weight, compressed_count = header.position, 0.0, 0
+            grown = header.size_bytes * (growth() if is_compressed else 1)
         weight += grown
+        compressed_count += is_compressed
     if start < len(view):
-        yield view[start:]
+        yield view[start:], compressed_count
+
+
+def _compressed_count(data: Buffer) -> int:
+    return sum(header.codec is not Codec.NONE for header in scan(data))
 
 
 def middle_of(data: Buffer) -> int:

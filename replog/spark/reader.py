@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from replog.spark.options import ReadOptions
 from replog.spark.planning import TaskSizes, plan_tasks
+from replog.spark.python_worker import tune_worker
 from replog.spark.schema import Column
 from replog.spark.snapshot import OffsetRange, PinnedOffsets
 
@@ -48,6 +49,7 @@ class ReplogReader(DataSourceReader):
         """Returns the tasks of `plan_tasks`; asks no broker."""
         options = self._options
         sizes = TaskSizes(options.target_bytes_per_partition, options.min_partitions, options.max_records_per_partition)
+        tune_worker()
         return [RangePartition(ranges) for ranges in plan_tasks(self._snapshot.parts, sizes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -56,13 +58,12 @@ class ReplogReader(DataSourceReader):
             yield from self._read_range(each)
 
     def _read_range(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-        from replog.process_memory import tune_process
         from replog.spark.arrow_batches import ArrowConverter
         from replog.spark.worker_client import client_for
 
-        tune_process()
         converter = ArrowConverter(self._columns, wanted.topic, wanted.partition)
         client = client_for(self._options.bootstrap_servers, self._snapshot.cluster_id)
+        tune_worker()
         with client.open_range(wanted, self._options) as pieces:
             for encoded in pieces:
                 yield from converter.convert(encoded, end_offset=wanted.end_offset)

@@ -4,8 +4,10 @@ What a broker told about its files may be wrong by the time they are opened or r
 puts others in their place, a move takes them elsewhere, and after an unclean election they are cut and written anew.  An
 open file keeps its bytes whatever becomes of its name, so all files of an answer are opened at once, and compared with
 what the broker saw.  After that only a cut can change them: every batch must follow the one before it, with its checksum,
-and with no leader epoch above the one that the broker told.  Where the broker says that its log has no gaps, a gap is damage:
-the broker finds it, too, when the records are fetched, and says what can be done.
+and with no leader epoch above the one that the broker told.  Where a query leaves checksums out, those of a file that is still
+written are compared all the same, and nobody may have written to another one by the time its bytes are read.  Where the
+broker says that its log has no gaps, a gap is damage: the broker finds it, too, when the records are fetched, and says
+what can be done.
 
 Nothing here raises to the user.  What does not fit is an `UnfitError`, and the rest of the range is fetched.
 """
@@ -69,13 +71,18 @@ def _open(span: SegmentSpan, files: ExitStack) -> int:
     return descriptor
 
 
+def _require_unwritten(span: SegmentSpan, descriptor: int) -> None:
+    if span.modified_ns not in {STILL_WRITTEN, os.fstat(descriptor).st_mtime_ns}:
+        raise UnfitError(f"{span.path} was written to while it was read")
+
+
 class FrameReader:
     """Reads open spans into one buffer that is used again and again.
 
     Args:
         start_offset: The first offset that is wanted; it may lie within the first batch.
         leader_epoch_max: The leader epoch above which no batch can be.
-        is_checked: Whether checksums are looked at.
+        is_checked: Whether checksums are looked at; those of a file that is still written always are.
         is_complete: Whether every offset must be there: no checksum covers the base offset of a batch.
     """
 
@@ -103,10 +110,12 @@ class FrameReader:
                 length = min(len(self._buffer) - self._filled, span.end_position - position)
                 view = self._buffer[self._filled : self._filled + length]
                 _read_all(descriptor, view, position)
+                _require_unwritten(span, descriptor)
                 _expect(descriptor, position + length, span.end_position)
                 is_first = number == 0 and position == span.position
                 base_offset = span.base_offset if is_first else max(self.next_offset, span.base_offset)
-                taken = self._take(view, base_offset, is_exact=is_first and position > 0)
+                is_checked = self._is_checked or span.modified_ns == STILL_WRITTEN
+                taken = self._take(view, base_offset, is_exact=is_first and position > 0, is_checked=is_checked)
                 position += taken
                 if not taken and not self._filled:
                     self._make_room(view, span.end_position - position)
@@ -114,13 +123,14 @@ class FrameReader:
                     yield from self._handed_on()
         yield from self._handed_on()
 
-    def _take(self, view: memoryview, base_offset: int, *, is_exact: bool) -> int:
+    def _take(self, view: memoryview, base_offset: int, *, is_exact: bool, is_checked: bool) -> int:
         """Counts in the whole batches at the start of `view`, and returns how many bytes they take.
 
         Args:
             view: What was read.
             base_offset: The offset below which no batch in it begins.
             is_exact: Whether one begins at just that offset, which may lie below the first wanted one.
+            is_checked: Whether checksums are looked at.
         """
         batches, length, damage = scan_checked(
             view,
@@ -128,7 +138,7 @@ class FrameReader:
             leader_epoch=self._leader_epoch,
             offset_max=_OFFSET_MAX,
             leader_epoch_max=self._leader_epoch_max,
-            is_checked=self._is_checked,
+            is_checked=is_checked,
         )
         if damage is not None:
             raise UnfitError(damage)

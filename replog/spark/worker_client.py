@@ -20,6 +20,7 @@ from replog.errors import ConfigError, InconsistentClusterIdError, RequestTimedO
 from replog.spark.direct_reads import DirectRead, ReplicaFinder
 from replog.spark.options import ReadOptions
 from replog.spark.pieces import Encoded, Piece, coalesce
+from replog.spark.python_worker import tune_worker
 from replog.spark.range_reader import RangeReader
 from replog.spark.snapshot import CONNECT_TIMEOUT_MS, OffsetRange, PinnedOffsets, resolve_snapshot
 from replog.spark.transport import RangeOptions
@@ -41,7 +42,9 @@ def fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
     async def resolve(view: ClusterView) -> PinnedOffsets:
         return await resolve_snapshot(view, options, now_ms())
 
-    return ask_cluster(options.bootstrap_servers, resolve)
+    pinned = ask_cluster(options.bootstrap_servers, resolve)
+    tune_worker()
+    return pinned
 
 
 def now_ms() -> int:

@@ -267,3 +267,15 @@ def test_a_batch_with_options_of_a_stream_is_refused_when_it_is_planned(read: Re
     with pytest.raises(Exception) as caught:
         frame.count()
     assert 'startingOffsets cannot be "latest" here' in str(caught.value)
+
+
+def test_workers_of_spark_are_known_as_such(spark: Any) -> None:
+    """Goal: `tune_worker` does something: the name it goes by is Spark's."""
+
+    def look(_number: int) -> bool:
+        from replog.spark.python_worker import is_spark_worker
+
+        return is_spark_worker()
+
+    assert spark.sparkContext.parallelize([0], 1).map(look).collect() == [True]
+    assert not look(0)

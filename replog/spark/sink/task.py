@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from replog.client import BulkDelivery, Producer
 from replog.errors import ReplogError
 from replog.spark.options.writing import WriteOptions
+from replog.spark.python_worker import tune_worker
 from replog.spark.sink.columns import Piece, pieces
 from replog.spark.sink.outcome import TaskAttempt, TaskWritten
 from replog.spark.snapshot import CONNECT_TIMEOUT_MS
@@ -32,6 +33,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, attempt
     """
     thread = loop_thread()
     sending = thread.run(lambda: Sending.start(options))
+    tune_worker()
     rows_count = 0
     try:
         for batch in batches:

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replog.errors import CorruptRecordError, InvalidRecordError
-from replog.records import Codec, TimestampType, encode_batch, encode_leader_change
-from replog.records import batch as record_batch
+from replog.records import Codec, TimestampType, decode_columns, encode_batch, encode_leader_change
 from replog.spark import arrow_batches
 from replog.spark.arrow_batches import ArrowConverter, split_batches, split_rows
 from replog.spark.pieces import Encoded
@@ -129,7 +128,7 @@ def test_pieces_and_slices_keep_their_bounds(monkeypatch: pytest.MonkeyPatch) ->
         encode_batch([(1, b"k", b"v" * 100, ())] * 10, base_offset=200 + 10 * n, codec=Codec.GZIP) for n in range(20)
     ]
     data = b"".join(plain + zipped)
-    pieces = [bytes(piece) for piece in split_batches(data)]
+    pieces = [bytes(piece) for piece, _ in split_batches(data)]
     assert b"".join(pieces) == data
     assert len(pieces[0]) <= 5_000
     assert len(pieces[-1]) <= 5_000 // arrow_batches.COMPRESSION_RATIO_GUESS
@@ -142,11 +141,33 @@ def test_batches_that_grow_too_large_together_are_decoded_apart(monkeypatch: pyt
     """Goal: a topic of equal values, each batch of which shrinks to almost nothing, can be read."""
     data = b"".join(encode_batch([(1, None, b"x" * 10_000, ())], base_offset=n, codec=Codec.GZIP) for n in range(10))
     assert len(list(split_batches(data))) == 1
-    monkeypatch.setattr(record_batch._codec, "DECOMPRESSED_CALL_BYTES_MAX", 35_000)
+    monkeypatch.setattr(arrow_batches, "DECOMPRESSED_TOGETHER_BYTES_MAX", 35_000)
     assert [row["offset"] for row in rows(convert(data, start_offset=1, end_offset=9))] == list(range(1, 9))
-    monkeypatch.setattr(record_batch._codec, "DECOMPRESSED_CALL_BYTES_MAX", 9_000)
+    monkeypatch.setattr(arrow_batches, "DECOMPRESSED_BYTES_MAX", 9_000)
     with pytest.raises(InvalidRecordError, match="more than 9000 bytes"):
         convert(data)
+
+
+def test_no_decode_holds_more_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: batches that shrink a hundredfold are not decompressed together, and soon not even tried together."""
+    monkeypatch.setattr(arrow_batches, "DECODE_BYTES", 20_000)
+    monkeypatch.setattr(arrow_batches, "DECOMPRESSED_TOGETHER_BYTES_MAX", 40_000)
+    calls: list[tuple[int, bool]] = []
+
+    def decode(data: bytes, **more: Any) -> Any:
+        try:
+            columns = decode_columns(data, **more)
+        except InvalidRecordError:
+            calls.append((-1, False))
+            raise
+        calls.append((len(columns.value_data), True))
+        return columns
+
+    monkeypatch.setattr(arrow_batches, "decode_columns", decode)
+    data = b"".join(encode_batch([(1, None, b"x" * 10_000, ())], base_offset=n, codec=Codec.GZIP) for n in range(100))
+    assert [row["offset"] for row in rows(convert(data, ["offset", "value"]))] == list(range(100))
+    assert max(size for size, _ in calls) <= 40_000
+    assert all(is_decoded for _, is_decoded in calls[-40:]), "it has seen how they grow"
 
 
 def test_a_single_large_row_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,12 +162,42 @@ def test_a_cut_after_an_unclean_election_is_found_by_its_epoch(segments: Segment
 
 
 def test_damage_ends_it_unless_nobody_looks(segments: Segments) -> None:
-    data = bytearray(segments.paths[2].read_bytes())
+    data = bytearray(segments.paths[1].read_bytes())
     data[-2] ^= 1
-    segments.paths[2].write_bytes(data)
+    segments.paths[1].write_bytes(data)
     found, why = read(segments.spans())
     assert (found == list(range(len(found))), "checksum" in why) == (True, True)
     assert read(segments.spans(), is_checked=False) == (list(range(segments.end_offset)), "")
+
+
+def test_a_file_that_is_still_written_has_its_checksums_compared_always(segments: Segments) -> None:
+    """Goal: half a batch of before a cut and half of what came after it is no record, also without `verifyCrc`."""
+    data = bytearray(segments.paths[2].read_bytes())
+    data[-2] ^= 1
+    segments.paths[2].write_bytes(data)
+    found, why = read(segments.spans(), is_checked=False)
+    assert (found == list(range(len(found))), "checksum" in why) == (True, True)
+
+
+def test_a_sealed_file_that_is_cut_while_it_is_read_ends_it(
+    segments: Segments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: without checksums, too, no bytes are taken that somebody may have changed in the middle of the read."""
+    os.utime(segments.paths[1], (1, 1))  # sealed long ago
+    spans, read_all = segments.spans(), segment_files._read_all
+
+    def read_torn(descriptor: int, view: memoryview, position: int) -> None:
+        read_all(descriptor, view, position)
+        if os.fstat(descriptor).st_ino == spans[1].inode:
+            with segments.paths[1].open("r+b") as file:
+                file.truncate(0)
+            view[len(view) // 2 :] = bytes(len(view) - len(view) // 2)
+
+    monkeypatch.setattr(segment_files, "_read_all", read_torn)
+    found, why = read(spans, is_checked=False)
+    assert found == list(range(len(found)))
+    assert len(found) <= BATCHES * RECORDS
+    assert why == f"{segments.paths[1]} was written to while it was read"
 
 
 @pytest.mark.parametrize(
