@@ -23,6 +23,7 @@ PRODUCT = (
     "quorum/replog_quorum",
     "checkpoints/replog_checkpoints",
     "pyspark_replog",
+    "chaos/replog_chaos",
 )
 NOT_VERBS = frozenset(
     [

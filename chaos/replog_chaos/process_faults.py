@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from replog.cli.chaos.fault import SESSION_MS, Fault, Target, until
 from replog.errors import BrokerNotAvailableError
+from replog_chaos.fault import SESSION_MS, Fault, Target, until
 
 PAUSE_S = 1.3 * SESSION_MS / 1000
 STAGGER_S = 1.0

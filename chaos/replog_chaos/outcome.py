@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from replog.cli.chaos.load import Acknowledgement
 from replog.testing.history import Anomaly, AnomalyKind
+from replog_chaos.load import Acknowledgement
 
 _LOST = frozenset({AnomalyKind.LOST_WRITE, AnomalyKind.UNSEEN, AnomalyKind.STALE_READ})
 

@@ -25,10 +25,10 @@ from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from replog.cli.chaos.network import CLIENT, Link, Network
 from replog.cluster import LocalCluster, NodePlace
 from replog.cluster.node_spec import ConfigValue
 from replog.errors import ReplogError
+from replog_chaos.network import CLIENT, Link, Network
 
 TOOLS = ("ip", "nsenter", "sh", "unshare")
 SUBNETS_COUNT = 512

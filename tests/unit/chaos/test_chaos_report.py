@@ -8,11 +8,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from replog.cli.chaos import report
-from replog.cli.chaos.faults import FAULTS
-from replog.cli.chaos.load import Acknowledgement
-from replog.cli.chaos.outcome import FaultOutcome, Injected, blamed, combined, percentile, unavailable_s
 from replog.testing.history import Anomaly, AnomalyKind
+from replog_chaos import report
+from replog_chaos.faults import FAULTS
+from replog_chaos.load import Acknowledgement
+from replog_chaos.outcome import FaultOutcome, Injected, blamed, combined, percentile, unavailable_s
 
 START_S = 100.0
 

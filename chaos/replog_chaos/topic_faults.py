@@ -7,9 +7,9 @@ import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from replog.cli.chaos.fault import Fault, FaultMissedError, Target
-from replog.cli.chaos.load import Load
 from replog.errors import InvariantViolationError
+from replog_chaos.fault import Fault, FaultMissedError, Target
+from replog_chaos.load import Load
 
 PARTITIONS_COUNT = 3
 RATE_PER_S = 50.0

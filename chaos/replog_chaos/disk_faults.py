@@ -9,10 +9,10 @@ import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from replog.cli.chaos.disks import CuttableDisk, SmallDisk, cuttable_disk_is_missing, small_disk_is_missing
-from replog.cli.chaos.fault import Fault, Scene, Target, until
 from replog.client.admin.operations import CLUSTER
 from replog.errors import BrokerNotAvailableError, InvariantViolationError
+from replog_chaos.disks import CuttableDisk, SmallDisk, cuttable_disk_is_missing, small_disk_is_missing
+from replog_chaos.fault import Fault, Scene, Target, until
 
 DISK_NODE = 1
 """Has the disk of its own, where the scene has one."""

@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from replog.cli.chaos.fault import SESSION_MS, Fault, Scene, Target
-from replog.cli.chaos.faults import Links, faults_with
-from replog.cli.chaos.load import Load
-from replog.cli.chaos.outcome import FaultOutcome, Injected, blamed, combined, unavailable_s
-from replog.cli.chaos.scenes import prepared
 from replog.cluster.node_spec import ConfigValue
+from replog_chaos.fault import SESSION_MS, Fault, Scene, Target
+from replog_chaos.faults import Links, faults_with
+from replog_chaos.load import Load
+from replog_chaos.outcome import FaultOutcome, Injected, blamed, combined, unavailable_s
+from replog_chaos.scenes import prepared
 
 TOPIC = "chaos"
 QUIET_S = 2.0

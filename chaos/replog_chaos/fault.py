@@ -8,15 +8,15 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from replog.cli.chaos.clocks import Clocks
-from replog.cli.chaos.disks import Disk
-from replog.cli.chaos.network import Network
 from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.errors import BrokerNotAvailableError, ErrorCode, ReplogError
 from replog.rpc.error_codes import error_from_code
 from replog.rpc.metadata_messages import PartitionInfo
 from replog.testing.history import Anomaly
+from replog_chaos.clocks import Clocks
+from replog_chaos.disks import Disk
+from replog_chaos.network import Network
 
 SESSION_MS = 9_000
 """`broker.session.timeout.ms` of the cluster: Kafka's default."""

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from replog.cli.chaos.clocks import DAY_NS, HOUR_NS, Clocks, clocks_are_missing
-from replog.cli.chaos.fault import SESSION_MS, Fault, Scene, Target
 from replog.errors import InvariantViolationError
+from replog_chaos.clocks import DAY_NS, HOUR_NS, Clocks, clocks_are_missing
+from replog_chaos.fault import SESSION_MS, Fault, Scene, Target
 
 JUMPED_S = 1.3 * SESSION_MS / 1000
 """Long enough for sessions and heartbeats to go wrong, were they counted in wall time."""

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from replog.cli.chaos.network import CLIENT, Link, Network
 from replog.cluster import LocalCluster
 from replog.cluster.node_spec import ConfigValue
 from replog.errors import InvariantViolationError
+from replog_chaos.network import CLIENT, Link, Network
 
 CHUNK_BYTES = 64 * 1024
 CONNECTIONS_MAX = 1_000

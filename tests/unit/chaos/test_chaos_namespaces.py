@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from replog.cli.chaos.faults import FAULTS, Links, faults_with
-from replog.cli.chaos.namespaces import ASIDE_NUMBER, SUBNETS_COUNT, Namespaces, namespaces_are_missing
-from replog.cli.chaos.network import CLIENT
+from replog_chaos.faults import FAULTS, Links, faults_with
+from replog_chaos.namespaces import ASIDE_NUMBER, SUBNETS_COUNT, Namespaces, namespaces_are_missing
+from replog_chaos.network import CLIENT
 
 COUNTER = """
 import socket, sys
@@ -41,7 +41,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
 
 ORPHAN = """
 import os, signal
-from replog.cli.chaos.namespaces import Namespaces
+from replog_chaos.namespaces import Namespaces
 network = Namespaces([1])
 network.open()
 print(f"replog{os.getpid()}", flush=True)

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from replog.cli.chaos.clocks import Clocks
-from replog.cli.chaos.disk_faults import DISK_NODE
-from replog.cli.chaos.disks import CuttableDisk, Disk, SmallDisk
-from replog.cli.chaos.fault import Scene, Target
-from replog.cli.chaos.namespaces import Namespaces
-from replog.cli.chaos.network import Network
-from replog.cli.chaos.proxy import Proxies
 from replog.client import Admin
 from replog.cluster import LocalCluster, NodePlace
 from replog.cluster.node_spec import ConfigValue
+from replog_chaos.clocks import Clocks
+from replog_chaos.disk_faults import DISK_NODE
+from replog_chaos.disks import CuttableDisk, Disk, SmallDisk
+from replog_chaos.fault import Scene, Target
+from replog_chaos.namespaces import Namespaces
+from replog_chaos.network import Network
+from replog_chaos.proxy import Proxies
 
 LEADER_TIME: Mapping[str, ConfigValue] = {"log.message.timestamp.type": "LogAppendTime"}
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from replog.cli.chaos.clocks import DAY_NS, HOUR_NS, OFFSET_VARIABLE, SECOND_NS, Clocks, clocks_are_missing
-from replog.cli.chaos.faults import FAULTS
+from replog_chaos.clocks import DAY_NS, HOUR_NS, OFFSET_VARIABLE, SECOND_NS, Clocks, clocks_are_missing
+from replog_chaos.faults import FAULTS
 
 SCRIPT = """
 import ctypes, json, time

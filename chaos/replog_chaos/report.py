@@ -9,8 +9,8 @@ from html import escape
 from math import log10
 from pathlib import Path
 
-from replog.cli.chaos.faults import FAULTS
-from replog.cli.chaos.outcome import FaultOutcome, Injected, percentile
+from replog_chaos.faults import FAULTS
+from replog_chaos.outcome import FaultOutcome, Injected, percentile
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 1100, 360, 60, 30
 BUCKET_S = 0.1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from replog.cli.chaos.fault import Fault, Scene, Target
-from replog.cli.chaos.namespaces import namespaces_are_missing
-from replog.cli.chaos.network import Network
 from replog.errors import InvariantViolationError
+from replog_chaos.fault import Fault, Scene, Target
+from replog_chaos.namespaces import namespaces_are_missing
+from replog_chaos.network import Network
 
 
 def network_of(target: Target) -> Network:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from replog.cli.chaos.clock_faults import CLOCK_FAULTS
-from replog.cli.chaos.disk_faults import DISK_FAULTS
-from replog.cli.chaos.fault import Fault
-from replog.cli.chaos.network_faults import NAMESPACE_FAULTS, NETWORK_FAULTS
-from replog.cli.chaos.process_faults import PROCESS_FAULTS
-from replog.cli.chaos.reassign_faults import REASSIGN_FAULTS
-from replog.cli.chaos.topic_faults import TOPIC_FAULTS
+from replog_chaos.clock_faults import CLOCK_FAULTS
+from replog_chaos.disk_faults import DISK_FAULTS
+from replog_chaos.fault import Fault
+from replog_chaos.network_faults import NAMESPACE_FAULTS, NETWORK_FAULTS
+from replog_chaos.process_faults import PROCESS_FAULTS
+from replog_chaos.reassign_faults import REASSIGN_FAULTS
+from replog_chaos.topic_faults import TOPIC_FAULTS
 
 FAULTS: Mapping[str, Fault] = {
     **PROCESS_FAULTS,

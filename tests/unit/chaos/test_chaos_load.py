@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replog.cli.chaos.load import Load
 from replog.testing.history import AnomalyKind
+from replog_chaos.load import Load
 
 TOPIC = "recreated"
 

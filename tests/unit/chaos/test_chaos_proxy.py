@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from replog.cli.chaos.network import CLIENT
-from replog.cli.chaos.proxy import Proxies, owner, socket_inode
 from replog.cluster import LocalCluster
 from replog.cluster.node_spec import NodeSpec
 from replog.cluster.processes import ProcessId
+from replog_chaos.network import CLIENT
+from replog_chaos.proxy import Proxies, owner, socket_inode
 
 DEADLINE_S = 20
 

@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from replog.cli.chaos.fault import Fault, FaultMissedError, Target, until
-from replog.cli.chaos.load import Load
 from replog.client.admin.operations import CLUSTER
 from replog.errors import ErrorCode
 from replog.rpc.error_codes import error_from_code
+from replog_chaos.fault import Fault, FaultMissedError, Target, until
+from replog_chaos.load import Load
 
 RATE_PER_S = 50.0
 FILL_RECORDS = 160
