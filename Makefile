@@ -38,7 +38,7 @@ help:
 
 demo:
 	$(call install,demo)
-	@.venv/bin/replog demo $(DEMO_ARGS)
+	@.venv/bin/python -m examples.demo $(DEMO_ARGS)
 
 examples:
 	$(call install,examples)

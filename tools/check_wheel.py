@@ -1,7 +1,7 @@
 """Checks an installed wheel: ``python tools/check_wheel.py``, with nothing of the checkout on the path.
 
 The compiled codec must be there and in use, a log must keep what it is given, and what is for checkouts must not be there:
-the sources that the codec was generated from, and the tool that breaks clusters.
+the sources that the codec was generated from, examples, and the tool that breaks clusters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOR_CHECKOUTS = ("replog_chaos",)
+FOR_CHECKOUTS = ("examples", "replog_chaos")
 
 
 def main() -> int:

@@ -24,6 +24,7 @@ PRODUCT = (
     "checkpoints/replog_checkpoints",
     "pyspark_replog",
     "chaos/replog_chaos",
+    "examples/demo",
 )
 NOT_VERBS = frozenset(
     [

@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from replog.cli.demo import display as display_module
-from replog.cli.demo.display import Display, Work, WorkOverError
-from replog.cli.demo.failover import Failover, describe_changes, leading_most
-from replog.cli.demo.source import FAST_STEP, ROWS_TOTAL, load_flights
+from examples.demo import display as display_module
+from examples.demo.display import Display, Work, WorkOverError
+from examples.demo.failover import Failover, describe_changes, leading_most
+from examples.demo.source import FAST_STEP, ROWS_TOTAL, load_flights
 from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
 
 

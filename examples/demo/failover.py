@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from replog.errors import BrokerNotAvailableError, ReplogError
 
 if TYPE_CHECKING:
-    from replog.cli.demo.display import Display
+    from examples.demo.display import Display
     from replog.client import Admin
     from replog.cluster import LocalCluster
     from replog.rpc.metadata_messages import PartitionInfo, TopicInfo

@@ -15,16 +15,16 @@ from typing import Any
 
 from rich.console import Console
 
-from replog.cli.demo.display import Display, Work
-from replog.cli.demo.failover import Failover, bring_back, kill_leader, until_running
-from replog.cli.demo.groups import Groups
-from replog.cli.demo.ledger import Ledger, ReadResult
-from replog.cli.demo.pauses import Acknowledgements
-from replog.cli.demo.producing import produce_flights
-from replog.cli.demo.reading import read_flights
-from replog.cli.demo.report import DemoOutcome, result_table
-from replog.cli.demo.source import FAST_STEP, ROWS_TOTAL, Flights, load_flights
-from replog.cli.demo.spark_step import read_with_spark, spark_environment
+from examples.demo.display import Display, Work
+from examples.demo.failover import Failover, bring_back, kill_leader, until_running
+from examples.demo.groups import Groups
+from examples.demo.ledger import Ledger, ReadResult
+from examples.demo.pauses import Acknowledgements
+from examples.demo.producing import produce_flights
+from examples.demo.reading import read_flights
+from examples.demo.report import DemoOutcome, result_table
+from examples.demo.source import FAST_STEP, ROWS_TOTAL, Flights, load_flights
+from examples.demo.spark_step import read_with_spark, spark_environment
 from replog.client import Admin
 from replog.cluster import LocalCluster, NodeSpec
 

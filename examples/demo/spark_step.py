@@ -14,16 +14,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replog.cli.demo.groups import Groups, GroupStats
-from replog.cli.demo.ledger import NOBODY, Ledger, ReadCheck, ReadResult
+from examples.demo.groups import Groups, GroupStats
+from examples.demo.ledger import NOBODY, Ledger, ReadCheck, ReadResult
 from replog.cli.errors import CommandFailedError
 from replog.errors import ConfigError
 from replog.extras import install_command
 from replog.spark.environment import DRIVER_PYTHON, WORKER_PYTHON, environment_for_spark
 
 if TYPE_CHECKING:
-    from replog.cli.demo.source import Flights
+    from examples.demo.source import Flights
 
+JOB = Path(__file__).with_name("spark_job.py")
 END_TIMEOUT_S = 5.0
 LOG_LINES_SHOWN = 12
 
@@ -93,7 +94,7 @@ async def _run_job(
     on_stage: Callable[[dict[str, Any]], None],
 ) -> dict[str, dict[str, Any]]:
     """Runs the job to its end; returns what it told, by stage."""
-    command = [sys.executable, "-m", "replog.cli.demo.spark_job", "--bootstrap-servers", bootstrap_servers]
+    command = [sys.executable, "-P", str(JOB), "--bootstrap-servers", bootstrap_servers]
     command += ["--topic", topic, "--directory", str(directory), "--parent-pid", str(os.getpid())]
     stages: dict[str, dict[str, Any]] = {}
     with (directory / "spark.log").open("wb") as log:

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from replog.cli.demo.groups import GroupCounter, GroupStats, differing_rows
-from replog.cli.demo.ledger import NOBODY, Ledger, ReadCheck, ReadResult
-from replog.cli.demo.pauses import Acknowledgements
-from replog.cli.demo.report import DemoOutcome, result_table
-from replog.cli.demo.spark_step import _checked_mean
+from examples.demo.groups import GroupCounter, GroupStats, differing_rows
+from examples.demo.ledger import NOBODY, Ledger, ReadCheck, ReadResult
+from examples.demo.pauses import Acknowledgements
+from examples.demo.report import DemoOutcome, result_table
+from examples.demo.spark_step import _checked_mean
 
 
 def ledger() -> Ledger:

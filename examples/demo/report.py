@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from replog.cli.demo.groups import GroupKey, Groups, GroupStats, differing_rows
-from replog.cli.demo.ledger import ReadResult
+from examples.demo.groups import GroupKey, Groups, GroupStats, differing_rows
+from examples.demo.ledger import ReadResult
 
 ROWS_SHOWN = 8
 

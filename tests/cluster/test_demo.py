@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 
-COMMAND = [sys.executable, "-m", "replog.cli", "demo", "--fast"]
+COMMAND = [sys.executable, "-m", "examples.demo", "--fast"]
 PATIENCE_S = 240.0
 
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from replog.cli.demo.groups import GroupCounter, Groups
-from replog.cli.demo.ledger import NOBODY, Ledger, ReadCheck, ReadResult
+from examples.demo.groups import GroupCounter, Groups
+from examples.demo.ledger import NOBODY, Ledger, ReadCheck, ReadResult
 from replog.client import Consumer
 
 if TYPE_CHECKING:
-    from replog.cli.demo.source import Flights
+    from examples.demo.source import Flights
 
 POLL_RECORDS_MAX = 2_000
 

@@ -1,8 +1,9 @@
 """Step 5, second half, in a process of its own: the topic as a Spark DataFrame.
 
 Why a process: it can be ended at any moment, Java included, and Spark's output stays out of the way.  It is started as
-``python -m replog.cli.demo.spark_job ARGUMENTS``, writes one JSON object a line to stdout as it goes on, everything
-else to stderr, and the marks of all records (partition, offset, CRC-32 of key and value) as an Arrow file.
+``python -P spark_job.py ARGUMENTS``, from any folder, imports nothing of the demo, writes one JSON object a line to stdout
+as it goes on, everything else to stderr, and the marks of all records (partition, offset, CRC-32 of key and value) as an
+Arrow file.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from replog.cli.demo.ledger import Ledger
-from replog.cli.demo.pauses import Acknowledgements
+from examples.demo.ledger import Ledger
+from examples.demo.pauses import Acknowledgements
 from replog.client import Producer
 
 if TYPE_CHECKING:
-    from replog.cli.demo.source import Flights
+    from examples.demo.source import Flights
     from replog.client import BulkDelivery
 
 WINDOW_ROWS = 2_000

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from replog.cli.demo.groups import GroupCounter, Groups
+from examples.demo.groups import GroupCounter, Groups
 from replog.errors import ConfigError
 from replog.extras import install_command
 
