@@ -1,4 +1,4 @@
-"""Step 6: three answers side by side, and the verdict."""
+"""Step 6: four answers side by side, and the verdict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from examples.demo.groups import GroupKey, Groups, GroupStats, differing_rows
+from examples.demo.groups import GroupKey, Groups, GroupStats, counted, differing_rows
 from examples.demo.ledger import ReadResult
 
 ROWS_SHOWN = 8
@@ -20,7 +20,8 @@ class DemoOutcome:
         rows: The number of rows of the source table.
         acknowledged: The number of rows that the producer got an offset for.
         conflicts: The number of offsets that were acknowledged for two rows.
-        source, consumer, spark: The groups, from the table, the consumer's records and Spark.
+        source, consumer, spark, stream: The groups, from the table, the consumer's records, a Spark DataFrame, and a Spark
+            stream that came in parts.
         consumer_read, spark_read: The comparison of each reader with the acknowledgements.
     """
 
@@ -30,13 +31,15 @@ class DemoOutcome:
     source: Groups
     consumer: Groups
     spark: Groups
+    stream: Groups
     consumer_read: ReadResult
     spark_read: ReadResult
 
     @property
     def differing(self) -> list[GroupKey]:
         """Groups in which a reader's answer is not the source table's."""
-        return sorted({*differing_rows(self.source, self.consumer), *differing_rows(self.source, self.spark)})
+        answers = (self.consumer, self.spark, self.stream)
+        return sorted({key for answer in answers for key in differing_rows(self.source, answer)})
 
     @property
     def is_good(self) -> bool:
@@ -45,17 +48,20 @@ class DemoOutcome:
             and not self.conflicts
             and self.consumer_read.is_exact
             and self.spark_read.is_exact
+            and counted(self.stream) == self.acknowledged
             and not self.differing
         )
 
     def verdict(self) -> str:
         """Returns the last line: counts, and whether the results are equal."""
-        lost = max(self.consumer_read.lost, self.spark_read.lost) + self.rows - self.acknowledged
-        duplicated = max(self.consumer_read.duplicated, self.spark_read.duplicated) + self.conflicts
+        streamed = counted(self.stream)
+        missed = self.acknowledged - streamed
+        lost = max(self.consumer_read.lost, self.spark_read.lost, missed) + self.rows - self.acknowledged
+        duplicated = max(self.consumer_read.duplicated, self.spark_read.duplicated, -missed) + self.conflicts
         altered = max(self.consumer_read.altered, self.spark_read.altered)
         return (
             f"{self.acknowledged:,} acknowledged, {self.consumer_read.read:,} read by the consumer, "
-            f"{self.spark_read.read:,} read by Spark, {lost:,} lost, {duplicated:,} duplicated"
+            f"{self.spark_read.read:,} read by Spark, {streamed:,} counted by a Spark stream, {lost:,} lost, {duplicated:,} duplicated"
             f"{f', {altered:,} altered' if altered else ''}; "
             f"{'results equal' if not self.differing else f'{len(self.differing)} results differ'}"
         )
@@ -63,16 +69,16 @@ class DemoOutcome:
 
 def result_table(outcome: DemoOutcome) -> Table:
     """Makes a table of the groups with most flights; all that differ come first."""
-    table = Table(title="flights and mean departure delay", title_justify="left", header_style="bold")
+    table = Table(title="flights and mean departure delay in minutes", title_justify="left", header_style="bold")
     table.add_column("carrier")
     table.add_column("origin")
-    for name in ("flights", "source", "consumer", "Spark"):
-        table.add_column(name if name == "flights" else f"{name}, minutes", justify="right")
+    for name in ("flights", "source", "consumer", "Spark", "stream"):
+        table.add_column(name, justify="right")
     table.add_column("")
     differing = set(outcome.differing)
     keys = sorted(outcome.source.keys() | differing, key=lambda key: (key not in differing, -_flights(outcome, key)))
     for key in keys[:ROWS_SHOWN]:
-        groups = (outcome.source, outcome.consumer, outcome.spark)
+        groups = (outcome.source, outcome.consumer, outcome.spark, outcome.stream)
         means = (_shown(answer.get(key)) for answer in groups)
         table.add_row(*key, f"{_flights(outcome, key):,}", *means, "differs" if key in differing else "equal")
     if len(keys) > ROWS_SHOWN:

@@ -17,14 +17,14 @@ from rich.console import Console
 
 from examples.demo.display import Display, Work
 from examples.demo.failover import Failover, bring_back, kill_leader, until_running
-from examples.demo.groups import Groups
+from examples.demo.groups import Groups, counted
 from examples.demo.ledger import Ledger, ReadResult
 from examples.demo.pauses import Acknowledgements
 from examples.demo.producing import produce_flights
 from examples.demo.reading import read_flights
 from examples.demo.report import DemoOutcome, result_table
 from examples.demo.source import FAST_STEP, ROWS_TOTAL, Flights, load_flights
-from examples.demo.spark_step import read_with_spark, spark_environment
+from examples.demo.spark_step import SparkAnswers, read_with_spark, spark_environment
 from replog.client import Admin
 from replog.cluster import LocalCluster, NodeSpec
 
@@ -79,10 +79,10 @@ async def _run(directory: Path, display: Display, *, is_fast: bool, keep: bool, 
         await _come_up(display, cluster)
         ledger, acknowledgements, failover = Ledger(), Acknowledgements(time.monotonic), Failover()
         await _create_and_write(display, cluster, flights, ledger, acknowledgements, failover)
-        display.step(5, "Read everything back, twice")
+        display.step(5, "Read everything back: a consumer, a Spark DataFrame, a Spark stream")
         servers = cluster.bootstrap_servers
         consumer_read, consumer_groups = await _consume(display, servers, flights, ledger)
-        spark_read, spark_groups = await _spark(display, servers, spark_directory, environment, flights, ledger)
+        spark = await _spark(display, servers, spark_directory, environment, flights, ledger)
         if keep:
             async with display.working("stopping the brokers in order"):
                 await cluster.stop_all()
@@ -94,9 +94,10 @@ async def _run(directory: Path, display: Display, *, is_fast: bool, keep: bool, 
         conflicts=len(ledger.conflicts),
         source=flights.groups,
         consumer=consumer_groups,
-        spark=spark_groups,
+        spark=spark.groups,
+        stream=spark.streamed,
         consumer_read=consumer_read,
-        spark_read=spark_read,
+        spark_read=spark.read,
     )
     _report(display, outcome, acknowledgements, failover)
     return outcome
@@ -208,7 +209,7 @@ async def _consume(display: Display, servers: str, flights: Flights, ledger: Led
 
 async def _spark(
     display: Display, servers: str, directory: Path, environment: Mapping[str, str], flights: Flights, ledger: Ledger
-) -> tuple[ReadResult, Groups]:
+) -> SparkAnswers:
     async with display.working("Spark: starting a session") as work:
 
         def on_stage(told: dict[str, Any]) -> None:
@@ -221,12 +222,17 @@ async def _spark(
                 case "groups":
                     display.event(f"Spark: {len(told['rows'])} groups after {work.elapsed_s:.1f} s")
                     work.text = "Spark: offset and checksum of every record"
+                case "marks":
+                    work.text = 'Spark: spark.readStream.format("replog"), the same groups'
                 case _:
-                    work.text = f"Spark: comparing {told['count']:,} records"
+                    work.text = "Spark: comparing"
 
-        result, groups = await read_with_spark(servers, TOPIC, directory, environment, flights, ledger, on_stage)
-    display.event(f"Spark DataFrame: {result.read:,} records")
-    return result, groups
+        answers = await read_with_spark(servers, TOPIC, directory, environment, flights, ledger, on_stage)
+    display.event(f"Spark DataFrame: {answers.read.read:,} records, each compared with what was acknowledged")
+    display.event(
+        f"Spark stream: {counted(answers.streamed):,} records in {answers.batches} batches give {len(answers.streamed)} groups"
+    )
+    return answers
 
 
 def _rate(work: Work) -> str:

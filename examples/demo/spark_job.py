@@ -1,4 +1,4 @@
-"""Step 5, second half, in a process of its own: the topic as a Spark DataFrame.
+"""Step 5, second half, in a process of its own: the topic as a Spark DataFrame, and as a stream.
 
 Why a process: it can be ended at any moment, Java included, and Spark's output stays out of the way.  It is started as
 ``python -P spark_job.py ARGUMENTS``, from any folder, imports nothing of the demo, writes one JSON object a line to stdout
@@ -22,6 +22,11 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 from replog.broker.process import die_with_parent
 
 FLIGHT_SCHEMA = "carrier string, origin string, dep_delay bigint"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Java: what it would gain from its better compiler within a minute is less than that compiler costs."""
+
+STREAM_BATCHES = 2
+"""How many parts the stream comes in at least: the second one goes on with what the first one counted."""
 
 
 def main() -> int:
@@ -29,6 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topic", required=True)
+    parser.add_argument("--rows", required=True, type=int, help="records in the topic")
     parser.add_argument("--directory", required=True, type=Path, help="for Spark's files and the marks")
     parser.add_argument("--parent-pid", required=True, type=int)
     arguments = parser.parse_args()
@@ -37,18 +43,16 @@ def main() -> int:
     spark = _session(arguments.directory)
     try:
         _tell(out, stage="session", spark=spark.version, java=_java_version(spark))
-        records = (
-            spark.read.format("replog")
-            .option("bootstrap.servers", arguments.bootstrap_servers)
-            .option("subscribe", arguments.topic)
-            .load()
-        )
-        _tell(out, stage="groups", rows=_groups(records))
+        options = {"bootstrap.servers": arguments.bootstrap_servers, "subscribe": arguments.topic}
+        records = spark.read.format("replog").options(**options).load()
+        _tell(out, stage="groups", rows=_rows(_grouped(records)))
         table = _marks(records)
         file = str(arguments.directory / "marks.arrow")
         with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         _tell(out, stage="marks", count=table.num_rows)
+        rows, batches = _streamed(spark, options, arguments.rows, arguments.directory / "checkpoint")
+        _tell(out, stage="stream", rows=rows, batches=batches)
     finally:
         spark.stop()
     return 0
@@ -62,7 +66,9 @@ def _own_stdout() -> TextIO:
 
 
 def _session(directory: Path) -> SparkSession:
-    java_options = f"-XX:-UsePerfData -Djava.io.tmpdir={_quoted(directory)} -Dderby.system.home={_quoted(directory)}"
+    java_options = (
+        f"{SHORT_LIVED} -XX:-UsePerfData -Djava.io.tmpdir={_quoted(directory)} -Dderby.system.home={_quoted(directory)}"
+    )
     session: SparkSession = (
         SparkSession.builder.master("local[2]")
         .appName("replog demo")
@@ -89,17 +95,44 @@ def _java_version(spark: SparkSession) -> str:
     return str(java.System.getProperty("java.version"))
 
 
-def _groups(records: DataFrame) -> list[list[Any]]:
-    """Returns [carrier, origin, flights, delays, delay minutes, mean] for each group, computed by Spark."""
+def _grouped(records: DataFrame) -> DataFrame:
+    """Computes carrier, origin, flights, delays, delay minutes and mean for each group: of a table or of a stream."""
     flight = F.from_json(F.col("value").cast("string"), FLIGHT_SCHEMA).alias("flight")
-    rows = (
+    return (
         records.select(flight)
         .select("flight.*")
         .groupBy("carrier", "origin")
-        .agg(F.count("*"), F.count("dep_delay"), F.coalesce(F.sum("dep_delay"), F.lit(0)), F.avg("dep_delay"))
-        .collect()
+        .agg(
+            F.count("*").alias("flights"),
+            F.count("dep_delay").alias("delays"),
+            F.coalesce(F.sum("dep_delay"), F.lit(0)).alias("delay_minutes"),
+            F.avg("dep_delay").alias("mean"),
+        )
     )
-    return [list(row) for row in rows]
+
+
+def _rows(frame: DataFrame) -> list[list[Any]]:
+    return [list(row) for row in frame.collect()]
+
+
+def _streamed(spark: SparkSession, options: dict[str, str], rows: int, checkpoint: Path) -> tuple[list[list[Any]], int]:
+    """Lets a stream read what is there, in parts; returns the groups that it ended with, and the number of the parts."""
+    records = (
+        spark.readStream.format("replog")
+        .options(**options, startingOffsets="earliest", maxOffsetsPerTrigger=-(-rows // STREAM_BATCHES))
+        .load()
+    )
+    query = (
+        _grouped(records)
+        .writeStream.format("memory")
+        .queryName("streamed")
+        .outputMode("complete")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return _rows(spark.table("streamed")), sum(progress.numInputRows > 0 for progress in query.recentProgress)
 
 
 def _marks(records: DataFrame) -> pa.Table:

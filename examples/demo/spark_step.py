@@ -1,4 +1,4 @@
-"""Step 5, second half: starts the Spark job, follows what it tells, and checks every record it saw."""
+"""Step 5, second half: starts the Spark job, follows what it tells, and checks every record that it saw."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,23 @@ if TYPE_CHECKING:
 JOB = Path(__file__).with_name("spark_job.py")
 END_TIMEOUT_S = 5.0
 LOG_LINES_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SparkAnswers:
+    """What Spark made of the topic.
+
+    Attributes:
+        read: The comparison of every record of the DataFrame with the acknowledgements.
+        groups: The groups that the DataFrame gives.
+        streamed: The groups that the stream ended with.
+        batches: The number of parts in which the stream came.
+    """
+
+    read: ReadResult
+    groups: Groups
+    streamed: Groups
+    batches: int
 
 
 def spark_environment(directory: Path) -> dict[str, str]:
@@ -59,26 +77,31 @@ async def read_with_spark(
     flights: Flights,
     ledger: Ledger,
     on_stage: Callable[[dict[str, Any]], None],
-) -> tuple[ReadResult, Groups]:
-    """Lets Spark read the topic and compute the groups, and checks every record that it saw.
+) -> SparkAnswers:
+    """Lets Spark read the topic and compute the groups, twice, and checks every record that it saw.
 
     Args:
         directory: The folder for everything that Spark, Java and the job write; it exists.
         environment: The environment that `spark_environment` made.
-        on_stage: The function that is told when the session is up, and when the groups and the marks are there.
+        on_stage: The function that is told when the session is up, and when the groups, the marks and the stream's groups
+            are there.
 
     Raises:
         CommandFailedError: The job failed; the message holds the end of its log.
     """
-    stages = await _run_job(bootstrap_servers, topic, directory, environment, on_stage)
-    if "marks" not in stages:
+    stages = await _run_job(bootstrap_servers, topic, flights.count, directory, environment, on_stage)
+    if "stream" not in stages:
         raise CommandFailedError(f"the Spark job failed:\n{_log_end(directory)}")
-    groups = {
+    read = await asyncio.to_thread(_check_marks, directory / "marks.arrow", flights, ledger)
+    stream = stages["stream"]
+    return SparkAnswers(read, _groups(stages["groups"]["rows"]), _groups(stream["rows"]), stream["batches"])
+
+
+def _groups(rows: Iterable[tuple[str, str, int, int, int, float | None]]) -> Groups:
+    return {
         (carrier, origin): _checked_mean(GroupStats(flights_count, delays, minutes), mean)
-        for carrier, origin, flights_count, delays, minutes, mean in stages["groups"]["rows"]
+        for carrier, origin, flights_count, delays, minutes, mean in rows
     }
-    result = await asyncio.to_thread(_check_marks, directory / "marks.arrow", flights, ledger)
-    return result, groups
 
 
 def _checked_mean(stats: GroupStats, mean: float | None) -> GroupStats:
@@ -89,13 +112,14 @@ def _checked_mean(stats: GroupStats, mean: float | None) -> GroupStats:
 async def _run_job(
     bootstrap_servers: str,
     topic: str,
+    rows: int,
     directory: Path,
     environment: Mapping[str, str],
     on_stage: Callable[[dict[str, Any]], None],
 ) -> dict[str, dict[str, Any]]:
     """Runs the job to its end; returns what it told, by stage."""
     command = [sys.executable, "-P", str(JOB), "--bootstrap-servers", bootstrap_servers]
-    command += ["--topic", topic, "--directory", str(directory), "--parent-pid", str(os.getpid())]
+    command += ["--topic", topic, "--rows", str(rows), "--directory", str(directory), "--parent-pid", str(os.getpid())]
     stages: dict[str, dict[str, Any]] = {}
     with (directory / "spark.log").open("wb") as log:
         job = await asyncio.create_subprocess_exec(

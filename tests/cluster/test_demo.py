@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -56,10 +57,12 @@ def test_every_record_comes_back_and_nothing_is_left(temporary: Path) -> None:
     text = "\n".join(lines)
     assert demo.wait(PATIENCE_S) == 0, text
     assert lines[-1] == (
-        "33,678 acknowledged, 33,678 read by the consumer, 33,678 read by Spark, 0 lost, 0 duplicated; results equal"
+        "33,678 acknowledged, 33,678 read by the consumer, 33,678 read by Spark, 33,678 counted by a Spark stream, "
+        "0 lost, 0 duplicated; results equal"
     )
     for expected in ("kill -9 node", "new leader node", "started again", "is in every ISR again", "longest pause"):
         assert expected in text
+    assert re.search(r"Spark stream: 33,678 records in [2-9] batches give 34 groups", text)
     assert "Spark: starting a session: " in text, "a step of several seconds says how it goes"
     assert_nothing_is_left(temporary)
 

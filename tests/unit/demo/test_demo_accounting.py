@@ -101,27 +101,38 @@ def test_a_mean_of_sparks_that_its_sums_do_not_give_is_a_difference() -> None:
 
 def outcome() -> DemoOutcome:
     exact = ReadResult(read=336_776, lost=0, duplicated=0, altered=0)
-    groups = {("UA", "EWR"): GroupStats(3, 2, -3)}
-    return DemoOutcome(336_776, 336_776, 0, groups, groups, groups, exact, exact)
+    groups = {("UA", "EWR"): GroupStats(336_776, 2, -3)}
+    return DemoOutcome(336_776, 336_776, 0, groups, groups, groups, groups, exact, exact)
 
 
 def test_the_last_line_of_a_good_run() -> None:
     assert outcome().is_good
     assert outcome().verdict() == (
-        "336,776 acknowledged, 336,776 read by the consumer, 336,776 read by Spark, 0 lost, 0 duplicated; results equal"
+        "336,776 acknowledged, 336,776 read by the consumer, 336,776 read by Spark, 336,776 counted by a Spark stream, "
+        "0 lost, 0 duplicated; results equal"
     )
 
 
 @pytest.mark.parametrize(
     ("bad", "text"),
     [
-        (replace(outcome(), acknowledged=336_775), "1 lost, 0 duplicated; results equal"),
+        (replace(outcome(), acknowledged=336_775), "1 lost, 1 duplicated; results equal"),
         (replace(outcome(), conflicts=2), "0 lost, 2 duplicated; results equal"),
         (replace(outcome(), consumer_read=ReadResult(336_770, 6, 0, 0)), "6 lost, 0 duplicated; results equal"),
         (replace(outcome(), spark_read=ReadResult(336_776, 0, 3, 0)), "0 lost, 3 duplicated; results equal"),
         (replace(outcome(), spark_read=ReadResult(336_776, 0, 0, 4)), "0 duplicated, 4 altered; results equal"),
         (replace(outcome(), spark={}), "0 lost, 0 duplicated; 1 results differ"),
-        (replace(outcome(), consumer={("UA", "EWR"): GroupStats(3, 2, 0)}), "1 results differ"),
+        (replace(outcome(), consumer={("UA", "EWR"): GroupStats(336_776, 2, 0)}), "1 results differ"),
+        (replace(outcome(), stream={("UA", "EWR"): GroupStats(336_776, 2, 0)}), "0 duplicated; 1 results differ"),
+        (
+            replace(outcome(), stream={("UA", "EWR"): GroupStats(336_774, 2, -3)}),
+            "2 lost, 0 duplicated; 1 results differ",
+        ),
+        (
+            replace(outcome(), stream={("UA", "EWR"): GroupStats(336_779, 2, -3)}),
+            "0 lost, 3 duplicated; 1 results differ",
+        ),
+        (replace(outcome(), stream={}), "336,776 lost, 0 duplicated; 1 results differ"),
     ],
 )
 def test_the_last_line_of_a_bad_run(bad: DemoOutcome, text: str) -> None:
@@ -133,7 +144,7 @@ def test_the_table_shows_what_differs_first() -> None:
     source = {("UA", f"A{number:02}"): GroupStats(100 - number, 1, number) for number in range(20)}
     spark = {**source, ("UA", "A19"): GroupStats(81, 1, 0)}
     console = Console(file=io.StringIO(), record=True, width=120)
-    console.print(result_table(replace(outcome(), source=source, consumer=source, spark=spark)))
+    console.print(result_table(replace(outcome(), source=source, consumer=source, spark=spark, stream=source)))
     lines = console.export_text().splitlines()
     assert [line.split()[3] for line in lines if "UA" in line][:2] == ["A19", "A00"]
     assert [line.split()[-2] for line in lines if "UA" in line][:2] == ["differs", "equal"]
