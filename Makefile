@@ -24,7 +24,7 @@ define install
 endef
 
 help:
-	@echo "make demo   three brokers, a killed leader, every record read back, also by Spark  (DEMO_ARGS=--fast)"
+	@echo "make demo   three brokers, a killed leader, every record read back, twice by Spark  (DEMO_ARGS=--fast)"
 	@echo "make examples   what the pipelines of examples/ need"
 	@echo "make test   all tests, side by side in TEST_WORKERS=3 processes                    (TEST_ARGS='-k codec')"
 	@echo "make test-quick, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
@@ -38,7 +38,7 @@ help:
 
 demo:
 	$(call install,demo)
-	@.venv/bin/replog demo $(DEMO_ARGS)
+	@.venv/bin/python -m examples.demo $(DEMO_ARGS)
 
 examples:
 	$(call install,examples)

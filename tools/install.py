@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 VENV_PYTHON = str(VENV / "bin" / "python")
 STATE_FILE = VENV / "replog-install.json"
-SOURCE_ROOTS = (".", "timeline", "quorum", "checkpoints")
+SOURCE_ROOTS = (".", "timeline", "quorum", "checkpoints", "chaos")
 INPUTS = (
     "pyproject.toml",
     "setup.py",

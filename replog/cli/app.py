@@ -15,7 +15,6 @@ from replog.cli.commands import (
     cluster,
     configs,
     consume,
-    demo,
     log,
     log_dirs,
     metadata,
@@ -58,7 +57,6 @@ topics.app.command("elect-leaders")(reassign.elect_leaders)
 app.command("status")(status.status)
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
-app.command("demo")(demo.demo)
 
 _ClickError: Any = typer.BadParameter.__mro__[2]
 """Base of all usage errors.  Found this way because typer carries click inside itself or beside it, by version."""

@@ -52,12 +52,16 @@ def _show_any_text() -> None:
 
 
 def script() -> NoReturn:
-    """Runs the command line of this process, and ends it.
+    """Runs the command line of this process, and ends it."""
+    standard_streams.prepare()
+    end_process(main())
+
+
+def end_process(status: int) -> NoReturn:
+    """Ends this process.
 
     After Ctrl-C nobody waits for threads: one that reads a terminal or asks a name server cannot be stopped.
     """
-    standard_streams.prepare()
-    status = main()
     if status == INTERRUPTED:
         with contextlib.suppress(OSError):
             sys.stdout.flush()

@@ -11,6 +11,7 @@ import pytest
 from cluster_kit import QUICK, Cluster, StartCluster, say
 
 import replog
+import replog_chaos
 import replog_checkpoints
 import replog_quorum
 import replog_timeline
@@ -25,7 +26,7 @@ LOG_LINES_SHOWN = 25
 @pytest.fixture(scope="session", autouse=True)
 def _children_find_the_sources() -> Iterator[None]:
     """Broker processes import what this process imports, installed or not."""
-    modules = (replog, replog_quorum, replog_timeline, replog_checkpoints)
+    modules = (replog, replog_quorum, replog_timeline, replog_checkpoints, replog_chaos)
     roots = dict.fromkeys(str(Path(module.__file__ or "").parent.parent) for module in modules)
     with pytest.MonkeyPatch.context() as patch:
         inherited = os.environ.get("PYTHONPATH")

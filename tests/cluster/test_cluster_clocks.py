@@ -15,13 +15,13 @@ import pytest
 from cluster_kit import QUICK, Cluster, check_healed, say, until
 from cluster_load import Load, Tail
 
-from replog.cli.chaos.clock_faults import clocks_of
-from replog.cli.chaos.clocks import DAY_NS, HOUR_NS, clocks_are_missing
-from replog.cli.chaos.fault import Scene, Target
-from replog.cli.chaos.scenes import prepared
 from replog.client import Consumer, ConsumerRecord, Producer
 from replog.errors import InvalidTimestampError
 from replog.testing.history import History
+from replog_chaos.clock_faults import clocks_of
+from replog_chaos.clocks import DAY_NS, HOUR_NS, clocks_are_missing
+from replog_chaos.fault import Scene, Target
+from replog_chaos.scenes import prepared
 
 pytestmark = pytest.mark.cluster
 

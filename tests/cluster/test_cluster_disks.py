@@ -13,12 +13,12 @@ import pytest
 from cluster_kit import PATIENCE_S, QUICK, Cluster, check_replicas_identical, read_to_the_end, say, wait_until_whole
 from cluster_load import Load, Tail
 
-from replog.cli.chaos.disks import CuttableDisk, cuttable_disk_is_missing
-from replog.cli.chaos.faults import FAULTS
-from replog.cli.chaos.scenes import prepared
 from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.testing.history import History
+from replog_chaos.disks import CuttableDisk, cuttable_disk_is_missing
+from replog_chaos.faults import FAULTS
+from replog_chaos.scenes import prepared
 
 pytestmark = pytest.mark.cluster
 

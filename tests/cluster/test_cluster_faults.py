@@ -8,11 +8,11 @@ import pytest
 from cluster_kit import PATIENCE_S, StartCluster, check_healed, check_replicas_identical, say, until
 from cluster_load import Load, Tail
 
-from replog.cli.chaos.fault import Target
-from replog.cli.chaos.faults import FAULTS
-from replog.cli.chaos.reassign_faults import Move, moving
 from replog.errors import ErrorCode
 from replog.testing.history import History
+from replog_chaos.fault import Target
+from replog_chaos.faults import FAULTS
+from replog_chaos.reassign_faults import Move, moving
 
 pytestmark = pytest.mark.cluster
 

@@ -11,12 +11,12 @@ from cluster_kit import QUICK, Cluster, check_healed, say
 from cluster_load import Load, Tail
 from cluster_raw import RawClient
 
-from replog.cli.chaos.fault import Scene, Target
-from replog.cli.chaos.namespaces import namespaces_are_missing
-from replog.cli.chaos.network_faults import network_of
-from replog.cli.chaos.scenes import prepared
 from replog.errors import ErrorCode
 from replog.testing.history import History
+from replog_chaos.fault import Scene, Target
+from replog_chaos.namespaces import namespaces_are_missing
+from replog_chaos.network_faults import network_of
+from replog_chaos.scenes import prepared
 
 pytestmark = pytest.mark.cluster
 

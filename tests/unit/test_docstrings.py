@@ -23,6 +23,8 @@ PRODUCT = (
     "quorum/replog_quorum",
     "checkpoints/replog_checkpoints",
     "pyspark_replog",
+    "chaos/replog_chaos",
+    "examples/demo",
 )
 NOT_VERBS = frozenset(
     [

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for folder in (".", "docs", "bench", "timeline", "quorum", "checkpoints")
+    for folder in (".", "docs", "bench", "timeline", "quorum", "checkpoints", "chaos")
     for path in (ROOT / folder).glob("*.md")
 )
 FOLDERS = ("", "replog", "docs", "bench", "tests", "tests/unit", "tests/sim", "quorum", "timeline", "checkpoints")

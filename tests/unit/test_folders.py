@@ -1,11 +1,11 @@
-"""No folder of what users install has more files than a stranger can take in."""
+"""No folder of what users install, or run from a checkout, has more files than a stranger can take in."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("replog", "pyspark_replog", "timeline", "quorum", "checkpoints")
+PRODUCT = ("replog", "pyspark_replog", "timeline", "quorum", "checkpoints", "chaos")
 FILES_MAX = 25
 GENERATED = {"replog/kafka/messages"}
 """Rooms of one generated module for each API of Kafka's."""

@@ -32,9 +32,9 @@ NAMED = [(page.name, line) for page in PAGES for line in commands_in(page.read_t
 def test_a_named_command_exists(page: str, line: str) -> None:
     words = re.split(r"[|>]", " ".join(shlex.split(line.replace("...", ""), comments=True)))[0].split()[1:]
     command: Any = typer.main.get_command(app)
-    while words and hasattr(command, "commands"):
-        assert words[0] in command.commands, f"{page}: {line}"
-        command = command.commands[words.pop(0)]
+    while words and hasattr(command, "list_commands"):
+        assert words[0] in command.list_commands(None), f"{page}: {line}"
+        command = command.get_command(None, words.pop(0))
     known = {"--help", "-h"} | {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("-") and len(word) > 1} <= known, f"{page}: {line}"
 

@@ -19,9 +19,9 @@ import pytest
 from log_crash_kit import log_invariants
 from log_real_writer import CONFIG, FAILED, TOPIC_ID, open_directory, value
 
-from replog.cli.chaos.disks import CuttableDisk, cuttable_disk_is_missing
 from replog.log import Log
 from replog.records import decode_batch, scan
+from replog_chaos.disks import CuttableDisk, cuttable_disk_is_missing
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 60

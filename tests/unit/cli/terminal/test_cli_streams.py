@@ -33,7 +33,7 @@ def shell(line: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-PRINTING = ["--version", "--help", "chaos list", "storage random-uuid", "topics create --help"]
+PRINTING = ["--version", "--help", "storage random-uuid", "topics create --help"]
 
 
 @pytest.mark.parametrize("command", PRINTING)
@@ -59,7 +59,7 @@ def test_a_reader_that_has_gone_is_no_error_to_talk_about(command: str) -> None:
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
 def test_without_a_stderr_the_status_says_it(redirection: str) -> None:
     assert shell(f"replog cluster status --dir no-such {redirection}") == (2, "", "")
-    assert shell(f"replog chaos lst {redirection}") == (2, "", "")
+    assert shell(f"replog topics lst {redirection}") == (2, "", "")
     assert shell(f"replog --version {redirection}").status == 0
 
 

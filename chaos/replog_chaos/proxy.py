@@ -1,0 +1,186 @@
+"""Loopback proxies between nodes, whose links can be cut one by one and one way only.
+
+Every node has one port here, and that is the address it tells the others and the clients.  Who has connected to it is found
+out from the kernel's socket tables: a connection belongs to the node whose process holds its other end, or to a client.
+
+A cut link is a black hole: what has been sent is kept, a connection that is closed stays open for the other side, nothing is
+refused.  A mended link forwards what was kept, as TCP would send it again.  Two things are not as on a real network: a new
+connection is accepted at once, though no byte of it arrives; and what was sent into a link that is cut in this direction
+only is acknowledged to the sender's kernel, up to the size of the buffers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from replog.cluster import LocalCluster
+from replog.cluster.node_spec import ConfigValue
+from replog.errors import InvariantViolationError
+from replog_chaos.network import CLIENT, Link, Network
+
+CHUNK_BYTES = 64 * 1024
+CONNECTIONS_MAX = 1_000
+"""Of one node; more are refused."""
+
+
+class Proxies(Network):
+    """One proxy for each node.
+
+    Args:
+        node_ids: The nodes that get a proxy.
+    """
+
+    def __init__(self, node_ids: Iterable[int]) -> None:
+        super().__init__(node_ids)
+        self.addresses: Mapping[int, str] = {}
+        self._servers: list[asyncio.Server] = []
+        self._connections: dict[int, set[asyncio.Task[None]]] = {node_id: set() for node_id in self.node_ids}
+        self._changed = asyncio.Event()
+        self._cluster: LocalCluster | None = None
+
+    async def __aenter__(self) -> Self:
+        addresses: dict[int, str] = {}
+        for node_id in self.node_ids:
+            server = await asyncio.start_server(self._accepter(node_id), "127.0.0.1", 0, limit=CHUNK_BYTES)
+            self._servers.append(server)
+            addresses[node_id] = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self.addresses = addresses
+        return self
+
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for server in self._servers:
+            server.close()
+        tasks = [task for of_node in self._connections.values() for task in of_node]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def node_config(self) -> dict[int, dict[str, ConfigValue]]:
+        """Returns the configuration keys with which all nodes reach each other through here only."""
+        voters = [f"{node_id}@{address}" for node_id, address in self.addresses.items()]
+        return {
+            node_id: {"advertised.listeners": [address], "controller.quorum.voters": voters}
+            for node_id, address in self.addresses.items()
+        }
+
+    def connect(self, cluster: LocalCluster) -> str:
+        """Forwards connections to the nodes of `cluster` from now on; before, they are closed."""
+        self._cluster = cluster
+        return ",".join(self.addresses.values())
+
+    # ---- cutting and mending ---------------------------------------------------------------------------------------
+
+    def address_aside(self, node_id: int) -> str:
+        if self._cluster is None:
+            raise InvariantViolationError("no cluster stands behind the proxies")
+        return self._cluster.nodes[node_id].address
+
+    def _on_cut(self, links: Collection[Link]) -> None:
+        """Leaves the bytes on these links to wait: every connection looks before it forwards."""
+
+    def _on_mend(self, links: Collection[Link]) -> None:  # noqa: ARG002 -- all of them
+        """Lets what has waited arrive."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _wait_until_open(self, link: Link) -> None:
+        while link in self._cut:
+            await self._changed.wait()
+
+    # ---- forwarding ------------------------------------------------------------------------------------------------
+
+    def _accepter(self, node_id: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            tasks = self._connections[node_id]
+            if self._cluster is None or len(tasks) >= CONNECTIONS_MAX:
+                writer.close()
+                return
+            task = asyncio.create_task(self._forward(self._cluster, node_id, reader, writer))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        return accept
+
+    async def _forward(
+        self, cluster: LocalCluster, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        source = owner(cluster, writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1])
+        try:
+            await self._wait_until_open((source, node_id))
+            node_reader, node_writer = await asyncio.open_connection(
+                "127.0.0.1", cluster.nodes[node_id].port, limit=CHUNK_BYTES
+            )
+        except OSError:
+            writer.close()
+            return
+        except asyncio.CancelledError:
+            writer.close()
+            raise
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pump(reader, node_writer, (source, node_id)))
+                tasks.create_task(self._pump(node_reader, writer, (node_id, source)))
+        finally:
+            node_writer.close()
+            writer.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: Link) -> None:
+        """Forwards bytes until one side ends the connection; the other side hears of that once the link is whole."""
+        try:
+            while data := await reader.read(CHUNK_BYTES):
+                await self._wait_until_open(link)
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        await self._wait_until_open(link)
+        writer.close()
+
+
+def owner(cluster: LocalCluster, port: int, remote_port: int) -> int:
+    """Finds the node whose process holds the socket from `port` to `remote_port`; `CLIENT` where it is none of them."""
+    inode = socket_inode(port, remote_port)
+    if inode:
+        for node_id, spec in cluster.nodes.items():
+            if spec.process is not None and _holds(spec.process.pid, inode):
+                return node_id
+    return CLIENT
+
+
+def socket_inode(port: int, remote_port: int) -> str:
+    """Finds the inode of the connected loopback socket from one port to another; "" where there is none.
+
+    Both count: the kernel gives one local port to connections with several others.
+    """
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
+            _, local, remote, *_, inode = line.split()[:10]
+            if (_port(local), _port(remote)) == (port, remote_port) and inode != "0":
+                return inode
+    return ""
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
+
+
+def _holds(pid: int, inode: str) -> bool:
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            return any(_target(entry.path) == f"socket:[{inode}]" for entry in entries)
+    except OSError:
+        return False
+
+
+def _target(path: str) -> str:
+    try:
+        return str(Path(path).readlink())
+    except OSError:
+        return ""

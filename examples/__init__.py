@@ -1,0 +1,1 @@
+"""Programs that use replog; `examples/README.md` says how to run them.  Not installed by pip."""
