@@ -1,0 +1,166 @@
+"""Cuts the bytes of a connection into frames, and puts answers in the order of their requests.
+
+A frame is a size of 4 bytes, big-endian, and as many bytes: an API key, a version, a correlation id and the rest.  Nothing
+here does I/O: `FrameReader` says where the next bytes go and what has come, `OrderedAnswers` what may be written.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import Generic, TypeVar
+
+from replog.errors import MalformedFrameError
+
+A = TypeVar("A")
+
+SIZE_BYTES = 4
+FRAME_BYTES_MIN = 8
+"""Size of the smallest request: an API key, a version and a correlation id."""
+
+SHARED_BYTES = 64 << 10
+"""Size of the buffer that small frames share; a larger one gets a buffer of its own."""
+
+_size = struct.Struct(">i")
+
+_FOREIGN = (
+    (b"PRI * HTTP/2", "an HTTP/2 connection, as of gRPC: does the client want the listener between brokers?"),
+    *((word, "an HTTP request") for word in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"CONN")),
+    (b"\x16\x03", "a TLS hello: this listener speaks plain text, set security.protocol=PLAINTEXT"),
+    (b"SSH-", "an SSH client"),
+)
+
+
+def described(first: bytes) -> str:
+    """Returns what the first bytes of a connection look like, for people; "" where they say nothing."""
+    return next((text for start, text in _FOREIGN if first.startswith(start)), "")
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames.
+
+    A frame that does not fit into the shared buffer waits for `admit` before memory is taken for it; until then nothing
+    more is read.  Small frames are copies; a large one is the buffer that it was read into.
+
+    Args:
+        bytes_max: The size of the largest frame.
+
+    Attributes:
+        wanted_bytes: The size of the large frame that waits for `admit`; 0 while none does.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.wanted_bytes = 0
+        self._bytes_max = bytes_max
+        self._shared = memoryview(bytearray(SHARED_BYTES))
+        self._filled = 0  # of the shared buffer
+        self._large: memoryview | None = None
+        self._large_filled = 0
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether all that came were whole frames."""
+        return self._large is None and not self._filled
+
+    def buffer(self) -> memoryview:
+        """Returns where the next bytes go: at least one.  Nothing is read while a frame waits for `admit`."""
+        if self._large is not None:
+            return self._large[self._large_filled :]
+        return self._shared[self._filled :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """Takes in bytes that were put into `buffer()`; returns the frames that are whole now, without their sizes.
+
+        Args:
+            count: How many bytes there are.
+
+        Raises:
+            MalformedFrameError: A frame is smaller or larger than one may be.
+        """
+        if self._large is None:
+            self._filled += count
+            return self._cut()
+        self._large_filled += count
+        if self._large_filled < len(self._large):
+            return []
+        frame, self._large, self._large_filled = self._large, None, 0
+        return [frame]
+
+    def admit(self) -> None:
+        """Takes memory for the frame that waits; what has come of it moves there."""
+        self._large = memoryview(bytearray(self.wanted_bytes))
+        self._large_filled = self._filled - SIZE_BYTES
+        self._large[: self._large_filled] = self._shared[SIZE_BYTES : self._filled]
+        self._filled = self.wanted_bytes = 0
+
+    # ---- parts -----------------------------------------------------------------------------------------------------------
+
+    def _cut(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        at = 0
+        while self._filled - at >= SIZE_BYTES:
+            size = self._size_at(at)
+            if size > SHARED_BYTES - SIZE_BYTES:
+                self.wanted_bytes = size
+                break
+            end = at + SIZE_BYTES + size
+            if end > self._filled:
+                break
+            frames.append(memoryview(bytes(self._shared[at + SIZE_BYTES : end])))
+            at = end
+        self._drop(at)
+        return frames
+
+    def _size_at(self, at: int) -> int:
+        size: int = _size.unpack_from(self._shared, at)[0]
+        if not FRAME_BYTES_MIN <= size <= self._bytes_max:
+            what = described(bytes(self._shared[at : at + 16]))
+            raise MalformedFrameError(
+                f"a frame is said to have {size} bytes, and has {FRAME_BYTES_MIN} to {self._bytes_max}"
+                + (f"; its first bytes look like {what}" if what else "")
+            )
+        return size
+
+    def _drop(self, count: int) -> None:
+        """Moves what follows the first `count` bytes of the shared buffer to its front."""
+        if count:
+            left = self._filled - count
+            self._shared[:left] = bytes(self._shared[count : self._filled])
+            self._filled = left
+
+
+class OrderedAnswers(Generic[A]):
+    """Holds answers back until those of all earlier requests are there: clients count on their order.
+
+    Java's client takes the first answer for that to its first request, whatever correlation id it has.
+    """
+
+    def __init__(self) -> None:
+        self._first = 0  # the number of the oldest request without an answer
+        self._answers: deque[tuple[A | None] | None] = (
+            deque()
+        )  # one for each request from there on; None: not there yet
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def begin(self) -> int:
+        """Takes in the next request; returns its number."""
+        self._answers.append(None)
+        return self._first + len(self._answers) - 1
+
+    def finish(self, number: int, answer: A | None) -> list[A]:
+        """Takes in an answer; returns the answers that may be written now, in order.
+
+        Args:
+            number: The number of the request, from `begin`; each is finished once.
+            answer: The answer; None: the request has none.
+        """
+        self._answers[number - self._first] = (answer,)
+        ready: list[A] = []
+        while self._answers and (held := self._answers[0]) is not None:
+            self._answers.popleft()
+            self._first += 1
+            if held[0] is not None:
+                ready.append(held[0])
+        return ready
