@@ -1,10 +1,15 @@
-"""Chooses the codec: the compiled one where it was built, its pure-Python twin otherwise or with `REPLOG_PURE=1`."""
+"""Chooses the codec: the compiled one where it was built, its pure-Python twin otherwise or with `REPLOG_PURE=1`.
+
+The one place of this package that reads the environment.
+"""
 
 from __future__ import annotations
 
+import os  # noqa: TID251 - the switch has to come from outside, before anything is configured
 from typing import TYPE_CHECKING
 
-from replog.records._switch import PURE
+PURE = os.environ.get("REPLOG_PURE") == "1"
+"""True forces the pure-Python twin, for comparing the two and where the compiled one is suspected."""
 
 if TYPE_CHECKING or PURE:  # the twin is the typed one; a test holds the compiled one to the same names
     from replog.records import _codec_py, _compaction_py, _scan_py
@@ -24,4 +29,4 @@ else:  # a twin is loaded where it is used: importing all of them would double t
     except ImportError:
         from replog.records import _compaction_py as compactor
 
-__all__ = ["codec", "compactor", "scanner"]
+__all__ = ["PURE", "codec", "compactor", "scanner"]

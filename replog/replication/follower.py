@@ -15,11 +15,12 @@ records at one offset.  Rules: docs/KAFKA.md 4.5.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import Final, assert_never
 
 from replog.errors import ErrorCode
 from replog.metadata.config_keys import FlushPolicy
-from replog.replication.follower_status import FollowerState, FollowerStatus
 from replog.replication.messages import (
     Appended,
     AppendFetched,
@@ -42,6 +43,36 @@ from replog.replication.messages import (
 
 ANSWER_BACKOFF_MIN_MS: Final = 20
 CONNECTION_BACKOFF_MIN_MS: Final = 100
+
+
+class FollowerState(Enum):
+    """What a follower is doing."""
+
+    FETCHING = "fetching"
+    WRITING = "writing"
+    """An answer is being appended, or the log is being cut or flushed."""
+    BACKING_OFF = "backing_off"
+    FAILED = "failed"
+    """Nothing until the metadata names a later leader epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerStatus:
+    """A follower at one moment.  End offsets and the high watermark are exclusive.
+
+    Attributes:
+        failed_reason: The reason in one line for people; empty unless failed.
+    """
+
+    topic_partition: str
+    leader_id: int
+    leader_epoch: int
+    state: FollowerState
+    log_start_offset: int
+    log_end_offset: int
+    flushed_offset: int
+    high_watermark: int
+    failed_reason: str
 
 
 class Follower:

@@ -13,6 +13,31 @@ from replog.replication.messages import IsrChanged, PartitionState, TruncateFull
 _log = logging.getLogger(__name__)
 
 
+class IsrChanges:
+    """Counts since the start; a change that does both counts in both.
+
+    Attributes:
+        shrinks: The number of changes in which members were lost.
+        expands: The number of changes in which members were won.
+    """
+
+    def __init__(self) -> None:
+        self.shrinks = 0
+        self.expands = 0
+
+    def note(self, name: str, change: IsrChanged) -> None:
+        """Counts and logs that a partition's committed ISR has other members.
+
+        Args:
+            name: The partition's name, such as flights-0.
+            change: The members before and now, and the reason.
+        """
+        before, after = set(change.before), set(change.isr)
+        self.shrinks += bool(before - after)
+        self.expands += bool(after - before)
+        isr_changed(name, change)
+
+
 def leads(partition: str, state: PartitionState, log_end_offset: int, reason: str) -> None:
     """Tells people that this broker begins to lead."""
     epoch, isr = state.leader_epoch, list(state.isr)

@@ -18,7 +18,6 @@ from replog.broker.replicas import partition_events
 from replog.broker.replicas.disk_trouble import DiskTrouble
 from replog.broker.replicas.fetchers import Fetchers
 from replog.broker.replicas.flushes import ReplicaFlushes
-from replog.broker.replicas.isr_changes import IsrChanges
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replication_throttle import ReplicationThrottle
 from replog.config.server import ServerConfig
@@ -157,7 +156,7 @@ class ReplicaStepper:
         self.fetchers: Fetchers | None = None
         self.produces: ProduceWaiters = _Nobody()
         self.fetches: FetchWaiters = _Nobody()
-        self.isr_changes = IsrChanges()
+        self.isr_changes = partition_events.IsrChanges()
         self.leader_throttle = ReplicationThrottle(LEADER_REPLICATION_THROTTLED_RATE, clock)
         self.follower_throttle = ReplicationThrottle(FOLLOWER_REPLICATION_THROTTLED_RATE, clock)
         self._propose_isr = propose_isr

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from replog.cli.common import shown_bytes
-from replog.cli.dump.metadata import metadata_fields
 from replog.cli.dump.rows import Row, damage
 from replog.errors import CorruptRecordError, ReplogError
 from replog.log.segments.scan import read_batch, scan_headers
@@ -94,7 +93,7 @@ def _record_row(record: Record, *, is_control: bool, is_metadata: bool) -> Row:
     if is_control:
         return row | _control_fields(record)
     if is_metadata:
-        return row | metadata_fields(record)
+        return row | _metadata_fields(record)
     row |= {"key": shown_bytes(record.key), "value": shown_bytes(record.value)}
     if record.headers:
         row["headers"] = [[name, shown_bytes(data)] for name, data in record.headers]
@@ -112,3 +111,15 @@ def _control_fields(record: Record) -> Row:
             "granting_voters": list(change.granting_voters),
         }
     return fields
+
+
+def _metadata_fields(record: Record) -> Row:
+    """Returns name and fields of one metadata record; where it is none of ours, why not, and its value."""
+    from replog.metadata.tree import record_leaf
+    from replog.rpc.metadata_records import decode_metadata_record
+
+    try:
+        decoded = decode_metadata_record(record.value, offset=record.offset)
+    except ReplogError as error:
+        return {"unreadable": str(error), "value": shown_bytes(record.value)}
+    return {"record": type(decoded).__name__} | dict(record_leaf(decoded))

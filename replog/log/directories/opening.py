@@ -14,7 +14,7 @@ from replog.log.directories.identity import opened_with
 from replog.log.directories.loaded_replica import LoadedReplica
 from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.survey import REFUSED, Survey
-from replog.log.recovery.plan import scan_size
+from replog.log.file_names import LOG_SUFFIX, file_path, parse_file_name
 from replog.log.recovery.progress import RecoveryMeter, RecoveryProgress, ScanSize
 from replog_checkpoints import FileSystem, TopicPartition
 
@@ -131,7 +131,7 @@ class Loader:
         if directory.was_clean:
             return ScanSize(0, 0)
         points = directory.recovery_points
-        sizes = list(executor.map(lambda key: scan_size(self._fs, directory.path_of(key), points.get(key, 0)), keys))
+        sizes = list(executor.map(lambda key: _scan_size(self._fs, directory.path_of(key), points.get(key, 0)), keys))
         return ScanSize(sum(size.segment_count for size in sizes), sum(size.size_bytes for size in sizes))
 
     def _load(self, directory: LogDirectory, key: TopicPartition, meter: RecoveryMeter) -> LoadedReplica:
@@ -146,3 +146,15 @@ class Loader:
         survey.set_aside(directory.path, error)
         survey.require_one()
         directory.release()
+
+
+def _scan_size(fs: FileSystem, directory: str, recovery_point: int) -> ScanSize:
+    """Counts what opening a log after a crash will read: segments, and bytes, from the one that holds the recovery point on; zeros where that cannot be told."""
+    try:
+        found = (parse_file_name(name) for name in fs.list_dir(directory))
+        bases = sorted(parsed[0] for parsed in found if parsed is not None and parsed[1] == LOG_SUFFIX)
+        first = max(0, sum(base <= recovery_point for base in bases) - 1)
+        sizes = [fs.size(file_path(directory, base, LOG_SUFFIX)) for base in bases[first:]]
+    except OSError:
+        return ScanSize(0, 0)  # opening it will say what is wrong
+    return ScanSize(len(sizes), sum(sizes))

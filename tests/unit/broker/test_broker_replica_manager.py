@@ -21,8 +21,7 @@ from replog.metadata.records import (
     RemoveTopicRecord,
     ResourceType,
 )
-from replog.replication.follower import Follower
-from replog.replication.follower_status import FollowerState
+from replog.replication.follower import Follower, FollowerState
 from replog.replication.leader import Leader
 from replog.testing import Operation, SimulatedFileSystem
 

@@ -12,7 +12,7 @@ import pytest
 from replog import records as r
 from replog.errors import CorruptRecordError
 from replog.records import _scan_py
-from replog.records._switch import PURE
+from replog.records._select import PURE
 
 try:
     compiled: ModuleType | None = importlib.import_module("replog.records._scan")

@@ -9,8 +9,7 @@ from replication_harness import ListLog
 
 from replog.errors import ErrorCode
 from replog.metadata.config_keys import FlushPolicy
-from replog.replication.follower import Follower
-from replog.replication.follower_status import FollowerState
+from replog.replication.follower import Follower, FollowerState
 from replog.replication.messages import (
     Appended,
     AppendFetched,
