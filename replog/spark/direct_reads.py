@@ -7,16 +7,18 @@ error, and the rest comes by the stream.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView, expect
-from replog.errors import ReplogError
+from replog.errors import ReplogError, RequestTimedOutError
 from replog.host_identity import boot_id
 from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
+from replog.rpc.transport import ConnectionLostError
 from replog.spark.pieces import Encoded
 from replog.spark.segment_files import FrameReader, UnfitError, open_spans
 from replog.spark.snapshot import OffsetRange
@@ -25,7 +27,19 @@ LOCATE_TIMEOUT_MS = 2_000
 """How long one replica may take to say where its records stand."""
 
 ELSEWHERE_S = 60.0
-"""How long a broker that told nothing is not asked again."""
+"""How long a broker is not asked again that is on another machine, or was told to tell nothing."""
+
+UNREACHED_S = 10.0
+"""How long one that did not answer is not."""
+
+TROUBLE_S = 2.0
+"""How long a replica is not that could not tell of this one partition: it is not in sync, has moved, knows a newer leader."""
+
+LAG_WAIT_S = 0.25
+"""How long a follower is waited for that does not know yet that the records are committed; then the leader serves them."""
+
+LAG_LOOK_S = 0.05
+"""How often it is asked meanwhile."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,41 +49,62 @@ class ReplicaFinder:
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._silent_until_s: dict[str, float] = {}
+        self._silent_until_s: dict[Hashable, float] = {}
 
     async def locate(self, wanted: OffsetRange, start_offset: int) -> LocateSegmentsResponse | None:
         """Returns what a replica on this machine has of the range from `start_offset` on; None: there is none."""
-        for address, leader_epoch in self._replicas(wanted):
-            if self._silent_until_s.get(address, 0.0) > time.monotonic():
-                continue
-            request = LocateSegmentsRequest(
-                wanted.topic_id, wanted.partition, leader_epoch, start_offset, wanted.end_offset, boot_id()
-            )
-            try:
-                answer = await self._view.call(address, request, timeout_ms=LOCATE_TIMEOUT_MS)
-                located = expect(answer, LocateSegmentsResponse)
-            except ReplogError as error:
-                self._note(address, f"{type(error).__name__}: {error}")
-                continue
-            if located.refusal:
-                self._note(address, located.refusal)
-            elif located.spans:
+        give_up_s = time.monotonic() + LAG_WAIT_S
+        while True:
+            is_behind = False
+            for address, leader_epoch, is_leader in self._replicas(wanted):
+                located = await self._ask(address, leader_epoch, wanted, start_offset)
+                if located is None:
+                    continue
+                if located.spans:
+                    return located
+                if is_leader:
+                    return None  # it knows everything that is committed
+                is_behind = True
+            if not is_behind or time.monotonic() >= give_up_s:
+                return None
+            await asyncio.sleep(LAG_LOOK_S)
+
+    async def _ask(
+        self, address: str, leader_epoch: int, wanted: OffsetRange, start_offset: int
+    ) -> LocateSegmentsResponse | None:
+        """Returns what one replica tells; None where it tells nothing, or is not asked because it did so a short while ago."""
+        replica = (address, wanted.topic_id, wanted.partition)
+        now_s = time.monotonic()
+        if max(self._silent_until_s.get(address, 0.0), self._silent_until_s.get(replica, 0.0)) > now_s:
+            return None
+        request = LocateSegmentsRequest(
+            wanted.topic_id, wanted.partition, leader_epoch, start_offset, wanted.end_offset, boot_id()
+        )
+        who: Hashable = address
+        try:
+            answer = await self._view.call(address, request, timeout_ms=LOCATE_TIMEOUT_MS)
+            located = expect(answer, LocateSegmentsResponse)
+            if not located.refusal:
                 return located
+            why, pause_s = located.refusal, ELSEWHERE_S
+        except (ConnectionLostError, RequestTimedOutError) as error:
+            why, pause_s = f"{type(error).__name__}: {error}", UNREACHED_S
+        except ReplogError as error:
+            why, pause_s, who = f"{type(error).__name__}: {error}", TROUBLE_S, replica
+        _log.info("%s: records are not read from files of %s: %s", wanted, address, why)
+        self._silent_until_s = {each: until_s for each, until_s in self._silent_until_s.items() if until_s > now_s}
+        self._silent_until_s[who] = now_s + pause_s
         return None
 
-    def _replicas(self, wanted: OffsetRange) -> list[tuple[str, int]]:
-        """Returns the addresses of replicas in sync, each with the leader epoch that it should know."""
+    def _replicas(self, wanted: OffsetRange) -> list[tuple[str, int, bool]]:
+        """Returns the addresses of replicas in sync, each with the leader epoch that it should know, and whether it leads."""
         image = self._view.image
         topic, partition = image.topics.get(wanted.topic), image.partition(wanted.topic, wanted.partition)
         if not boot_id() or partition is None or topic is None or topic.topic_id != wanted.topic_id:
             return []
         in_order = [partition.leader, *(each for each in partition.isr if each != partition.leader)]
-        brokers = [broker for each in in_order if (broker := image.brokers.get(each)) is not None and not broker.fenced]
-        return [(address_of(broker), partition.leader_epoch) for broker in brokers]
-
-    def _note(self, address: str, why: str) -> None:
-        self._silent_until_s[address] = time.monotonic() + ELSEWHERE_S
-        _log.info("records of %s are fetched, not read from files: %s", address, why)
+        brokers = [(each, broker) for each in in_order if (broker := image.brokers.get(each)) and not broker.fenced]
+        return [(address_of(broker), partition.leader_epoch, each == partition.leader) for each, broker in brokers]
 
 
 class DirectRead:

@@ -31,7 +31,7 @@ class SegmentLocations:
         self._reader = reader
 
     def locate(self, request: LocateSegmentsRequest) -> LocateSegmentsResponse:
-        """Returns where the batches of the range stand, as far as they are committed.
+        """Returns where the batches of the range stand, as far as they are committed; no spans where nothing can be told of them.
 
         Raises:
             NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownLeaderEpochError: Another replica must be asked.
@@ -58,8 +58,8 @@ class SegmentLocations:
             raise
         try:
             spans = tuple(map(_identified, located))
-        except OSError as error:
-            return _refused(f"the files cannot be looked at: {error}")
+        except OSError:  # one has just got another name, or is being moved
+            return LocateSegmentsResponse((), role.leader_epoch, "")
         complete_from = replica.log.complete_from
         is_complete = complete_from is not None and request.start_offset >= complete_from
         return LocateSegmentsResponse(spans, role.leader_epoch, "", is_complete)

@@ -117,3 +117,15 @@ async def test_what_cannot_be_told_is_an_error_by_type() -> None:
         await it.apply(RemoveTopicRecord(TOPIC_ID))
         with pytest.raises(UnknownTopicIdError):
             await locate(it, 2)
+
+
+async def test_a_file_that_is_gone_says_nothing_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a refusal is for the whole broker and a minute; a file that retention has just renamed is neither."""
+
+    def stat(path: object) -> None:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(segment_locations, "os", SimpleNamespace(stat=stat))
+    async with rig() as it:
+        await leader_with(it, 1, 1)
+        assert await locate(it) == LocateSegmentsResponse((), it.replica.registration.leader_epoch, "")
