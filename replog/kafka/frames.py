@@ -10,8 +10,6 @@ import struct
 from collections import deque
 from typing import Generic, TypeVar
 
-from replog.errors import MalformedFrameError
-
 A = TypeVar("A")
 
 SIZE_BYTES = 4
@@ -47,10 +45,12 @@ class FrameReader:
 
     Attributes:
         wanted_bytes: The size of the large frame that waits for `admit`; 0 while none does.
+        trouble: Why nothing more can be cut; "": it can.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self.wanted_bytes = 0
+        self.trouble = ""
         self._bytes_max = bytes_max
         self._shared = memoryview(bytearray(SHARED_BYTES))
         self._filled = 0  # of the shared buffer
@@ -71,12 +71,13 @@ class FrameReader:
     def received(self, count: int) -> list[memoryview]:
         """Takes in bytes that were put into `buffer()`; returns the frames that are whole now, without their sizes.
 
+        A frame that is smaller or larger than one may be is `trouble`: the frames before it are returned, and none after it.
+
         Args:
             count: How many bytes there are.
-
-        Raises:
-            MalformedFrameError: A frame is smaller or larger than one may be.
         """
+        if self.trouble:
+            return []
         if self._large is None:
             self._filled += count
             return self._cut()
@@ -99,7 +100,10 @@ class FrameReader:
         frames: list[memoryview] = []
         at = 0
         while self._filled - at >= SIZE_BYTES:
-            size = self._size_at(at)
+            size: int = _size.unpack_from(self._shared, at)[0]
+            if not FRAME_BYTES_MIN <= size <= self._bytes_max:
+                self.trouble = self._described_trouble(size, at)
+                break
             if size > SHARED_BYTES - SIZE_BYTES:
                 self.wanted_bytes = size
                 break
@@ -108,18 +112,13 @@ class FrameReader:
                 break
             frames.append(memoryview(bytes(self._shared[at + SIZE_BYTES : end])))
             at = end
-        self._drop(at)
+        self._drop(self._filled if self.trouble else at)
         return frames
 
-    def _size_at(self, at: int) -> int:
-        size: int = _size.unpack_from(self._shared, at)[0]
-        if not FRAME_BYTES_MIN <= size <= self._bytes_max:
-            what = described(bytes(self._shared[at : at + 16]))
-            raise MalformedFrameError(
-                f"a frame is said to have {size} bytes, and has {FRAME_BYTES_MIN} to {self._bytes_max}"
-                + (f"; its first bytes look like {what}" if what else "")
-            )
-        return size
+    def _described_trouble(self, size: int, at: int) -> str:
+        what = described(bytes(self._shared[at : min(at + 16, self._filled)]))
+        seen = f"; its first bytes look like {what}" if what else ""
+        return f"a frame is said to have {size} bytes, and has {FRAME_BYTES_MIN} to {self._bytes_max}{seen}"
 
     def _drop(self, count: int) -> None:
         """Moves what follows the first `count` bytes of the shared buffer to its front."""

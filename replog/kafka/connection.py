@@ -1,0 +1,351 @@
+"""One client's TCP connection, as the broker has it: frames come in, answers go out in their order, and all is bounded.
+
+| what a client does | what happens |
+|---|---|
+| sends faster than the broker takes up | reading pauses: `in_flight_max` requests, room for their bytes, a throttled client's time |
+| sends a frame that is none | the answers to what came before it are written, then the connection ends |
+| reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends |
+| stops within a frame, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
+
+Requests that may overlap (produces: their appends are in order, and only their answers are waited for) are in flight
+together.  Any other begins when all before it are answered, so that one answer of its size is held at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol, cast
+
+from replog.byte_semaphore import ByteSemaphore
+from replog.errors import MalformedFrameError
+from replog.kafka.frames import FrameReader, OrderedAnswers
+
+CHECK_S = 5.0
+"""How often a connection is looked at for the limits of time."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may cost.
+
+    Attributes:
+        frame_bytes_max: The size of the largest frame.
+        in_flight_max: How many requests are in flight before reading pauses.
+        first_request_s: The time within which the first request has come.
+        idle_s: The time after which a connection without requests ends.
+        stalled_s: The time after which one that makes no progress within a frame or an answer ends.
+    """
+
+    frame_bytes_max: int = 64 << 20
+    in_flight_max: int = 64
+    first_request_s: float = 10.0
+    idle_s: float = 600.0
+    stalled_s: float = 60.0
+
+
+class Answer(NamedTuple):
+    """What is written for a request.
+
+    Attributes:
+        buffers: The bytes of the answer, its size in front.
+        mute_s: How long nothing more of the client is taken up: the time by which it was told that it is throttled.
+        is_last: Whether the connection ends behind it.
+    """
+
+    buffers: Sequence[bytes | bytearray | memoryview] = ()
+    mute_s: float = 0.0
+    is_last: bool = False
+
+
+class RequestServer(NamedTuple):
+    """Who answers the requests of a connection.
+
+    Attributes:
+        serve: The function that answers a request, without its size; None: it has no answer.  It raises
+            `MalformedFrameError` where the bytes are no request, and nothing else.
+        may_overlap: The function that says whether a request may be in flight beside others.
+    """
+
+    serve: Callable[[memoryview], Awaitable[Answer | None]]
+    may_overlap: Callable[[memoryview], bool]
+
+
+class ConnectionOwner(Protocol):
+    """Who accepts connections."""
+
+    def admit(self, connection: ServerConnection, address: str) -> str:
+        """Takes in a new connection; returns why it has to end at once, or ""."""
+        ...
+
+    def tell(self, address: str, reason: str) -> None:
+        """Hears why a connection ended, where it was not the client that closed it."""
+        ...
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    """Serves one client; made for each connection that a listener accepts.
+
+    Args:
+        owner: Who accepted the connection.
+        server: Who answers.
+        limits: What the connection may cost.
+        request_bytes: The bytes of requests that all connections hold together.
+
+    Attributes:
+        closed: The future that is done when the connection has ended, and no task of it is left.
+    """
+
+    def __init__(
+        self, owner: ConnectionOwner, server: RequestServer, limits: ConnectionLimits, request_bytes: ByteSemaphore
+    ) -> None:
+        self._owner = owner
+        self._address = ""
+        self._loop = asyncio.get_running_loop()
+        self._server = server
+        self._limits = limits
+        self._request_bytes = request_bytes
+        self._reader = FrameReader(limits.frame_bytes_max)
+        self._arrived: deque[memoryview] = deque()
+        self._answers: OrderedAnswers[Answer] = OrderedAnswers()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._room: asyncio.Task[None] | None = None  # waits for room for the next frame
+        self._transport: asyncio.Transport | None = None
+        self._check: asyncio.TimerHandle | None = None
+        self._unmute: asyncio.TimerHandle | None = None
+        self._admitted_bytes = 0  # held for a large frame that is being read
+        self._is_alone = False  # whether the request in flight is one that may not overlap
+        self._is_reading = True
+        self._is_writable = True
+        self._is_ending = False
+        self._has_asked = False
+        self._began_s = self._moved_s = self._loop.time()
+        self._unwritten_bytes = 0
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    # ---- what asyncio calls ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begins."""
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self._address = str(peer[0]) if peer else "an unknown address"
+        if reason := self._owner.admit(self, self._address):
+            self.end(reason)
+            return
+        self._check = self._loop.call_later(CHECK_S, self._look)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
+        """Returns where the next bytes go."""
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Takes in bytes that have come."""
+        self._moved_s = self._loop.time()
+        if self._is_ending:
+            return
+        self._arrived.extend(self._reader.received(nbytes))
+        self._take_up()
+
+    def eof_received(self) -> bool:
+        """Ends the connection: a client that has closed its half gets no answers."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Stops taking requests up: the client does not read."""
+        self._is_writable = False
+        self._moved_s = self._loop.time()
+
+    def resume_writing(self) -> None:
+        """Goes on taking requests up."""
+        self._is_writable = True
+        self._take_up()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
+        """Ends whatever is in flight."""
+        self._is_ending = True
+        self._transport = None
+        for timer in (self._check, self._unmute):
+            if timer is not None:
+                timer.cancel()
+        self._arrived.clear()
+        self._request_bytes.release(self._admitted_bytes)
+        self._admitted_bytes = 0
+        for task in (self._room, *self._tasks):
+            if task is not None:
+                task.cancel()
+        self._close_if_done()
+
+    # ---- taking requests up ----------------------------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Begins the requests that may begin now; reads on where none waits."""
+        while self._arrived and self._may_begin(self._arrived[0]):
+            size = len(self._arrived[0])
+            if self._admitted_bytes:  # a large frame, whose bytes are held already
+                self._admitted_bytes = 0
+            elif self._request_bytes.has_room(size):
+                self._request_bytes.held_bytes += size
+            else:
+                self._wait_for_room(size)
+                break
+            self._begin(self._arrived.popleft())
+        if not self._arrived and self._reader.trouble and not self._is_ending:
+            self._end_after_answers(self._answers.begin(), self._reader.trouble)
+        if not self._arrived and self._reader.wanted_bytes and self._room is None and not self._is_ending:
+            self._wait_for_room(self._reader.wanted_bytes)
+        self._set_reading(is_reading=not (self._arrived or self._reader.wanted_bytes or self._reader.trouble))
+
+    def _may_begin(self, frame: memoryview) -> bool:
+        if self._is_ending or not self._is_writable or self._room is not None or self._unmute is not None:
+            return False
+        if self._is_alone or len(self._answers) >= self._limits.in_flight_max:
+            return False
+        return not len(self._answers) or self._server.may_overlap(frame)
+
+    def _begin(self, frame: memoryview) -> None:
+        self._has_asked = True
+        self._is_alone = not self._server.may_overlap(frame)
+        task = self._loop.create_task(self._serve(self._answers.begin(), frame))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._ended, len(frame)))
+
+    def _ended(self, size: int, task: asyncio.Task[None]) -> None:
+        """Gives back what a request held, also one that was cancelled before it ran."""
+        self._tasks.discard(task)
+        self._request_bytes.release(size)
+        self._close_if_done()
+
+    def _wait_for_room(self, size: int) -> None:
+        self._room = self._loop.create_task(self._request_bytes.acquire(size))
+        self._room.add_done_callback(partial(self._entered, size))
+
+    def _entered(self, size: int, task: asyncio.Task[None]) -> None:
+        """Goes on with the frame that has waited for room."""
+        self._room = None
+        has_room = not task.cancelled() and task.exception() is None
+        if has_room and not self._is_ending:
+            self._admitted_bytes = size
+            if not self._arrived:
+                self._reader.admit()
+            self._take_up()
+        elif has_room:
+            self._request_bytes.release(size)
+        self._close_if_done()
+
+    def _set_reading(self, *, is_reading: bool) -> None:
+        if self._transport is None or is_reading == self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = is_reading
+        self._moved_s = self._loop.time()
+        if is_reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # ---- answering -------------------------------------------------------------------------------------------------------
+
+    async def _serve(self, number: int, frame: memoryview) -> None:
+        try:
+            answer = await self._server.serve(frame)
+        except MalformedFrameError as error:
+            self._end_after_answers(number, str(error))
+        except Exception:  # noqa: BLE001 -- one client's connection ends, and nothing else
+            _log.exception("a request of a Kafka client has no answer")
+            self._end_after_answers(number, "a bug of ours, which is logged")
+        else:
+            self._finish(number, answer)
+
+    def _finish(self, number: int, answer: Answer | None) -> None:
+        for ready in self._answers.finish(number, answer):
+            self._write(ready)
+        if not len(self._answers):
+            self._is_alone = False
+        self._moved_s = self._loop.time()
+        self._take_up()
+
+    def _write(self, answer: Answer) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        for buffer in answer.buffers:
+            transport.write(buffer)
+        if answer.mute_s > 0:
+            self._mute(answer.mute_s)
+        if answer.is_last:
+            self._is_ending = True
+            transport.close()
+
+    def _mute(self, mute_s: float) -> None:
+        if self._unmute is not None:
+            self._unmute.cancel()
+        self._unmute = self._loop.call_later(mute_s, self._end_mute)
+
+    def _end_mute(self) -> None:
+        self._unmute = None
+        self._take_up()
+
+    # ---- the end ---------------------------------------------------------------------------------------------------------
+
+    def end(self, reason: str) -> None:
+        """Ends the connection at once; answers that are not written are lost.
+
+        Args:
+            reason: What the owner is told; "": nothing.
+        """
+        if self._transport is None:
+            return
+        self._is_ending = True
+        if reason:
+            self._owner.tell(self._address, reason)
+        self._transport.abort()
+
+    def _end_after_answers(self, number: int, reason: str) -> None:
+        """Ends the connection in the place of an answer: those before it are written."""
+        if not self._is_ending:
+            self._owner.tell(self._address, reason)
+        self._is_ending = True
+        self._arrived.clear()
+        for ready in self._answers.finish(number, Answer(is_last=True)):
+            self._write(ready)
+
+    def _close_if_done(self) -> None:
+        is_done = self._transport is None and self._room is None and not self._tasks
+        if is_done and not self.closed.done():
+            self.closed.set_result(None)
+
+    def _look(self) -> None:
+        """Ends the connection where a limit of time is passed."""
+        if reason := self._why_too_slow():
+            self.end(reason)
+        else:
+            self._check = self._loop.call_later(CHECK_S, self._look)
+
+    def _why_too_slow(self) -> str:
+        """Returns which limit of time is passed; "" where none is."""
+        now_s, limits = self._loop.time(), self._limits
+        unwritten_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if unwritten_bytes < self._unwritten_bytes:
+            self._moved_s = now_s
+        self._unwritten_bytes = unwritten_bytes
+        still_s = now_s - self._moved_s
+        if unwritten_bytes:
+            return (
+                f"{unwritten_bytes} bytes of answers were not read for {still_s:.0f} s"
+                if still_s > limits.stalled_s
+                else ""
+            )
+        if not self._is_reading or len(self._answers):
+            return ""
+        if not self._has_asked:
+            waited_s = now_s - self._began_s
+            return f"no request came within {waited_s:.0f} s" if waited_s > limits.first_request_s else ""
+        if not self._reader.is_between_frames:
+            return f"a request stopped in the middle for {still_s:.0f} s" if still_s > limits.stalled_s else ""
+        return f"no request came for {still_s:.0f} s" if still_s > limits.idle_s else ""

@@ -1,0 +1,133 @@
+"""The TCP port for clients: accepts connections, within bounds, and says what strangers sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+
+from replog.byte_semaphore import ByteSemaphore
+from replog.errors import ConfigError
+from replog.kafka.connection import ConnectionLimits, RequestServer, ServerConnection
+
+TELL_AGAIN_S = 60.0
+"""How often at most a line is logged about one address."""
+
+TOLD_MAX = 1_000
+"""How many addresses are remembered as told about."""
+
+BACKLOG = 512
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """How many connections a listener has.
+
+    Attributes:
+        connections_max: All of them.
+        connections_per_address_max: Those from one address.
+        connection: What each of them may cost.
+    """
+
+    connections_max: int = 10_000
+    connections_per_address_max: int = 2_000
+    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+
+class Listener:
+    """Listens on one port.  Of one event loop.
+
+    Args:
+        server: Who answers requests.
+        limits: How many connections there may be.
+        request_bytes: The bytes of requests that all connections hold together.
+    """
+
+    def __init__(self, server: RequestServer, limits: ListenerLimits, request_bytes: ByteSemaphore) -> None:
+        self._request_server = server
+        self._limits = limits
+        self._request_bytes = request_bytes
+        self._connections: dict[ServerConnection, str] = {}
+        self._by_address: Counter[str] = Counter()
+        self._told_s: dict[str, float] = {}
+        self._server: asyncio.Server | None = None
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens; returns the port.
+
+        Args:
+            host: The address to listen at.
+            port: The port; 0: a free one.
+
+        Raises:
+            ConfigError: The port is taken, or the address is not this machine's.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+        except OSError as error:
+            raise ConfigError(
+                "listeners",
+                f"{host}:{port}",
+                f"cannot listen at {host}:{port}: {error.strerror or error}. Choose another port in listeners",
+            ) from None
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        """Ends all connections, and waits until nothing of them runs."""
+        if self._server is not None:
+            self._server.close()
+        connections = list(self._connections)
+        for connection in connections:
+            connection.end("")
+        for connection in connections:
+            await asyncio.shield(connection.closed)
+
+    # ---- what connections ask --------------------------------------------------------------------------------------------
+
+    def admit(self, connection: ServerConnection, address: str) -> str:
+        """Takes in a new connection; returns why it has to end at once, or ""."""
+        if reason := self._why_full(address):
+            return reason
+        self._connections[connection] = address
+        self._by_address[address] += 1
+        connection.closed.add_done_callback(partial(self._drop, connection))
+        return ""
+
+    def tell(self, address: str, reason: str) -> None:
+        """Says in the log why a connection ended: one line an address and minute."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._told_s.get(address, -math.inf) < TELL_AGAIN_S:
+            return
+        self._told_s.pop(address, None)
+        if len(self._told_s) >= TOLD_MAX:
+            del self._told_s[next(iter(self._told_s))]
+        self._told_s[address] = now_s
+        _log.warning("a connection from %s was ended: %s", address, reason)
+
+    # ---- parts -----------------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> ServerConnection:
+        return ServerConnection(self, self._request_server, self._limits.connection, self._request_bytes)
+
+    def _why_full(self, address: str) -> str:
+        if len(self._connections) >= self._limits.connections_max:
+            return f"there are {self._limits.connections_max} connections already (max.connections)"
+        if self._by_address[address] >= self._limits.connections_per_address_max:
+            return f"it has {self._limits.connections_per_address_max} connections already (max.connections.per.ip)"
+        return ""
+
+    def _drop(self, connection: ServerConnection, _closed: asyncio.Future[None]) -> None:
+        address = self._connections.pop(connection)
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]

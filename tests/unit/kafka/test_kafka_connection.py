@@ -1,0 +1,418 @@
+"""Connections of Kafka's clients, over real sockets: order, bounds, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from replog.byte_semaphore import ByteSemaphore
+from replog.errors import ConfigError, MalformedFrameError
+from replog.kafka import connection as connection_module
+from replog.kafka.connection import Answer, ConnectionLimits, RequestServer, ServerConnection
+from replog.kafka.listener import Listener, ListenerLimits
+from tests.quiet import quiet_for
+
+OVERLAPPING, ALONE = 0, 1
+LIMITS = ConnectionLimits()
+
+
+def request(number: int, *, kind: int = OVERLAPPING, size: int = 12) -> bytes:
+    """A frame: its kind, its number, and filling up to `size` bytes."""
+    return struct.pack(">ihi", size, kind, number).ljust(4 + size, b".")
+
+
+def answer(number: int, size: int = 0) -> Answer:
+    return Answer((struct.pack(">ii", 4 + size, number), bytes(size)))
+
+
+@dataclass
+class Script:
+    """Answers when it is told to; what it was asked is in `begun`."""
+
+    begun: list[int] = field(default_factory=list)
+    gates: dict[int, asyncio.Future[Answer | None]] = field(default_factory=dict)
+    is_open: bool = False
+    answer_size: int = 0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self, frame: memoryview) -> Answer | None:
+        number: int = struct.unpack_from(">hi", frame)[1]
+        self.begun.append(number)
+        self.news.set()
+        if self.is_open:
+            return answer(number, self.answer_size)
+        self.gates[number] = asyncio.get_running_loop().create_future()
+        return await self.gates[number]
+
+    def finish(self, *numbers: int) -> None:
+        for number in numbers:
+            self.gates[number].set_result(answer(number))
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                self.news.clear()
+                await self.news.wait()
+
+
+@dataclass
+class Client:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def answers(self, count: int) -> list[int]:
+        numbers = []
+        async with asyncio.timeout(20):
+            for _ in range(count):
+                size, number = struct.unpack(">ii", await self.reader.readexactly(8))
+                await self.reader.readexactly(size - 4)
+                numbers.append(number)
+        return numbers
+
+    async def until_ended(self) -> bytes:
+        """What comes until the broker ends the connection."""
+        async with asyncio.timeout(20):
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:
+                return b""
+
+
+@dataclass
+class Served:
+    listener: Listener
+    port: int
+    script: Script
+    request_bytes: ByteSemaphore
+    clients: list[Client]
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.clients.append(client)
+        return client
+
+
+@asynccontextmanager
+async def serving(
+    *,
+    limits: ConnectionLimits = LIMITS,
+    bytes_max: int = 1 << 30,
+    serve: Callable[[memoryview], Awaitable[Answer | None]] | None = None,
+    **others: Any,
+) -> AsyncIterator[Served]:
+    script, request_bytes = Script(), ByteSemaphore(bytes_max)
+    server = RequestServer(serve or script.serve, lambda frame: frame[1] == OVERLAPPING)
+    listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes)
+    found = Served(listener, await listener.start("127.0.0.1", 0), script, request_bytes, [])
+    try:
+        yield found
+    finally:
+        await listener.stop()
+        for client in found.clients:
+            client.writer.close()
+        assert len(listener) == 0
+        assert request_bytes.held_bytes == 0
+
+
+# ---- order ---------------------------------------------------------------------------------------------------------
+
+
+async def test_answers_come_in_order_though_they_are_ready_in_another() -> None:
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(b"".join(map(request, range(4))))
+        await it.script.until(lambda: len(it.script.gates) == 4)
+        it.script.finish(3, 1, 2)
+        await quiet_for(0.03)
+        it.script.finish(0)
+        assert await client.answers(4) == [0, 1, 2, 3]
+
+
+async def test_a_request_that_may_not_overlap_waits_and_is_waited_for() -> None:
+    """Example: a fetch between produces, which holds up what comes behind it."""
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0) + request(1) + request(2, kind=ALONE) + request(3) + request(4))
+        await it.script.until(lambda: len(it.script.gates) == 2)
+        it.script.finish(1)
+        await quiet_for(0.03)
+        assert it.script.begun == [0, 1]
+        it.script.finish(0)
+        await it.script.until(lambda: 2 in it.script.gates)
+        await quiet_for(0.03)
+        assert it.script.begun == [0, 1, 2]
+        it.script.finish(2)
+        await it.script.until(lambda: 4 in it.script.gates)
+        it.script.finish(3, 4)
+        assert await client.answers(5) == [0, 1, 2, 3, 4]
+
+
+async def test_a_request_without_an_answer_is_passed_over() -> None:
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(b"".join(map(request, range(3))))
+        await it.script.until(lambda: len(it.script.gates) == 3)
+        it.script.finish(0, 2)
+        it.script.gates[1].set_result(None)
+        assert await client.answers(2) == [0, 2]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_any_mix_is_answered_whole_and_in_order(seed: int) -> None:
+    rng = random.Random(seed)
+    kinds = [rng.choice([OVERLAPPING, OVERLAPPING, ALONE]) for _ in range(60)]
+    sizes = [rng.choice([12, 200, 70_000, 300_000]) for _ in kinds]
+    sent: list[bytes] = []
+
+    async def serve(frame: memoryview) -> Answer | None:
+        number: int = struct.unpack_from(">hi", frame)[1]
+        assert len(frame) == sizes[number]
+        for _ in range(rng.randint(0, 20)):
+            await asyncio.sleep(0)
+        sent.append(bytes(frame[:10]))
+        return answer(number, rng.choice([0, 10, 200_000]))
+
+    async with serving(serve=serve, bytes_max=400_000) as it:
+        client = await it.client()
+        data = b"".join(request(n, kind=kind, size=sizes[n]) for n, kind in enumerate(kinds))
+
+        async def send() -> None:
+            at = 0
+            while at < len(data):
+                step = rng.choice([1, 7, 5_000, 400_000])
+                client.writer.write(data[at : at + step])
+                await client.writer.drain()
+                at += step
+
+        sending = asyncio.create_task(send())
+        assert await client.answers(len(kinds)) == list(range(len(kinds)))
+        await sending
+        assert len(sent) == len(kinds)
+
+
+# ---- bounds --------------------------------------------------------------------------------------------------------
+
+
+async def test_requests_in_flight_are_bounded() -> None:
+    async with serving(limits=replace(LIMITS, in_flight_max=5)) as it:
+        client = await it.client()
+        client.writer.write(b"".join(map(request, range(40))))
+        await it.script.until(lambda: len(it.script.gates) == 5)
+        await quiet_for(0.03)
+        assert it.script.begun == list(range(5))
+        it.script.is_open = True
+        it.script.finish(*range(5))
+        assert await client.answers(40) == list(range(40))
+
+
+async def test_bytes_of_requests_are_bounded_over_all_connections() -> None:
+    async with serving(bytes_max=1_000) as it:
+        first, second = await it.client(), await it.client()
+        first.writer.write(request(0, size=900))
+        await it.script.until(lambda: 0 in it.script.gates)
+        second.writer.write(request(1, size=900) + request(2))
+        await quiet_for(0.03)
+        assert it.script.begun == [0]
+        it.script.finish(0)
+        await it.script.until(lambda: 2 in it.script.gates)
+        it.script.finish(1, 2)
+        assert (await first.answers(1), await second.answers(2)) == ([0], [1, 2])
+
+
+async def test_memory_for_a_large_request_waits_for_room() -> None:
+    async with serving(bytes_max=1_000_000) as it:
+        first, second = await it.client(), await it.client()
+        first.writer.write(request(0, size=900_000))
+        await it.script.until(lambda: 0 in it.script.gates)
+        second.writer.write(request(1, size=800_000))
+        await quiet_for(0.03)
+        assert (it.script.begun, it.request_bytes.held_bytes) == ([0], 900_000)
+        it.script.finish(0)
+        await it.script.until(lambda: 1 in it.script.gates)
+        assert it.request_bytes.held_bytes == 800_000
+        it.script.finish(1)
+        assert await second.answers(1) == [1]
+
+
+@pytest.mark.parametrize("size", [900, 900_000])
+async def test_who_leaves_while_waiting_for_room_stands_in_nobodys_way(size: int) -> None:
+    """Note: reading pauses meanwhile, so what has come whole is begun before the end of the connection is seen."""
+    async with serving(bytes_max=size + 10) as it:
+        first, second, third = await it.client(), await it.client(), await it.client()
+        first.writer.write(request(0, size=size))
+        await it.script.until(lambda: 0 in it.script.gates)
+        second.writer.write(request(1, size=size))
+        await quiet_for(0.03)
+        second.writer.transport.abort()
+        await quiet_for(0.03)
+        it.script.finish(0)
+        third.writer.write(request(2, size=size))
+        await it.script.until(lambda: 2 in it.script.gates)
+        it.script.finish(2)
+        assert await third.answers(1) == [2]
+
+
+async def test_a_request_that_is_cancelled_before_it_runs_gives_its_bytes_back() -> None:
+    """Example: bytes and the end of a connection come in one turn of the loop."""
+    request_bytes, script = ByteSemaphore(1_000), Script()
+    listener = Listener(RequestServer(script.serve, lambda frame: True), ListenerLimits(), request_bytes)
+    made = ServerConnection(listener, listener._request_server, LIMITS, request_bytes)
+    made.connection_made(asyncio.Transport({"peername": ("127.0.0.1", 1)}))
+    data = request(0, size=500) + request(1, size=100)
+    made.get_buffer(-1)[: len(data)] = data
+    made.buffer_updated(len(data))
+    assert request_bytes.held_bytes == 600
+    made.connection_lost(None)
+    await made.closed
+    assert (request_bytes.held_bytes, script.begun, len(listener)) == (0, [], 0)
+
+
+async def test_a_client_that_does_not_read_is_asked_nothing_more_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "CHECK_S", 0.02)
+    async with serving(limits=replace(LIMITS, stalled_s=0.3)) as it:
+        it.script.is_open, it.script.answer_size = True, 1 << 20
+        client = await it.client()
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.writer.write(b"".join(request(n, kind=ALONE) for n in range(100)))
+        async with asyncio.timeout(20):
+            while len(it.listener):
+                await asyncio.sleep(0.01)
+        assert 1 <= len(it.script.begun) < 50
+
+
+@pytest.mark.parametrize(
+    ("limit", "sent", "text"),
+    [
+        ("first_request_s", b"", "no request came within"),
+        ("stalled_s", request(0) + request(1)[:7], "a request stopped in the middle"),
+        ("idle_s", request(0), "no request came for"),
+    ],
+)
+async def test_time_is_bounded(
+    limit: str, sent: bytes, text: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection_module, "CHECK_S", 0.02)
+    async with serving(limits=replace(LIMITS, **{limit: 0.1})) as it:
+        it.script.is_open = True
+        client = await it.client()
+        client.writer.write(sent)
+        assert len(await client.until_ended()) == (8 if sent else 0)
+    assert text in caplog.text
+
+
+async def test_a_request_that_takes_long_is_no_idle_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "CHECK_S", 0.01)
+    async with serving(limits=replace(LIMITS, idle_s=0.05, stalled_s=0.05, first_request_s=0.05)) as it:
+        client = await it.client()
+        client.writer.write(request(0))
+        await it.script.until(lambda: 0 in it.script.gates)
+        await quiet_for(0.2)
+        it.script.finish(0)
+        assert await client.answers(1) == [0]
+
+
+async def test_a_throttled_client_is_taken_up_again_after_its_time() -> None:
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0) + request(1))
+        await it.script.until(lambda: 1 in it.script.gates)
+        it.script.gates[0].set_result(answer(0)._replace(mute_s=0.2))
+        it.script.finish(1)
+        assert await client.answers(2) == [0, 1]
+        began_s = asyncio.get_running_loop().time()
+        client.writer.write(request(2))
+        await it.script.until(lambda: 2 in it.script.gates)
+        assert asyncio.get_running_loop().time() - began_s > 0.05
+        it.script.finish(2)
+        assert await client.answers(1) == [2]
+
+
+async def test_connections_are_bounded_in_all_and_by_address(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(connections_max=3, connections_per_address_max=2) as it:
+        it.script.is_open = True
+        for number in range(2):
+            client = await it.client()
+            client.writer.write(request(number))
+            assert await client.answers(1) == [number]
+        for _ in range(3):
+            assert await (await it.client()).until_ended() == b""
+        it.clients[0].writer.close()
+        async with asyncio.timeout(20):
+            while len(it.listener) == 2:
+                await asyncio.sleep(0.01)
+        again = await it.client()
+        again.writer.write(request(7))
+        assert await again.answers(1) == [7]
+    assert [message for message in caplog.messages if "max.connections.per.ip" in message] == [
+        "a connection from 127.0.0.1 was ended: it has 2 connections already (max.connections.per.ip)"
+    ]
+
+
+# ---- ends ----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_came_before_a_frame_that_is_none_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0) + request(1) + struct.pack(">i", -5) + request(2))
+        await it.script.until(lambda: 1 in it.script.gates)
+        it.script.finish(1)
+        await quiet_for(0.03)
+        it.script.finish(0)
+        assert await client.answers(2) == [0, 1]
+        assert await client.until_ended() == b""
+        assert it.script.begun == [0, 1]
+    assert "said to have -5 bytes" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(MalformedFrameError("cut off"), "cut off"), (KeyError("x"), "a bug of ours")]
+)
+async def test_a_request_that_cannot_be_answered_ends_its_connection_alone(
+    error: Exception, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as it:
+        client, other = await it.client(), await it.client()
+        other.writer.write(request(9))
+        client.writer.write(request(0) + request(1) + request(2))
+        await it.script.until(lambda: {2, 9} <= it.script.gates.keys())
+        it.script.gates[1].set_exception(error)
+        it.script.finish(2, 0, 9)
+        assert await client.answers(1) == [0]
+        assert await client.until_ended() == b""
+        assert await other.answers(1) == [9]
+    assert f"was ended: {text}" in caplog.text
+
+
+async def test_a_stranger_is_named_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as it:
+        for _ in range(3):
+            client = await it.client()
+            client.writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert await client.until_ended() == b""
+    (told,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.endswith("its first bytes look like an HTTP request")
+
+
+async def test_the_end_of_the_listener_cancels_what_is_in_flight() -> None:
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0))
+        await it.script.until(lambda: 0 in it.script.gates)
+        await it.listener.stop()
+        assert it.script.gates[0].cancelled()
+        assert await client.until_ended() == b""
+
+
+async def test_a_port_that_is_taken_is_told() -> None:
+    async with serving() as it:
+        with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{it.port}"):
+            await Listener(it.listener._request_server, ListenerLimits(), it.request_bytes).start("127.0.0.1", it.port)
