@@ -36,9 +36,10 @@ from replog.controller.managers.alter_partition import IsrControl
 from replog.controller.managers.replication import ReplicationControl
 from replog.controller.partitions.change import Placement
 from replog.errors import ErrorCode
-from replog.log import Log, LogManager, follower_append
+from replog.log import Log, follower_append
 from replog.log.directories import log_manager
 from replog.log.directories.checkpoints import DirectoryCheckpoints
+from replog.log.directories.homes import ReplicaHomes
 from replog.log.directories.move import FolderCopy
 from replog.log.file_names import MOVED_DIR_SUFFIX
 from replog.log.follower_append import FollowerAppender
@@ -140,7 +141,7 @@ _READ_CHECKPOINT = DirectoryCheckpoints._read_one
 _APPEND_AS_FOLLOWER = Log.append_as_follower
 _TAKE_OVER = FolderCopy._take_over
 _FINISH_MOVES = log_manager.finish_moves
-_HOME_OR_NEW = LogManager._home_or_new
+_FIND_OR_CHOOSE = ReplicaHomes.find_or_choose
 
 
 def as_if_clean(self: ReplicationControl, broker_id: int, **_: Any) -> Any:
@@ -280,8 +281,8 @@ def copies_first(fs: Any, paths: Any, *, all_are_here: bool) -> Any:
     return _FINISH_MOVES(fs, paths, all_are_here=all_are_here)
 
 
-def anywhere(self: LogManager, topic: str, partition: int, *, is_new: bool, directory: str | None) -> Any:
-    return _HOME_OR_NEW(self, topic, partition, is_new=True, directory=directory)
+def anywhere(self: ReplicaHomes, key: Any, *, is_new: bool, directory: str | None) -> Any:
+    return _FIND_OR_CHOOSE(self, key, is_new=True, directory=directory)
 
 
 def takes_another_id(self: PartitionQueue) -> None:
@@ -596,7 +597,7 @@ ABLATIONS = (
     Ablation(
         "a replica that may be in a missing directory is not made anew",
         "R|stuck|node . ended",
-        ((LogManager, "_home_or_new", anywhere),),
+        ((ReplicaHomes, "find_or_choose", anywhere),),
         swarm={**FAILED_DIRECTORIES, "crash": 0.5},
     ),
     Ablation(
