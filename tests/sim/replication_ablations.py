@@ -21,7 +21,7 @@ from unittest import mock
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.replicas.alter_partition import AlterPartitionSender
-from replog.broker.replicas.disk_trouble import DiskTrouble, OfflineReplica
+from replog.broker.replicas.disk_trouble import DiskTrouble, UnusableReplica
 from replog.broker.replicas.fetchers import LeaderFetcher
 from replog.broker.replicas.moves import ReplicaMoves
 from replog.broker.replicas.replica import Replica
@@ -36,10 +36,9 @@ from replog.controller.managers.alter_partition import IsrControl
 from replog.controller.managers.replication import ReplicationControl
 from replog.controller.partitions.change import Placement
 from replog.errors import ErrorCode
-from replog.log import Log, follower_append
+from replog.log import Log, LogManager, follower_append
 from replog.log.directories import log_manager
 from replog.log.directories.checkpoints import DirectoryCheckpoints
-from replog.log.directories.homes import ReplicaHomes
 from replog.log.directories.move import FolderCopy
 from replog.log.file_names import MOVED_DIR_SUFFIX
 from replog.log.follower_append import FollowerAppender
@@ -141,7 +140,7 @@ _READ_CHECKPOINT = DirectoryCheckpoints._read_one
 _APPEND_AS_FOLLOWER = Log.append_as_follower
 _TAKE_OVER = FolderCopy._take_over
 _FINISH_MOVES = log_manager.finish_moves
-_FIND_OR_CHOOSE = ReplicaHomes.find_or_choose
+_HOME_OR_NEW = LogManager._home_or_new
 
 
 def as_if_clean(self: ReplicationControl, broker_id: int, **_: Any) -> Any:
@@ -258,7 +257,7 @@ def unchecked(_self: SegmentReader, _position: int, found: Any) -> Any:
     return found
 
 
-def at_once(_self: DiskTrouble, offline: OfflineReplica, _registration: Any) -> bool:
+def at_once(_self: DiskTrouble, offline: UnusableReplica, _registration: Any) -> bool:
     return offline.is_damaged
 
 
@@ -281,8 +280,8 @@ def copies_first(fs: Any, paths: Any, *, all_are_here: bool) -> Any:
     return _FINISH_MOVES(fs, paths, all_are_here=all_are_here)
 
 
-def anywhere(self: ReplicaHomes, key: Any, *, is_new: bool, directory: str | None) -> Any:
-    return _FIND_OR_CHOOSE(self, key, is_new=True, directory=directory)
+def anywhere(self: LogManager, topic: str, partition: int, *, is_new: bool, directory: str | None) -> Any:
+    return _HOME_OR_NEW(self, topic, partition, is_new=True, directory=directory)
 
 
 def takes_another_id(self: PartitionQueue) -> None:
@@ -597,7 +596,7 @@ ABLATIONS = (
     Ablation(
         "a replica that may be in a missing directory is not made anew",
         "R|stuck|node . ended",
-        ((ReplicaHomes, "find_or_choose", anywhere),),
+        ((LogManager, "_home_or_new", anywhere),),
         swarm={**FAILED_DIRECTORIES, "crash": 0.5},
     ),
     Ablation(

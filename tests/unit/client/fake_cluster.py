@@ -26,6 +26,7 @@ from replog.controller.messages import (
     PartitionResult,
     TopicResult,
 )
+from replog.controller.requests import ConfigEntry
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
@@ -42,7 +43,7 @@ from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     Cut,
-    EpochEnd,
+    DivergingEpoch,
     EpochEndPartition,
     EpochEndResult,
     EpochEndsRequest,
@@ -70,7 +71,7 @@ from replog.rpc.messages import (
     WatchedPartition,
     WatchOffsetsRequest,
 )
-from replog.rpc.metadata_messages import BrokerInfo, ConfigEntry, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
+from replog.rpc.metadata_messages import BrokerInfo, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
 from replog.rpc.task_ends import end_tasks
 from replog.rpc.transport import ConnectionLostError, RequestContext
@@ -90,7 +91,7 @@ class FakeLog:
     leader: int
     leader_epoch: int = 0
     log_start_offset: int = 0
-    parted: EpochEnd | None = None  # where what consumers have read parts from what is there
+    parted: DivergingEpoch | None = None  # where what consumers have read parts from what is there
     batches: list[bytes] = field(default_factory=list)
     end_offset: int = 0
     high_watermark: int | None = None
