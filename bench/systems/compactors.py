@@ -19,13 +19,13 @@ from crc32c import crc32c
 
 from bench.model import System
 from bench.systems.stored_logs import now_ms, open_log
-from replog.log import CleanupPolicy, LogConfig
+from replog.log import Cleanup, LogConfig
 
 _PIECE_BYTES = 512 * 1024
 _RESET_PEAK = "5"
 
 CONFIG = LogConfig(
-    cleanup_policy=CleanupPolicy.COMPACT, segment_bytes=256 * 1024 * 1024, retention_ms=-1, file_delete_delay_ms=0
+    cleanup_policy=Cleanup.COMPACT, segment_bytes=256 * 1024 * 1024, retention_ms=-1, file_delete_delay_ms=0
 )
 """Of the log."""
 

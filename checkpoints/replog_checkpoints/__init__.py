@@ -1,6 +1,6 @@
 """Small files that must survive a crash, and the seam to the disk they are written through.
 
-Every reader returns None for a file that is absent and raises `CorruptCheckpointError` for one that is damaged; every
+Every reader returns None for a file that is absent and raises `DamagedCheckpointError` for one that is damaged; every
 writer replaces the whole file durably before it returns.  See the module of each kind of file for its bytes.
 """
 
@@ -12,7 +12,7 @@ from replog_checkpoints.clean_shutdown import (
     remove_clean_shutdown,
     write_clean_shutdown,
 )
-from replog_checkpoints.errors import CheckpointError, CorruptCheckpointError
+from replog_checkpoints.errors import CheckpointError, DamagedCheckpointError
 from replog_checkpoints.filesystem import Buffer, DiskUsage, File, FileSystem, Lock, OpenMode, lost_in_fsync
 from replog_checkpoints.leader_epochs import (
     LEADER_EPOCH_FILE,
@@ -60,7 +60,7 @@ __all__ = [
     "Buffer",
     "CheckpointError",
     "CleanShutdown",
-    "CorruptCheckpointError",
+    "DamagedCheckpointError",
     "DiskUsage",
     "EpochStart",
     "File",

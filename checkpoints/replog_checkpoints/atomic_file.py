@@ -22,7 +22,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from replog_checkpoints.errors import CorruptCheckpointError
+from replog_checkpoints.errors import DamagedCheckpointError
 from replog_checkpoints.filesystem import Buffer, File, FileSystem, OpenMode
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -84,7 +84,7 @@ def read_file(fs: FileSystem, path: str, size_bytes_max: int) -> bytes | None:
     try:
         size_bytes = file.size()
         if size_bytes > size_bytes_max:
-            raise CorruptCheckpointError(
+            raise DamagedCheckpointError(
                 path, 0, f"{size_bytes} bytes, more than the {size_bytes_max} this file can have"
             )
         return file.pread(size_bytes, 0)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from replog_checkpoints.errors import CorruptCheckpointError
+from replog_checkpoints.errors import DamagedCheckpointError
 
 CHECKPOINT_VERSION: Final = 0
 INT32_MAX: Final = 2**31 - 1
@@ -45,16 +45,16 @@ def parse_entries(path: str, data: bytes, field_count: int) -> Iterator[tuple[in
     lines = _split_lines(path, data)
     version = parse_number(path, 1, lines[0], "version", INT32_MAX)
     if version != CHECKPOINT_VERSION:
-        raise CorruptCheckpointError(path, 1, f"version {version} is not supported, only {CHECKPOINT_VERSION}")
+        raise DamagedCheckpointError(path, 1, f"version {version} is not supported, only {CHECKPOINT_VERSION}")
     if len(lines) < 2:
-        raise CorruptCheckpointError(path, 2, "the number of entries is missing")
+        raise DamagedCheckpointError(path, 2, "the number of entries is missing")
     count = parse_number(path, 2, lines[1], "number of entries", INT32_MAX)
     if count != len(lines) - 2:
-        raise CorruptCheckpointError(path, 2, f"{count} entries announced, {len(lines) - 2} found")
+        raise DamagedCheckpointError(path, 2, f"{count} entries announced, {len(lines) - 2} found")
     for line, text in enumerate(lines[2:], start=3):
         fields = text.split()
         if len(fields) != field_count:
-            raise CorruptCheckpointError(path, line, f"{len(fields)} fields instead of {field_count}: {text[:80]!r}")
+            raise DamagedCheckpointError(path, line, f"{len(fields)} fields instead of {field_count}: {text[:80]!r}")
         yield line, fields
 
 
@@ -66,20 +66,20 @@ def parse_number(path: str, line: int, text: str, name: str, value_max: int) -> 
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(value_max)) and int(digits) <= value_max):
-        raise CorruptCheckpointError(path, line, f"{name} {text[:80]!r} is not a number from 0 to {value_max}")
+        raise DamagedCheckpointError(path, line, f"{name} {text[:80]!r} is not a number from 0 to {value_max}")
     return int(digits)
 
 
 def _split_lines(path: str, data: bytes) -> list[str]:
     """Returns the lines of a file, at least one, without their newlines."""
     if not data:
-        raise CorruptCheckpointError(path, 1, "the file is empty")
+        raise DamagedCheckpointError(path, 1, "the file is empty")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise CorruptCheckpointError(path, line, f"not UTF-8 at byte {error.start}") from error
+        raise DamagedCheckpointError(path, line, f"not UTF-8 at byte {error.start}") from error
     lines = text.split("\n")
     if lines.pop():
-        raise CorruptCheckpointError(path, len(lines) + 1, "the last line has no newline: the file was cut")
+        raise DamagedCheckpointError(path, len(lines) + 1, "the last line has no newline: the file was cut")
     return lines

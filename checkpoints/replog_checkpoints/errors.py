@@ -16,7 +16,7 @@ class CheckpointError(Exception):
     """Base of everything this library raises on purpose."""
 
 
-class CorruptCheckpointError(CheckpointError):
+class DamagedCheckpointError(CheckpointError):
     """A file that cannot be read.  Never taken as empty or as zero: that could throw data away.
 
     Attributes:
@@ -31,5 +31,5 @@ class CorruptCheckpointError(CheckpointError):
         self.line = line
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[CorruptCheckpointError], tuple[str, int, str]]:
+    def __reduce__(self) -> tuple[type[DamagedCheckpointError], tuple[str, int, str]]:
         return type(self), (self.path, self.line, self.reason)  # the default would pass the message alone

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from replog_checkpoints.errors import CorruptCheckpointError
+from replog_checkpoints.errors import DamagedCheckpointError
 
 _SPACE: Final = " \t\f"
 _LINE_END: Final = re.compile("\r\n|\r|\n")
@@ -45,11 +45,11 @@ def parse_properties(path: str, data: bytes) -> dict[str, tuple[str, int]]:
     properties: dict[str, tuple[str, int]] = {}
     for line, text in _logical_lines(path, data):
         if _BAD_ESCAPE.search(text):
-            raise CorruptCheckpointError(path, line, "\\u is not followed by four hexadecimal digits")
+            raise DamagedCheckpointError(path, line, "\\u is not followed by four hexadecimal digits")
         key_end = _end(_KEY, text, 0)
         key = _unescape(path, line, text[:key_end])
         if key in properties:
-            raise CorruptCheckpointError(path, line, f"{key} appears twice")
+            raise DamagedCheckpointError(path, line, f"{key} appears twice")
         properties[key] = (_unescape(path, line, text[_end(_SEPARATOR, text, key_end) :]), line)
     return properties
 
@@ -70,14 +70,14 @@ def _logical_lines(path: str, data: bytes) -> Iterator[tuple[int, str]]:
 
 def _natural_lines(path: str, data: bytes) -> list[str]:
     if not data:
-        raise CorruptCheckpointError(path, 1, "the file is empty")
+        raise DamagedCheckpointError(path, 1, "the file is empty")
     text = data.decode("latin-1")
     lines = _LINE_END.split(text)
     for line, content in enumerate(lines, start=1):
         if _CONTROL.search(content):
-            raise CorruptCheckpointError(path, line, "control characters: not a text file")
+            raise DamagedCheckpointError(path, line, "control characters: not a text file")
     if lines.pop():
-        raise CorruptCheckpointError(path, len(lines) + 1, "the last line has no newline: the file was cut")
+        raise DamagedCheckpointError(path, len(lines) + 1, "the last line has no newline: the file was cut")
     return lines
 
 
@@ -96,7 +96,7 @@ def _unescape(path: str, line: int, text: str) -> str:
     try:  # two \u escapes may be the halves of one character
         return unescaped.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError as error:
-        raise CorruptCheckpointError(path, line, "half a character in \\u escapes") from error
+        raise DamagedCheckpointError(path, line, "half a character in \\u escapes") from error
 
 
 def _unescape_one(match: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, cast
 
-from replog_checkpoints.errors import CorruptCheckpointError
+from replog_checkpoints.errors import DamagedCheckpointError
 
 JSON_SIZE_BYTES_MAX: Final = 1024 * 1024
 
@@ -21,7 +21,7 @@ def format_object(fields: Mapping[str, object]) -> bytes:
 
 
 class JsonObject:
-    """One parsed JSON object whose getters raise `CorruptCheckpointError` with the path of its file."""
+    """One parsed JSON object whose getters raise `DamagedCheckpointError` with the path of its file."""
 
     __slots__ = ("_fields", "path")
 
@@ -65,22 +65,22 @@ class JsonObject:
             raise self.corrupt(f"{name} is not a number from {value_min} to {value_max}")
         return value
 
-    def corrupt(self, reason: str) -> CorruptCheckpointError:
+    def corrupt(self, reason: str) -> DamagedCheckpointError:
         """Returns the error for this file, which has only one line."""
-        return CorruptCheckpointError(self.path, 1, reason)
+        return DamagedCheckpointError(self.path, 1, reason)
 
 
 def _parse(path: str, data: bytes) -> dict[str, object]:
     if not data:
-        raise CorruptCheckpointError(path, 1, "the file is empty")
+        raise DamagedCheckpointError(path, 1, "the file is empty")
     try:
         document: object = json.loads(data.decode("utf-8"), object_pairs_hook=_unique_fields)
     except json.JSONDecodeError as error:
-        raise CorruptCheckpointError(path, error.lineno, f"not JSON: {error.msg} at column {error.colno}") from error
+        raise DamagedCheckpointError(path, error.lineno, f"not JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:  # not UTF-8, a field twice, a number or a nesting without end
-        raise CorruptCheckpointError(path, 1, f"not a readable JSON object: {error}") from error
+        raise DamagedCheckpointError(path, 1, f"not a readable JSON object: {error}") from error
     if not isinstance(document, dict):
-        raise CorruptCheckpointError(path, 1, "not a JSON object")
+        raise DamagedCheckpointError(path, 1, "not a JSON object")
     return cast("dict[str, object]", document)
 
 

@@ -34,7 +34,7 @@ from replog_checkpoints.entry_lines import (
     parse_entries,
     parse_number,
 )
-from replog_checkpoints.errors import CorruptCheckpointError
+from replog_checkpoints.errors import DamagedCheckpointError
 from replog_checkpoints.filesystem import FileSystem
 
 LEADER_EPOCH_FILE: Final = "leader-epoch-checkpoint"
@@ -57,7 +57,7 @@ def read_leader_epochs(fs: FileSystem, path: str) -> list[EpochStart] | None:
         epoch = parse_number(path, line, epoch_text, "leader epoch", INT32_MAX)
         start_offset = parse_number(path, line, offset_text, "start offset", INT64_MAX)
         if entries and not _rises(entries[-1], (epoch, start_offset)):
-            raise CorruptCheckpointError(path, line, f"{epoch} {start_offset} does not rise above the entry before it")
+            raise DamagedCheckpointError(path, line, f"{epoch} {start_offset} does not rise above the entry before it")
         entries.append((epoch, start_offset))
     return entries
 

@@ -32,7 +32,7 @@ from uuid import UUID
 
 from replog_checkpoints.atomic_file import read_file, replace_file
 from replog_checkpoints.entry_lines import INT32_MAX, parse_number
-from replog_checkpoints.errors import CorruptCheckpointError
+from replog_checkpoints.errors import DamagedCheckpointError
 from replog_checkpoints.filesystem import FileSystem
 from replog_checkpoints.java_properties import format_properties, parse_properties
 from replog_checkpoints.uuid_text import is_reserved_directory_id, uuid_from_text, uuid_to_text
@@ -86,21 +86,21 @@ def read_meta_properties(fs: FileSystem, path: str) -> MetaProperties | None:
     properties = parse_properties(path, data)
     missing = [key for key in _KNOWN_KEYS if key not in properties]
     if missing:
-        raise CorruptCheckpointError(path, 0, f"{', '.join(missing)} missing")
+        raise DamagedCheckpointError(path, 0, f"{', '.join(missing)} missing")
     version = _number(path, properties, "version")
     if version != _VERSION:
         line = properties["version"][1]
-        raise CorruptCheckpointError(path, line, f"version {version} is not supported, only {_VERSION}")
+        raise DamagedCheckpointError(path, line, f"version {version} is not supported, only {_VERSION}")
     node_id = _number(path, properties, "node.id")
     cluster_id, cluster_id_line = properties["cluster.id"]
     if not cluster_id:
-        raise CorruptCheckpointError(path, cluster_id_line, "cluster.id is empty")
+        raise DamagedCheckpointError(path, cluster_id_line, "cluster.id is empty")
     extra = {key: value for key, (value, _) in properties.items() if key not in _KNOWN_KEYS}
     directory_id_text, directory_id_line = properties["directory.id"]
     try:
         return MetaProperties(cluster_id, node_id, uuid_from_text(directory_id_text), extra)
     except ValueError as error:  # only the directory id is still unchecked here
-        raise CorruptCheckpointError(path, directory_id_line, str(error)) from error
+        raise DamagedCheckpointError(path, directory_id_line, str(error)) from error
 
 
 def write_meta_properties(fs: FileSystem, path: str, properties: MetaProperties) -> None:

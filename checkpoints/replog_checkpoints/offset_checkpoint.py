@@ -39,7 +39,7 @@ from replog_checkpoints.entry_lines import (
     parse_entries,
     parse_number,
 )
-from replog_checkpoints.errors import CorruptCheckpointError
+from replog_checkpoints.errors import DamagedCheckpointError
 from replog_checkpoints.filesystem import FileSystem
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
@@ -63,7 +63,7 @@ def read_offset_checkpoint(fs: FileSystem, path: str) -> dict[TopicPartition, in
     for line, (topic, partition_text, offset_text) in parse_entries(path, data, field_count=3):
         partition = parse_number(path, line, partition_text, "partition", INT32_MAX)
         if (topic, partition) in offsets:
-            raise CorruptCheckpointError(path, line, f"{topic}-{partition} appears twice")
+            raise DamagedCheckpointError(path, line, f"{topic}-{partition} appears twice")
         offsets[topic, partition] = parse_number(path, line, offset_text, "offset", INT64_MAX)
     return offsets
 

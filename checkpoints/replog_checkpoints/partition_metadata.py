@@ -26,7 +26,7 @@ from uuid import UUID
 
 from replog_checkpoints.atomic_file import read_file, replace_file
 from replog_checkpoints.entry_lines import INT32_MAX, parse_number
-from replog_checkpoints.errors import CorruptCheckpointError
+from replog_checkpoints.errors import DamagedCheckpointError
 from replog_checkpoints.filesystem import FileSystem
 from replog_checkpoints.uuid_text import ZERO_UUID, uuid_from_text, uuid_to_text
 
@@ -68,7 +68,7 @@ def read_partition_metadata(fs: FileSystem, path: str) -> PartitionMetadata | No
     try:
         return PartitionMetadata(uuid_from_text(topic_id_text))
     except ValueError as error:
-        raise CorruptCheckpointError(path, 2, str(error)) from error
+        raise DamagedCheckpointError(path, 2, str(error)) from error
 
 
 def write_partition_metadata(fs: FileSystem, path: str, metadata: PartitionMetadata) -> None:
@@ -83,16 +83,16 @@ def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
 
 def _lines(path: str, data: bytes) -> list[str]:
     if not data:
-        raise CorruptCheckpointError(path, 1, "the file is empty")
+        raise DamagedCheckpointError(path, 1, "the file is empty")
     try:
         return data.decode("ascii").splitlines()
     except UnicodeDecodeError as error:
-        raise CorruptCheckpointError(path, data.count(b"\n", 0, error.start) + 1, "not ASCII") from error
+        raise DamagedCheckpointError(path, data.count(b"\n", 0, error.start) + 1, "not ASCII") from error
 
 
 def _value(path: str, lines: list[str], line: int, name: str) -> str:
     """Returns what follows `name: ` on a line (1-based)."""
     parts = _SEPARATOR.split(lines[line - 1], maxsplit=1) if line <= len(lines) else []
     if len(parts) != 2 or parts[0] != name:
-        raise CorruptCheckpointError(path, line, f"expected {name + ': ...'!r}")
+        raise DamagedCheckpointError(path, line, f"expected {name + ': ...'!r}")
     return parts[1]

@@ -32,8 +32,6 @@ from replog_quorum.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     EpochEnd,
-    FetchRequest,
-    FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Flushed,
@@ -47,6 +45,8 @@ from replog_quorum.messages import (
     PeerLearned,
     PersistElectionState,
     QuorumError,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
     Received,
     RemoveVoter,
     Request,
@@ -73,7 +73,7 @@ from replog_quorum.messages import (
     WriteSnapshotChunk,
 )
 from replog_quorum.quorum import Quorum
-from replog_quorum.status import QuorumStatus, ReplicaStatus
+from replog_quorum.status import QuorumReplicaStatus, QuorumStatus
 from replog_quorum.voters import Voter, VoterSet
 
 __all__ = [
@@ -96,8 +96,6 @@ __all__ = [
     "EndQuorumEpochRequest",
     "EndQuorumEpochResponse",
     "EpochEnd",
-    "FetchRequest",
-    "FetchResponse",
     "FetchSnapshotRequest",
     "FetchSnapshotResponse",
     "Flushed",
@@ -115,11 +113,13 @@ __all__ = [
     "QuorumConfig",
     "QuorumConfigError",
     "QuorumError",
+    "QuorumFetchRequest",
+    "QuorumFetchResponse",
     "QuorumInvariantError",
+    "QuorumReplicaStatus",
     "QuorumStatus",
     "Received",
     "RemoveVoter",
-    "ReplicaStatus",
     "ReplogQuorumError",
     "Request",
     "Resign",

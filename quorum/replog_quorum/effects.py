@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
-from replog_quorum.peer_messages import EpochEnd, FetchResponse, FetchSnapshotResponse, QuorumError, Request, Response
+from replog_quorum.peer_messages import (
+    EpochEnd,
+    FetchSnapshotResponse,
+    QuorumError,
+    QuorumFetchResponse,
+    Request,
+    Response,
+)
 from replog_quorum.voters import VoterSet
 
 
@@ -37,7 +44,7 @@ class SendFetchedData:
     """
 
     destination: int
-    response: FetchResponse
+    response: QuorumFetchResponse
     fetch_offset: int
 
 

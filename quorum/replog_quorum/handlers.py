@@ -11,10 +11,10 @@ from replog_quorum.messages import (
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    FetchRequest,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     QuorumError,
+    QuorumFetchRequest,
     UpdateVoterRequest,
     UpdateVoterResponse,
     VoteRequest,
@@ -72,7 +72,7 @@ def handle_end_quorum_epoch(machine: RoleMachine, source: int, request: EndQuoru
     machine.context.send(source, response)
 
 
-def handle_fetch(machine: RoleMachine, source: int, request: FetchRequest, now_ms: int) -> None:
+def handle_fetch(machine: RoleMachine, source: int, request: QuorumFetchRequest, now_ms: int) -> None:
     """Serves a fetch, if this node leads the epoch that the replica follows."""
     error = _leader_error(machine, source, request) if _is_valid_fetch(request) else QuorumError.INVALID_REQUEST
     role = machine.role
@@ -177,7 +177,7 @@ def _is_meant(machine: RoleMachine, voter_id: int, directory_id: UUID | None) ->
 
 
 def _leader_error(
-    machine: RoleMachine, source: int, request: FetchRequest | FetchSnapshotRequest | UpdateVoterRequest
+    machine: RoleMachine, source: int, request: QuorumFetchRequest | FetchSnapshotRequest | UpdateVoterRequest
 ) -> QuorumError:
     """Returns what stands against serving a request that only the leader of its epoch serves."""
     context = machine.context
@@ -192,7 +192,7 @@ def _leader_error(
     return QuorumError.NONE if isinstance(machine.role, Leader) else QuorumError.NOT_LEADER_OR_FOLLOWER
 
 
-def _is_valid_fetch(request: FetchRequest) -> bool:
+def _is_valid_fetch(request: QuorumFetchRequest) -> bool:
     if min(request.replica_id, request.max_wait_ms, request.fetch_offset) < 0:
         return False
     return 0 <= request.last_fetched_epoch <= request.leader_epoch

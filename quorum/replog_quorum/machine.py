@@ -11,11 +11,11 @@ from replog_quorum.messages import (
     AppendLeaderChange,
     BecameLeader,
     ElectionState,
-    FetchRequest,
-    FetchResponse,
     LeaderChanged,
     LostLeadership,
     QuorumError,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
 )
 from replog_quorum.roles.candidate import Candidate
 from replog_quorum.roles.follower import Follower
@@ -129,10 +129,10 @@ class RoleMachine:
         if isinstance(old, Leader):
             self._dismiss_parked_fetches(old)
 
-    def not_leader_response(self, request: FetchRequest, error: QuorumError) -> FetchResponse:
+    def not_leader_response(self, request: QuorumFetchRequest, error: QuorumError) -> QuorumFetchResponse:
         """Returns the answer that refuses a fetch and says who leads, as far as known."""
         leader_id = self.leader_for(request.replica_id, request.replica_directory_id)
-        return FetchResponse(
+        return QuorumFetchResponse(
             correlation_id=request.correlation_id,
             replica_id=self.context.node_id,
             error=error,

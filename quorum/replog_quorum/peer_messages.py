@@ -109,7 +109,7 @@ class EndQuorumEpochResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchRequest:
+class QuorumFetchRequest:
     """A follower's or observer's pull.  `fetch_offset` of a voter is flushed: it counts toward the majority.
 
     `leader_time_ms` is that of the last good answer of this leader in this epoch: it proves when that answer had not
@@ -128,7 +128,7 @@ class FetchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchResponse:
+class QuorumFetchResponse:
     """`batches` is filled by the driver of the leader (see `SendFetchedData`) and opaque to the core.
 
     `snapshot_id`: the log does not go back that far (or the replica has nothing yet): fetch this snapshot instead.
@@ -204,7 +204,7 @@ Request: TypeAlias = (
     VoteRequest
     | BeginQuorumEpochRequest
     | EndQuorumEpochRequest
-    | FetchRequest
+    | QuorumFetchRequest
     | FetchSnapshotRequest
     | UpdateVoterRequest
 )
@@ -212,7 +212,7 @@ Response: TypeAlias = (
     VoteResponse
     | BeginQuorumEpochResponse
     | EndQuorumEpochResponse
-    | FetchResponse
+    | QuorumFetchResponse
     | FetchSnapshotResponse
     | UpdateVoterResponse
 )

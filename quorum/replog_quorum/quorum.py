@@ -24,14 +24,14 @@ from replog_quorum.messages import (
     ElectionState,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    FetchRequest,
-    FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Flushed,
     LogView,
     Message,
     QuorumError,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
     Received,
     Resign,
     Response,
@@ -276,7 +276,7 @@ class Quorum:
                 handlers.handle_begin_quorum_epoch(machine, source, request, now_ms)
             case EndQuorumEpochRequest() as request:
                 handlers.handle_end_quorum_epoch(machine, source, request, now_ms)
-            case FetchRequest() as request:
+            case QuorumFetchRequest() as request:
                 handlers.handle_fetch(machine, source, request, now_ms)
             case FetchSnapshotRequest() as request:
                 handlers.handle_fetch_snapshot(machine, source, request, now_ms)
@@ -286,7 +286,7 @@ class Quorum:
                 VoteResponse()
                 | BeginQuorumEpochResponse()
                 | EndQuorumEpochResponse()
-                | FetchResponse()
+                | QuorumFetchResponse()
                 | FetchSnapshotResponse()
                 | UpdateVoterResponse()
             ) as response:

@@ -10,7 +10,7 @@ from replog_quorum.voters import VoterSet
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaStatus:
+class QuorumReplicaStatus:
     """What a leader knows of one replica.
 
     Attributes:
@@ -57,5 +57,5 @@ class QuorumStatus:
     voter_set_offset: int
     voter_end_offsets: Mapping[int, int]
     observer_end_offsets: Mapping[int, int]
-    replicas: tuple[ReplicaStatus, ...]
+    replicas: tuple[QuorumReplicaStatus, ...]
     epoch_start_offset: int | None

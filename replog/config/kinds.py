@@ -54,7 +54,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Voter:
+class VoterAddress:
     """One member of the metadata quorum: its node id and where it is reached."""
 
     voter_id: int
@@ -330,13 +330,13 @@ class OneEndpoint(Kind):
 class Voters(ListOf):
     """A list of `id@host:port`, Kafka's form."""
 
-    def parse_item(self, raw: object) -> Voter:
-        if isinstance(raw, Voter):
+    def parse_item(self, raw: object) -> VoterAddress:
+        if isinstance(raw, VoterAddress):
             return raw
         voter_id, at, address = raw.partition("@") if isinstance(raw, str) else ("", "", "")
         if not at or not re.fullmatch(r"[0-9]{1,9}", voter_id.strip()):
             raise ValueError("is not a list of id@host:port")
-        return Voter(int(voter_id), parse_endpoint(address))
+        return VoterAddress(int(voter_id), parse_endpoint(address))
 
 
 class Paths(ListOf):

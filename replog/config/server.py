@@ -21,12 +21,12 @@ from typing import Any
 
 from replog.config.checks import check_together
 from replog.config.keys import flatten, unknown_key, with_absolute_paths
-from replog.config.kinds import Endpoint, Voter
+from replog.config.kinds import Endpoint, VoterAddress
 from replog.config.server_keys import KEYS, ProcessRole, ServerKeys
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
 
-__all__ = ["Endpoint", "FlushPolicy", "ProcessRole", "ServerConfig", "Voter"]
+__all__ = ["Endpoint", "FlushPolicy", "ProcessRole", "ServerConfig", "VoterAddress"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from replog.config.kinds import (
     OneEndpoint,
     Paths,
     Text,
-    Voter,
+    VoterAddress,
     Voters,
     milliseconds,
     size_bytes,
@@ -338,7 +338,7 @@ class ServerKeys:
     """How long a starting broker tries to register before it gives up and stops."""
 
     controller_quorum_voters: Annotated[
-        tuple[Voter, ...],
+        tuple[VoterAddress, ...],
         Voters("list of id@host:port", may_be_empty=True, count_max=9),
     ] = ()
     """The voters a new metadata quorum begins with, the same list on every node; 3 survive the loss of one.  Not set: this

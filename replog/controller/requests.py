@@ -221,7 +221,7 @@ class DeleteTopicsResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPartition:
+class NamedPartition:
     topic: str
     partition_id: int
 
@@ -261,7 +261,7 @@ class ElectLeaders:
     """`election_type`: PREFERRED or UNCLEAN.  `partitions` None: all that need it; those that do not are left out."""
 
     election_type: ElectionType
-    partitions: tuple[TopicPartition, ...] | None = None
+    partitions: tuple[NamedPartition, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from replog.log.append_group import AppendInfo, AppendOutcome
 from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness, Throttle
-from replog.log.config import CleanupPolicy, LogConfig
+from replog.log.config import Cleanup, LogConfig
 from replog.log.deletion import DirectoryDeletionJob
 from replog.log.directories.create_job import CreateJob, run_together
 from replog.log.directories.directory_state import METADATA_TOPIC
@@ -30,7 +30,7 @@ from replog.log.directories.offset_checkpoints import CheckpointJob
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
-from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
+from replog.log.epoch_cache import CachedEpochEnd, LeaderEpochCache
 from replog.log.flush import FlushJob
 from replog.log.log import Log
 from replog.log.producers.state import ProducerStateManager
@@ -47,8 +47,9 @@ __all__ = [
     "METADATA_TOPIC",
     "AppendInfo",
     "AppendOutcome",
+    "CachedEpochEnd",
     "CheckpointJob",
-    "CleanupPolicy",
+    "Cleanup",
     "CompactionJob",
     "CompactionSettings",
     "CompactionStats",
@@ -58,7 +59,6 @@ __all__ = [
     "DiskLimits",
     "DiskSpace",
     "DiskState",
-    "EpochEndOffset",
     "FileSpan",
     "FlushJob",
     "LeaderEpochCache",

@@ -20,7 +20,7 @@ UNLIMITED: Final = -1
 """Value of a retention setting that never deletes by its rule."""
 
 
-class CleanupPolicy(IntFlag):
+class Cleanup(IntFlag):
     """What happens to old records (`cleanup.policy`); both may be in force."""
 
     DELETE = 1
@@ -58,7 +58,7 @@ class LogConfig:
     """Whose clock readers see: CREATE_TIME, the producer's, or LOG_APPEND_TIME, the leader's at the append. The latter
     copies each batch once more, because its header and checksum change."""
 
-    cleanup_policy: CleanupPolicy = CleanupPolicy.DELETE
+    cleanup_policy: Cleanup = Cleanup.DELETE
     """Retention, compaction or both. Without DELETE, `retention_ms` and `retention_bytes` do nothing."""
 
     min_cleanable_dirty_ratio: float = 0.5
@@ -109,12 +109,12 @@ class LogConfig:
     @property
     def compacts(self) -> bool:
         """Whether the log is compacted."""
-        return self.cleanup_policy >= CleanupPolicy.COMPACT  # alone or with DELETE; asked at every append
+        return self.cleanup_policy >= Cleanup.COMPACT  # alone or with DELETE; asked at every append
 
     @property
     def deletes(self) -> bool:
         """Whether retention applies."""
-        return bool(self.cleanup_policy & CleanupPolicy.DELETE)
+        return bool(self.cleanup_policy & Cleanup.DELETE)
 
     @property
     def roll_ms(self) -> int:
@@ -136,7 +136,7 @@ _RANGES: Final = {
     "index_interval_bytes": (0, _INT32_MAX),
     "max_message_bytes": (61, _INT32_MAX),
     "message_timestamp_type": (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME),
-    "cleanup_policy": (CleanupPolicy.DELETE, CleanupPolicy.DELETE | CleanupPolicy.COMPACT),
+    "cleanup_policy": (Cleanup.DELETE, Cleanup.DELETE | Cleanup.COMPACT),
     "min_cleanable_dirty_ratio": (0, 1),
     "min_compaction_lag_ms": (0, _INT64_MAX),
     "max_compaction_lag_ms": (1, _INT64_MAX),

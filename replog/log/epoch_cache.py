@@ -34,7 +34,7 @@ EpochStart: TypeAlias = tuple[int, int]
 _epoch, _start = itemgetter(0), itemgetter(1)
 
 
-class EpochEndOffset(NamedTuple):
+class CachedEpochEnd(NamedTuple):
     """Where an epoch ended: `end_offset` is exclusive; `epoch` is the largest known one at or below the one asked."""
 
     epoch: int
@@ -101,16 +101,16 @@ class LeaderEpochCache:
         """Forgets everything: the log was emptied."""
         self._replace([])
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset | None:
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> CachedEpochEnd | None:
         """Returns where `epoch` ended in a log that ends at `log_end_offset`; None when this log cannot know."""
         latest = self.latest_epoch
         if latest is None or epoch < 0 or epoch > latest:
             return None
         if epoch == latest:
-            return EpochEndOffset(epoch, log_end_offset)
+            return CachedEpochEnd(epoch, log_end_offset)
         following = bisect_right(self._entries, epoch, key=_epoch)
         found = self._entries[following - 1][0] if following else epoch  # before all: it ended where they begin
-        return EpochEndOffset(found, self._entries[following][1])
+        return CachedEpochEnd(found, self._entries[following][1])
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """Returns the epoch in which `offset` was written; None below the first entry."""

@@ -20,13 +20,13 @@ from replog.log.compactor import Compactor
 from replog.log.config import LogConfig
 from replog.log.deletion import FileDeletionJob
 from replog.log.dirty_window import DirtyWindow, WriteBackJob
-from replog.log.epoch_cache import EpochEndOffset, LeaderEpochCache
+from replog.log.epoch_cache import CachedEpochEnd, LeaderEpochCache
 from replog.log.flush import Flusher, FlushJob
 from replog.log.follower_append import FollowerAppender
 from replog.log.leader_append import LeaderAppender
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
-from replog.log.reading.cuts import Cut
+from replog.log.reading.cuts import LogCut
 from replog.log.reading.locating import FileSpan
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
@@ -275,7 +275,7 @@ class Log:
         """Takes new settings; index limits apply from the next segment on."""
         self._state.set_config(config)
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
+    def end_offset_for_epoch(self, epoch: int) -> CachedEpochEnd | None:
         """Returns where `epoch` ended here; None when this log cannot know (docs/KAFKA.md 3.5)."""
         return self._state.end_offset_for_epoch(epoch)
 
@@ -382,7 +382,7 @@ class Log:
         """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None."""
         return self._reader.offset_for_timestamp(timestamp_ms, end_offset=end_offset)
 
-    def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[Cut]:
+    def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[LogCut]:
         """Cuts a range of offsets into parts of about equal size, by indexes alone; see `LogReader.find_cuts`."""
         return self._reader.find_cuts(start_offset, end_offset, target_bytes=target_bytes, cuts_max=cuts_max)
 

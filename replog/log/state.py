@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from replog.errors import BrokerClosedError, OffsetOutOfRangeError
 from replog.log.config import LogConfig
 from replog.log.deletion import DeletedSegments
-from replog.log.epoch_cache import EpochEndOffset
+from replog.log.epoch_cache import CachedEpochEnd
 from replog.log.guard import ChangeGuard
 from replog.log.recovery.loaded_log import LoadedLog
 from replog.log.segments.segment import LogSegment
@@ -152,7 +152,7 @@ class LogState:
         """Returns the segments that the log consists of now, with their sizes."""
         return LogFiles(self.generation, tuple((segment, segment.size_bytes) for segment in self.segments))
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset | None:
+    def end_offset_for_epoch(self, epoch: int) -> CachedEpochEnd | None:
         """Returns where `epoch` ended here; None when this log cannot know (docs/KAFKA.md 3.5)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 

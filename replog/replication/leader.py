@@ -35,7 +35,7 @@ from replog.replication.isr import (
     PendingRelease,
     PendingShrink,
 )
-from replog.replication.leader_status import FollowerStatus, LeaderStatus
+from replog.replication.leader_status import LeaderStatus, ReplicaStanding
 from replog.replication.messages import (
     AlterPartitionAnswered,
     Appended,
@@ -423,11 +423,11 @@ class Leader:
             )
         return state
 
-    def _replica_status(self, replica_id: int) -> FollowerStatus:
+    def _replica_status(self, replica_id: int) -> ReplicaStanding:
         if replica_id not in self._replicas:
-            return FollowerStatus(replica_id, self._log_end_offset, self._flushed_offset, 0, None, None)
+            return ReplicaStanding(replica_id, self._log_end_offset, self._flushed_offset, 0, None, None)
         replica = self._replicas[replica_id]
-        return FollowerStatus(
+        return ReplicaStanding(
             replica_id=replica_id,
             log_end_offset=replica.log_end_offset,
             flushed_offset=replica.flushed_offset,

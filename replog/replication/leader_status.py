@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class FollowerStatus:
+class ReplicaStanding:
     """One replica as the leader sees it, the leader itself included.
 
     Attributes:
@@ -60,7 +60,7 @@ class LeaderStatus:
     maximal_isr: tuple[int, ...]
     elr: tuple[int, ...]
     min_insync_replicas: int
-    replicas: tuple[FollowerStatus, ...]
+    replicas: tuple[ReplicaStanding, ...]
     lag: int
     waiting_produces: int
     recovering: bool

@@ -24,7 +24,7 @@ from replog.pb.v1 import data_pb2, quorum_pb2
 from replog.rpc.convert import from_proto, to_proto
 from replog.rpc.messages import (
     Buffer,
-    EpochEnd,
+    DivergingEpoch,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -235,7 +235,9 @@ def decode_fetch_response(data: bytes) -> Hello | FetchResponse:
                 high_watermark=r.high_watermark,
                 log_start_offset=r.log_start_offset,
                 log_end_offset=r.log_end_offset,
-                diverging=EpochEnd(r.diverging.epoch, r.diverging.end_offset) if r.HasField("diverging") else None,
+                diverging=DivergingEpoch(r.diverging.epoch, r.diverging.end_offset)
+                if r.HasField("diverging")
+                else None,
                 leader_id=r.leader_id,
                 leader_epoch=r.leader_epoch,
                 message=r.message,

@@ -138,7 +138,7 @@ class FetchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochEnd:
+class DivergingEpoch:
     epoch: int
     end_offset: int
 
@@ -154,7 +154,7 @@ class FetchResult:
     high_watermark: int = -1
     log_start_offset: int = -1
     log_end_offset: int = -1
-    diverging: EpochEnd | None = None
+    diverging: DivergingEpoch | None = None
     leader_id: int = -1
     leader_epoch: int = -1
     message: str = ""

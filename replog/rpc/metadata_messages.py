@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from replog.controller.requests import ConfigEntry
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
@@ -33,12 +35,6 @@ class PartitionInfo:
     last_known_elr: tuple[int, ...] = ()
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    name: str
-    value: str | None
 
 
 @dataclass(frozen=True, slots=True)

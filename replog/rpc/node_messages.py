@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from replog.controller.requests import TopicPartition
+from replog.controller.requests import NamedPartition
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeNodeRequest:
     """`partitions`: only these replicas, with what their leader knows of the others; None: all replicas, without that."""
 
-    partitions: tuple[TopicPartition, ...] | None = None
+    partitions: tuple[NamedPartition, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

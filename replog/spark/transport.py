@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Transport:
+class ReadTransport:
     """How a task gets its bytes.
 
     Attributes:
@@ -29,4 +29,4 @@ class RangeOptions(Protocol):
     @property
     def poll_timeout_ms(self) -> int | None: ...
     @property
-    def transport(self) -> Transport: ...
+    def transport(self) -> ReadTransport: ...

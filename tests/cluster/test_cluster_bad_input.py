@@ -45,8 +45,7 @@ from replog.rpc.messages import (
 )
 from replog.rpc.metadata_messages import MetadataRequest, WatchRequest
 from replog.testing.history import History
-from replog_quorum.messages import FetchResponse as QuorumFetchResponse
-from replog_quorum.messages import QuorumError
+from replog_quorum.messages import QuorumError, QuorumFetchResponse
 
 pytestmark = pytest.mark.cluster
 

@@ -19,10 +19,10 @@ from replog_quorum import EpochEnd, Voter
 from replog_quorum.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
-    FetchRequest,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     QuorumError,
+    QuorumFetchRequest,
     Request,
     Response,
     UpdateVoterRequest,
@@ -58,9 +58,9 @@ async def answer(stream: Stream[QuorumFrame, QuorumFrame], request: Request) -> 
     return found
 
 
-def fetch(epoch: int, offset: int = 0, **fields: int) -> FetchRequest:
+def fetch(epoch: int, offset: int = 0, **fields: int) -> QuorumFetchRequest:
     given = {"replica_id": STRANGER, "last_fetched_epoch": 0, "max_wait_ms": 0, **fields}
-    return FetchRequest(
+    return QuorumFetchRequest(
         correlation_id=5,
         leader_epoch=epoch,
         fetch_offset=offset,

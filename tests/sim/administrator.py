@@ -15,8 +15,8 @@ from replog.controller.messages import (
     ControllerRequest,
     DrainBroker,
     ElectLeaders,
+    NamedPartition,
     Reassignment,
-    TopicPartition,
 )
 from replog.errors import ReplogError
 from replog.metadata.records import NO_LEADER, ElectionType
@@ -133,7 +133,7 @@ class Administrator:
         replicas = (broker_id, *(replica for replica in partition.replicas if replica != broker_id))
         if replicas != partition.replicas:
             await self._ask(AlterPartitionReassignments((Reassignment(self._topic, 0, replicas),)))
-        await self._ask(ElectLeaders(ElectionType.PREFERRED, (TopicPartition(self._topic, 0),)))
+        await self._ask(ElectLeaders(ElectionType.PREFERRED, (NamedPartition(self._topic, 0),)))
 
     async def _drain(self, broker_id: int, for_ms: int) -> None:
         self._drained.add(broker_id)

@@ -18,9 +18,9 @@ from replog_quorum.context import Context
 from replog_quorum.machine import RoleMachine
 from replog_quorum.messages import LogView, QuorumError
 from replog_quorum.roles.majority import CheckQuorum
-from replog_quorum.roles.progress import ProgressTable, ReplicaProgress
+from replog_quorum.roles.progress import FetchProgress, ProgressTable
 from replog_quorum.roles.prospective import Prospective
-from replog_quorum.roles.voter_changes import Refusal, VoterChanges
+from replog_quorum.roles.voter_changes import ChangeRefusal, VoterChanges
 from replog_quorum.transitions import ToCandidate, Transition
 from replog_quorum.voter_history import VoterHistory
 from tests.sim.ablation_table import AblationTable, Found, Patches, taken_out
@@ -108,22 +108,22 @@ def counts_any_epoch(current: int, end_offsets: Mapping[int, int], epoch_start_o
     return max(current, arithmetic.majority_end_offset(end_offsets.values()))
 
 
-def busy_by_old_commits(self: VoterChanges, high_watermark: int) -> Refusal | None:
+def busy_by_old_commits(self: VoterChanges, high_watermark: int) -> ChangeRefusal | None:
     """Only with the last change committed, but by what any leader had committed."""
     is_busy = self._pending is not None or self._context.history.offset >= max(self._context.high_watermark, 0)
-    return Refusal(QuorumError.REQUEST_TIMED_OUT, "busy") if is_busy else None
+    return ChangeRefusal(QuorumError.REQUEST_TIMED_OUT, "busy") if is_busy else None
 
 
-def busy_by_own_commits(self: VoterChanges, high_watermark: int) -> Refusal | None:
+def busy_by_own_commits(self: VoterChanges, high_watermark: int) -> ChangeRefusal | None:
     """Only after a commit of the own epoch, but whatever became of the last change."""
-    return Refusal(QuorumError.REQUEST_TIMED_OUT, "busy") if high_watermark < 0 else None
+    return ChangeRefusal(QuorumError.REQUEST_TIMED_OUT, "busy") if high_watermark < 0 else None
 
 
 def meant_by_id(machine: RoleMachine, voter_id: int, directory_id: object) -> bool:
     return voter_id == machine.context.node_id
 
 
-def progress_by_id(self: ProgressTable, voter_id: int, directory_id: UUID | None) -> ReplicaProgress | None:
+def progress_by_id(self: ProgressTable, voter_id: int, directory_id: UUID | None) -> FetchProgress | None:
     return self._replicas.get((voter_id, self._latest.get(voter_id, UUID(int=0))))
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from replog_quorum import AppendVoters, ElectionState, FetchRequest, Request, Response, Voter, VoterSet
+from replog_quorum import AppendVoters, ElectionState, QuorumFetchRequest, Request, Response, Voter, VoterSet
 from tests.sim.quorum_sim_log import SimDisk, SimLog, Snapshot, Value, digest_of
 
 
@@ -146,7 +146,7 @@ class Checker:
 
     def sent(self, is_voter: bool, log: SimLog, message: Request | Response) -> None:
         """M6: what a voter fetches by is on its disk."""
-        if is_voter and isinstance(message, FetchRequest) and message.fetch_offset > log.flushed_offset:
+        if is_voter and isinstance(message, QuorumFetchRequest) and message.fetch_offset > log.flushed_offset:
             raise Violation(f"M6 voter {message.replica_id} fetches at {message.fetch_offset} before its fsync")
 
     def high_watermark(self, node_id: int, log: SimLog, span: tuple[int, int], epoch: int, voters: VoterSet) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from replog_quorum import (
-    FetchRequest,
     FetchSnapshotRequest,
     QuorumError,
+    QuorumFetchRequest,
     Received,
     Request,
     Response,
@@ -61,7 +61,10 @@ class Network(Faults):
         if node.core is None:
             self.fail(source, destination, message, life, nobody_listens=True)
             return
-        if isinstance(message, FetchRequest | FetchSnapshotRequest) and message.leader_epoch == node.leading_epoch:
+        if (
+            isinstance(message, QuorumFetchRequest | FetchSnapshotRequest)
+            and message.leader_epoch == node.leading_epoch
+        ):
             self.checker.fetched(destination, (message.replica_id, message.replica_directory_id), self.now_ms)
         self.step(node, node.life, Received(source.node_id, message))
 

@@ -14,7 +14,7 @@ from replog.controller.managers.replication import ReplicationControl
 from tests.sim.fault_schedule import Fault, FaultKind
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.one_machine_simulation import OneMachineSimulation
-from tests.sim.replication_ablations import as_if_clean
+from tests.sim.replication_substitutes import as_if_clean
 from tests.sim.shrinking import Case, Shrinker, check_name, minimized
 
 

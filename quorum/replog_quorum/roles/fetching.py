@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replog_quorum.context import Context
-from replog_quorum.messages import FetchRequest
+from replog_quorum.messages import QuorumFetchRequest
 from replog_quorum.requests import RequestTracker
 
 
@@ -27,7 +27,7 @@ def send_fetch(
     if context.is_installing or (context.is_voter and not context.log_is_durable):
         return None
     log = context.log
-    request = FetchRequest(
+    request = QuorumFetchRequest(
         correlation_id=requests.begin(destination, now_ms),
         replica_id=context.node_id,
         leader_epoch=context.epoch,

@@ -13,9 +13,9 @@ from replog_quorum.errors import QuorumInvariantError
 from replog_quorum.messages import (
     AppendBatches,
     EpochEnd,
-    FetchResponse,
     FetchSnapshotResponse,
     QuorumError,
+    QuorumFetchResponse,
     Response,
     SnapshotChunkWritten,
     SnapshotDamaged,
@@ -91,7 +91,7 @@ class Follower(Role):
 
     def handle_response(self, source: int, response: Response, now_ms: int) -> Transition | None:
         match response:
-            case FetchResponse(error=QuorumError.NONE) if source == self._leader_id:
+            case QuorumFetchResponse(error=QuorumError.NONE) if source == self._leader_id:
                 self._leader_answered(response.leader_time_ms, now_ms)
                 self._handle_good_fetch(response)
             case FetchSnapshotResponse() if source == self._leader_id:
@@ -142,7 +142,7 @@ class Follower(Role):
         self._leader_time_ms = leader_time_ms
         self._ask_another = False
 
-    def _handle_good_fetch(self, response: FetchResponse) -> None:
+    def _handle_good_fetch(self, response: QuorumFetchResponse) -> None:
         if response.diverging is not None:  # our tail is from a leader that lost; nothing else in here counts
             self._truncate(response.diverging)
             return

@@ -14,11 +14,11 @@ from replog_quorum.messages import (
     BeginQuorumEpochRequest,
     ChangeVoters,
     EpochEnd,
-    FetchRequest,
-    FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     QuorumError,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
     Response,
     SendFetchedData,
     SendSnapshotChunk,
@@ -134,7 +134,7 @@ class Leader(Role):
         """Takes a voter's new endpoint; returns the error of the answer, NONE for none."""
         return self.voter_changes.update(request, self._high_watermark)
 
-    def handle_fetch(self, source: int, request: FetchRequest, now_ms: int) -> None:
+    def handle_fetch(self, source: int, request: QuorumFetchRequest, now_ms: int) -> None:
         """Replies to a fetch of this epoch, now or when there is something new."""
         self._heard(request.replica_id, request.replica_directory_id, request.leader_time_ms, now_ms)
         elsewhere = redirect(self._context.log, request.fetch_offset, request.last_fetched_epoch)
@@ -181,7 +181,7 @@ class Leader(Role):
             self._check_quorum.fetched(replica_id, now_ms)
             self._lease.fetched(replica_id, leader_time_ms, now_ms)
 
-    def _wait_ms(self, request: FetchRequest) -> int:
+    def _wait_ms(self, request: QuorumFetchRequest) -> int:
         """Returns how long a fetch may wait for data; news of a commit wait for some too, for a little while."""
         if request.fetch_offset < self._context.log.log_end_offset:
             return 0
@@ -189,7 +189,7 @@ class Leader(Role):
         wait_ms = min(request.max_wait_ms, config.request_timeout_ms)  # a peer does not set our bounds
         return min(wait_ms, config.commit_notice_ms) if request.high_watermark < self._high_watermark else wait_ms
 
-    def _answer(self, source: int, request: FetchRequest, now_ms: int) -> None:
+    def _answer(self, source: int, request: QuorumFetchRequest, now_ms: int) -> None:
         response = self._response(request, now_ms)
         if request.fetch_offset < self._context.log.log_end_offset:
             self._context.emit(SendFetchedData(source, response, request.fetch_offset))
@@ -235,10 +235,12 @@ class Leader(Role):
             )
             self._context.send(voter.voter_id, request)
 
-    def _response(self, request: FetchRequest, now_ms: int, elsewhere: Redirect | None = None) -> FetchResponse:
+    def _response(
+        self, request: QuorumFetchRequest, now_ms: int, elsewhere: Redirect | None = None
+    ) -> QuorumFetchResponse:
         log, elsewhere = self._context.log, elsewhere or Redirect()
         self._check_snapshot(elsewhere.snapshot_id)
-        return FetchResponse(
+        return QuorumFetchResponse(
             correlation_id=request.correlation_id,
             replica_id=self._context.node_id,
             error=elsewhere.error,

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from replog_quorum.arithmetic import UNKNOWN_OFFSET
-from replog_quorum.status import ReplicaStatus
+from replog_quorum.status import QuorumReplicaStatus
 from replog_quorum.voter_history import VoterHistory
 from replog_quorum.voters import VoterSet
 
@@ -18,7 +18,7 @@ ReplicaKey: TypeAlias = tuple[int, UUID]
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaProgress:
+class FetchProgress:
     """What fetches have shown of one replica.
 
     Attributes:
@@ -44,7 +44,7 @@ class ProgressTable:
 
     def __init__(self, leader: ReplicaKey, leader_end_offset: int) -> None:
         self._leader = leader
-        self._replicas: dict[ReplicaKey, ReplicaProgress] = {leader: ReplicaProgress(leader_end_offset)}
+        self._replicas: dict[ReplicaKey, FetchProgress] = {leader: FetchProgress(leader_end_offset)}
         self._latest: dict[int, UUID] = {leader[0]: leader[1]}
 
     def touch(self, replica: ReplicaKey, now_ms: int) -> None:
@@ -65,13 +65,13 @@ class ProgressTable:
         elif fetch_offset >= before.leader_end_offset >= 0:
             caught_up_ms = before.leader_end_ms
         self._latest[replica[0]] = replica[1]
-        self._replicas[replica] = ReplicaProgress(fetch_offset, now_ms, caught_up_ms, leader_end_offset, now_ms)
+        self._replicas[replica] = FetchProgress(fetch_offset, now_ms, caught_up_ms, leader_end_offset, now_ms)
 
     def set_leader_end_offset(self, end_offset: int) -> None:
         """Notes how far the leader's own fsync has come."""
-        self._replicas[self._leader] = ReplicaProgress(end_offset)
+        self._replicas[self._leader] = FetchProgress(end_offset)
 
-    def get(self, replica: ReplicaKey) -> ReplicaProgress | None:
+    def get(self, replica: ReplicaKey) -> FetchProgress | None:
         """Returns the progress of one replica; None if it never fetched."""
         return self._replicas.get(replica)
 
@@ -117,10 +117,10 @@ class ProgressTable:
             if self._latest.get(key[0]) == key[1]:
                 del self._latest[key[0]]
 
-    def statuses(self, voters: VoterSet) -> tuple[ReplicaStatus, ...]:
+    def statuses(self, voters: VoterSet) -> tuple[QuorumReplicaStatus, ...]:
         """Returns what is known of all replicas, for people."""
         return tuple(
-            ReplicaStatus(
+            QuorumReplicaStatus(
                 replica_id=key[0],
                 directory_id=key[1],
                 is_voter=voters.contains(*key),
@@ -135,10 +135,10 @@ class ProgressTable:
         silent = [key for key, progress in self._replicas.items() if progress.last_fetch_ms <= oldest_ms]
         return [key for key in silent if key != self._leader and not voters.contains(*key)]
 
-    def _get(self, replica: ReplicaKey) -> ReplicaProgress:
-        return self._replicas.get(replica) or ReplicaProgress()
+    def _get(self, replica: ReplicaKey) -> FetchProgress:
+        return self._replicas.get(replica) or FetchProgress()
 
-    def _progress_of(self, voter_id: int, directory_id: UUID | None) -> ReplicaProgress | None:
+    def _progress_of(self, voter_id: int, directory_id: UUID | None) -> FetchProgress | None:
         directory_id = directory_id or self._latest.get(voter_id)
         return None if directory_id is None else self._replicas.get((voter_id, directory_id))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from replog_quorum.messages import FetchRequest
+from replog_quorum.messages import QuorumFetchRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class ParkedFetch:
     """One waiting fetch: who sent it, what it asked, until when (ms) it may wait."""
 
     source: int
-    request: FetchRequest
+    request: QuorumFetchRequest
     deadline_ms: int
 
 

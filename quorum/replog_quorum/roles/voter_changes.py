@@ -25,7 +25,7 @@ from replog_quorum.voters import Voter, VoterSet
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ChangeRefusal:
     """Why a change is not made, and what to do."""
 
     error: QuorumError
@@ -88,7 +88,7 @@ class VoterChanges:
     def change(self, request: ChangeVoters, high_watermark: int, now_ms: int) -> None:
         """Makes or refuses the change that an operator wants."""
         outcome = self._guard(high_watermark) or self._changed(request.change, now_ms)
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, ChangeRefusal):
             self._answer(request.request_id, outcome.error, outcome.reason)
         else:
             self._append(outcome, request.request_id, writes_version=False)
@@ -126,33 +126,33 @@ class VoterChanges:
         if context.is_voter and own is not None and context.endpoint not in ("", own.endpoint):
             self._append(context.voters.with_voter(replace(own, endpoint=context.endpoint)), None, writes_version=False)
 
-    def _guard(self, high_watermark: int) -> Refusal | None:
+    def _guard(self, high_watermark: int) -> ChangeRefusal | None:
         busy = self._busy(high_watermark)
         if busy is not None or self._context.history.is_dynamic:
             return busy
-        return Refusal(
+        return ChangeRefusal(
             QuorumError.UNSUPPORTED_VERSION,
             f"the voter set is the configured one until the directories of all voters are known; not yet heard of: "
             f"{list(self._unheard())}. Start them (with the data directory they had), then try again",
         )
 
-    def _busy(self, high_watermark: int) -> Refusal | None:
+    def _busy(self, high_watermark: int) -> ChangeRefusal | None:
         """Returns why no set may be appended now, whatever is in it."""
         if high_watermark < 0:
-            return Refusal(
+            return ChangeRefusal(
                 QuorumError.REQUEST_TIMED_OUT,
                 f"nothing of epoch {self._epoch} has committed yet. Try again; if it lasts, see that a majority of the "
                 "voters is up",
             )
         if self._pending is not None or self._context.history.offset >= high_watermark:
-            return Refusal(
+            return ChangeRefusal(
                 QuorumError.REQUEST_TIMED_OUT,
                 f"the voter set before (offset {self._context.history.offset}) is not committed yet. Try again; if it "
                 "lasts, see that a majority of the voters is up",
             )
         return None
 
-    def _changed(self, change: AddVoter | RemoveVoter, now_ms: int) -> VoterSet | Refusal:
+    def _changed(self, change: AddVoter | RemoveVoter, now_ms: int) -> VoterSet | ChangeRefusal:
         match change:
             case AddVoter():
                 return self._with_added(change.voter, now_ms)
@@ -161,21 +161,23 @@ class VoterChanges:
             case _ as unreachable:
                 assert_never(unreachable)
 
-    def _with_added(self, voter: Voter, now_ms: int) -> VoterSet | Refusal:
+    def _with_added(self, voter: Voter, now_ms: int) -> VoterSet | ChangeRefusal:
         known = self._context.voters.get(voter.voter_id)
         if voter.voter_id < 0 or voter.directory_id is None or not voter.endpoint:
-            return Refusal(QuorumError.INVALID_REQUEST, "a new voter needs an id, a directory id and an endpoint")
+            return ChangeRefusal(QuorumError.INVALID_REQUEST, "a new voter needs an id, a directory id and an endpoint")
         if known is not None and known.directory_id == voter.directory_id:
-            return Refusal(QuorumError.DUPLICATE_VOTER, f"voter {voter.voter_id} is in the set. Nothing is to be done")
+            return ChangeRefusal(
+                QuorumError.DUPLICATE_VOTER, f"voter {voter.voter_id} is in the set. Nothing is to be done"
+            )
         if known is not None:
             reason = (
                 f"voter {voter.voter_id} is in the set with directory {known.directory_id}. If that disk is lost, "
                 "remove that voter first, then add this one"
             )
-            return Refusal(QuorumError.DUPLICATE_VOTER, reason)
+            return ChangeRefusal(QuorumError.DUPLICATE_VOTER, reason)
         return self._lag_of(voter, now_ms) or self._context.voters.with_voter(voter)
 
-    def _lag_of(self, voter: Voter, now_ms: int) -> Refusal | None:
+    def _lag_of(self, voter: Voter, now_ms: int) -> ChangeRefusal | None:
         """Returns why an observer is no voter yet: one that lags, or is gone, only makes a majority harder to get."""
         if voter.directory_id is None:
             return None
@@ -183,30 +185,30 @@ class VoterChanges:
         name = f"node {voter.voter_id} (directory {voter.directory_id})"
         if progress is None or now_ms >= progress.last_fetch_ms + self._context.config.fetch_timeout_ms:
             reason = f"{name} does not fetch from this leader. Start it as an observer, then try again"
-            return Refusal(QuorumError.REQUEST_TIMED_OUT, reason)
+            return ChangeRefusal(QuorumError.REQUEST_TIMED_OUT, reason)
         if progress.caught_up_ms is None:
             reason = (
                 f"{name} has fetched up to {max(progress.end_offset, 0)} of {self._context.log.log_end_offset}. "
                 "Wait until it has caught up, then try again"
             )
-            return Refusal(QuorumError.REQUEST_TIMED_OUT, reason)
+            return ChangeRefusal(QuorumError.REQUEST_TIMED_OUT, reason)
         return None
 
-    def _without_removed(self, change: RemoveVoter) -> VoterSet | Refusal:
+    def _without_removed(self, change: RemoveVoter) -> VoterSet | ChangeRefusal:
         voters = self._context.voters
         known = voters.get(change.voter_id)
         if known is None:
             reason = f"there is no voter {change.voter_id}; the voters are {list(voters.ids)}"
-            return Refusal(QuorumError.VOTER_NOT_FOUND, reason)
+            return ChangeRefusal(QuorumError.VOTER_NOT_FOUND, reason)
         if change.directory_id is not None and change.directory_id != known.directory_id:
             reason = (
                 f"voter {change.voter_id} has directory {known.directory_id}, not {change.directory_id}. Describe the "
                 "quorum and name the one that is meant"
             )
-            return Refusal(QuorumError.VOTER_NOT_FOUND, reason)
+            return ChangeRefusal(QuorumError.VOTER_NOT_FOUND, reason)
         if len(voters) == 1:
             reason = f"voter {change.voter_id} is the only one. Add another before removing it"
-            return Refusal(QuorumError.VOTER_NOT_FOUND, reason)
+            return ChangeRefusal(QuorumError.VOTER_NOT_FOUND, reason)
         return voters.without(change.voter_id)
 
     def _unheard(self) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from replog.rpc.quorum_messages import (
     RemoveVoterResponse,
 )
 from replog.rpc.transport import Transport
-from replog_quorum import AddVoter, QuorumStatus, RemoveVoter, ReplicaStatus, Voter
+from replog_quorum import AddVoter, QuorumReplicaStatus, QuorumStatus, RemoveVoter, Voter
 
 QuorumRequest: TypeAlias = DescribeQuorumRequest | AddVoterRequest | RemoveVoterRequest
 
@@ -101,13 +101,13 @@ def _members(status: QuorumStatus, leader_id: int, now_ms: int) -> tuple[QuorumM
     return (*voters, *(_member(replica, "", leader_id, now_ms) for replica in observers))
 
 
-def _voter(voter: Voter, replica: ReplicaStatus | None, leader_id: int, now_ms: int) -> QuorumMember:
+def _voter(voter: Voter, replica: QuorumReplicaStatus | None, leader_id: int, now_ms: int) -> QuorumMember:
     if replica is None:
         return QuorumMember(voter.voter_id, voter.directory_id, voter.endpoint, True, -1, -1, -1)  # noqa: FBT003 -- a record
     return _member(replica, voter.endpoint, leader_id, now_ms)
 
 
-def _member(replica: ReplicaStatus, endpoint: str, leader_id: int, now_ms: int) -> QuorumMember:
+def _member(replica: QuorumReplicaStatus, endpoint: str, leader_id: int, now_ms: int) -> QuorumMember:
     is_leader = replica.replica_id == leader_id
 
     def age(then_ms: int | None) -> int:

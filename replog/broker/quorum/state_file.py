@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from replog.errors import CorruptCheckpointError, StorageError
 from replog.log import is_disk_full
-from replog_checkpoints import CorruptCheckpointError as DamagedFileError
-from replog_checkpoints import FileSystem, QuorumState, read_quorum_state, write_quorum_state
+from replog_checkpoints import DamagedCheckpointError, FileSystem, QuorumState, read_quorum_state, write_quorum_state
 from replog_quorum import ElectionState
 
 
@@ -34,7 +33,7 @@ class QuorumStateFile:
         """
         try:
             state = read_quorum_state(self._fs, self._path)
-        except DamagedFileError as error:
+        except DamagedCheckpointError as error:
             reason = f"{error.reason}. Nothing was changed: restore the file. Without it this voter could vote twice"
             raise CorruptCheckpointError(error.path, error.line, reason) from error
         if state is None:

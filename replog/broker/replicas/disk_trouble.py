@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
-from replog.controller.messages import OfflineReplica as ReportedReplica
+from replog.controller.messages import OfflineReplica
 from replog.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -45,7 +45,7 @@ _DAMAGE = (CorruptRecordError, CorruptIndexError, CorruptCheckpointError)
 
 
 @dataclass(slots=True)
-class OfflineReplica:
+class UnusableReplica:
     """A replica of this broker that cannot be used, and why."""
 
     topic: str
@@ -100,7 +100,7 @@ class DiskTrouble:
         leave_role: Callable[[Replica], None],
         on_offline: Callable[[], None],
     ) -> None:
-        self.offline: dict[ReplicaKey, OfflineReplica] = {}
+        self.offline: dict[ReplicaKey, UnusableReplica] = {}
         self.beginning_anew: set[ReplicaKey] = set()
         self.waiting_for_room: dict[ReplicaKey, LocalPartition] = {}
         self._broker_id = broker_id
@@ -115,15 +115,15 @@ class DiskTrouble:
         offline = self.offline.get(key)
         return None if offline is None else f"{offline.topic}-{offline.partition_id} is offline here: {offline.reason}"
 
-    def reported(self) -> tuple[ReportedReplica, ...]:
+    def reported(self) -> tuple[OfflineReplica, ...]:
         """Returns the replicas that are offline or begin anew, as the controller must know them, in a fixed order."""
         found = {key: not offline.is_damaged for key, offline in self.offline.items()}
         found |= dict.fromkeys(self.beginning_anew, False)
-        return tuple(ReportedReplica(*key, is_intact) for key, is_intact in sorted(found.items()))
+        return tuple(OfflineReplica(*key, is_intact) for key, is_intact in sorted(found.items()))
 
     # ---- beginning anew -----------------------------------------------------------------------------------------------
 
-    def controller_knows(self, reported: Sequence[ReportedReplica], metadata_offset: int) -> None:
+    def controller_knows(self, reported: Sequence[OfflineReplica], metadata_offset: int) -> None:
         """Notes what the controller was told of in a heartbeat that is answered; see `begin_anew`.
 
         Args:
@@ -150,7 +150,7 @@ class DiskTrouble:
                 found.append(LocalPartition(offline.topic, offline.topic_id, offline.partition_id, registration))
         return tuple(found)
 
-    def _is_given_up(self, offline: OfflineReplica, registration: PartitionRegistration) -> bool:
+    def _is_given_up(self, offline: UnusableReplica, registration: PartitionRegistration) -> bool:
         own_id = self._broker_id
         home = self._logs.home_of(offline.topic, offline.partition_id)
         return (
@@ -164,7 +164,7 @@ class DiskTrouble:
             and home.failure is None
         )
 
-    def _is_set_aside(self, offline: OfflineReplica) -> bool:
+    def _is_set_aside(self, offline: UnusableReplica) -> bool:
         """Whether what is left of a replica could be taken out of the way."""
         try:
             path = self._logs.set_aside_log(offline.topic, offline.partition_id)
@@ -294,7 +294,7 @@ class DiskTrouble:
         if key in self.offline or registration is None:
             return
         is_damaged = isinstance(error, _DAMAGE)
-        self.offline[key] = OfflineReplica(topic, topic_id, partition_id, str(error), registration, is_damaged)
+        self.offline[key] = UnusableReplica(topic, topic_id, partition_id, str(error), registration, is_damaged)
         self.beginning_anew.discard(key)
         self.waiting_for_room.pop(key, None)
         _log.error("%s-%d is offline: %s", topic, partition_id, error)

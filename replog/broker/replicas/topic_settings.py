@@ -6,8 +6,7 @@ from __future__ import annotations
 from replog.config.server import ServerConfig
 from replog.config.server_keys import LONG_MAX
 from replog.errors import InvariantViolationError
-from replog.log import CleanupPolicy as LogCleanupPolicy
-from replog.log import LogConfig
+from replog.log import Cleanup, LogConfig
 from replog.metadata import config_keys
 from replog.metadata.config_keys import CleanupPolicy, ConfigKey, FlushPolicy, MessageTimestampType
 from replog.metadata.image import CLUSTER_DEFAULTS, MetadataImage
@@ -122,8 +121,8 @@ class TopicSettings:
         return value
 
 
-def _log_cleanup_policy(words: tuple[CleanupPolicy, ...]) -> LogCleanupPolicy:
-    policy = LogCleanupPolicy(0)
+def _log_cleanup_policy(words: tuple[CleanupPolicy, ...]) -> Cleanup:
+    policy = Cleanup(0)
     for word in words:
-        policy |= LogCleanupPolicy[word.name]
+        policy |= Cleanup[word.name]
     return policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from replog.broker.replicas.disk_trouble import OfflineReplica
+from replog.broker.replicas.disk_trouble import UnusableReplica
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.config.server import ServerConfig
@@ -73,7 +73,7 @@ def has_awaited_ends(image: MetadataImage, broker_id: int, replicas: Collection[
 
 def replica_statuses(
     replicas: Iterable[Replica],
-    offline: Iterable[OfflineReplica],
+    offline: Iterable[UnusableReplica],
     names: Collection[tuple[str, int]] | None,
     now_ms: int,
 ) -> tuple[ReplicaStatus, ...]:
@@ -98,7 +98,7 @@ def replica_statuses(
     return tuple(sorted(found, key=lambda status: f"{status.topic}-{status.partition_id}"))
 
 
-def _is_wanted(replica: Replica | OfflineReplica, names: Collection[tuple[str, int]] | None) -> bool:
+def _is_wanted(replica: Replica | UnusableReplica, names: Collection[tuple[str, int]] | None) -> bool:
     return names is None or (replica.topic, replica.partition_id) in names
 
 

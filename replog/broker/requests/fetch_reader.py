@@ -25,7 +25,7 @@ from replog.replication.messages import FollowerFetched
 from replog.rpc.messages import (
     CONSUMER_REPLICA_ID,
     DeleteRecordsPartition,
-    EpochEnd,
+    DivergingEpoch,
     EpochEndPartition,
     FetchPartition,
     FetchRequest,
@@ -275,7 +275,7 @@ class FetchReader:
             high_watermark=role.high_watermark,
             log_start_offset=replica.log.log_start_offset,
             log_end_offset=replica.log.log_end_offset if is_follower else -1,
-            diverging=None if diverging is None else EpochEnd(diverging.epoch, diverging.end_offset),
+            diverging=None if diverging is None else DivergingEpoch(diverging.epoch, diverging.end_offset),
             leader_id=replica.registration.leader,
             leader_epoch=role.leader_epoch,
         )

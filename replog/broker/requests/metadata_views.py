@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from replog.controller.requests import ConfigEntry
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import ResourceType
@@ -17,7 +18,6 @@ from replog.metadata.registrations import BrokerRegistration, PartitionRegistrat
 from replog.rpc.metadata_messages import (
     BrokerInfo,
     ClusterMetadata,
-    ConfigEntry,
     MetadataUpdate,
     PartitionInfo,
     TopicInfo,

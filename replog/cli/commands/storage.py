@@ -85,12 +85,11 @@ def _refuse_formatted(path: str) -> None:
     """
     from replog.cli.errors import UsageError
     from replog.errors import CorruptCheckpointError
-    from replog_checkpoints import META_PROPERTIES_FILE, OsFileSystem, read_meta_properties
-    from replog_checkpoints import CorruptCheckpointError as LeafError
+    from replog_checkpoints import META_PROPERTIES_FILE, DamagedCheckpointError, OsFileSystem, read_meta_properties
 
     try:
         found = read_meta_properties(OsFileSystem(), f"{path}/{META_PROPERTIES_FILE}")
-    except LeafError as error:
+    except DamagedCheckpointError as error:
         raise CorruptCheckpointError(error.path, error.line, f"{error.reason}. Nothing was changed") from error
     if found is not None:
         raise UsageError(

@@ -61,7 +61,7 @@ def dump_small_file(fs: FileSystem, path: str, name: str) -> Iterator[Row]:
     """Yields the content of a file named in `READERS`, or a `damage` row where it cannot be read."""
     try:
         yield from READERS[name](fs, path)
-    except checkpoints.CorruptCheckpointError as error:
+    except checkpoints.DamagedCheckpointError as error:
         where = f"line {error.line}: " if error.line else ""
         yield damage(None, f"{where}{error.reason}")
 

@@ -142,7 +142,7 @@ def _quorum(files: MetadataLogFiles) -> Folder:
 def _quorum_state(files: MetadataLogFiles) -> Leaf:
     try:
         state = checkpoints.read_quorum_state(OsFileSystem(), str(files.directory / checkpoints.QUORUM_STATE_FILE))
-    except checkpoints.CorruptCheckpointError as error:
+    except checkpoints.DamagedCheckpointError as error:
         raise CommandFailedError(str(error)) from error
     return {} if state is None else record_leaf(state)
 
@@ -198,7 +198,7 @@ def _local(files: MetadataLogFiles, offset: int | None) -> Leaf:
     try:
         path = files.directory.parent / checkpoints.META_PROPERTIES_FILE
         meta = checkpoints.read_meta_properties(OsFileSystem(), str(path))
-    except checkpoints.CorruptCheckpointError as error:
+    except checkpoints.DamagedCheckpointError as error:
         return found | {"meta_properties": str(error)}
     if meta is not None:
         found |= {name: plain(value) for name, value in record_leaf(meta).items() if name != "extra"}

@@ -36,7 +36,7 @@ from replog.controller.messages import (
     NewTopic,
     TopicResult,
 )
-from replog.controller.requests import TopicPartition as ControllerTopicPartition
+from replog.controller.requests import NamedPartition
 from replog.ending import Ending
 from replog.errors import (
     BrokerNotAvailableError,
@@ -244,7 +244,7 @@ class Admin(Operations):
         """
         within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
         chosen = None if partitions is None else partitions_of("partitions", partitions)
-        named = None if chosen is None else tuple(ControllerTopicPartition(*one) for one in chosen)
+        named = None if chosen is None else tuple(NamedPartition(*one) for one in chosen)
         address = await self._address(broker)
         response = await self._view.call(address, DescribeNodeRequest(named), timeout_ms=within_ms)
         return expect(response, DescribeNodeResponse)

@@ -42,6 +42,7 @@ from replog.controller.requests import (
     ElectLeaders,
     ElectLeadersResponse,
     FeatureUpdate,
+    NamedPartition,
     NewPartitions,
     PartitionResult,
     Reassignment,
@@ -50,7 +51,6 @@ from replog.controller.requests import (
     UpdateFeatures,
     UpdateFeaturesResponse,
 )
-from replog.controller.requests import TopicPartition as ControllerTopicPartition
 from replog.errors import (
     BrokerIdNotRegisteredError,
     BrokerNotAvailableError,
@@ -245,7 +245,7 @@ class Operations:
         requests = [ElectLeaders(election_type, None)]
         if partitions is not None:
             named = partitions_of("partitions", partitions)
-            chosen = [ControllerTopicPartition(*one) for one in dict.fromkeys(named)]
+            chosen = [NamedPartition(*one) for one in dict.fromkeys(named)]
             requests = [ElectLeaders(election_type, part) for part in in_parts(chosen)]
         answers = await self._ask_all(requests, ElectLeadersResponse, timeout_ms, what="elect leaders")
         results = tuple(result for answer in answers for result in answer.partitions)

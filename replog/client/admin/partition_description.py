@@ -13,7 +13,7 @@ from uuid import UUID
 
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView, expect
-from replog.controller.requests import TopicPartition
+from replog.controller.requests import NamedPartition
 from replog.errors import ReplogError, UnknownTopicOrPartitionError
 from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, ReplicaProgress, ReplicaStatus
@@ -118,7 +118,7 @@ async def describe_partition(
         raise UnknownTopicOrPartitionError(
             f"{topic} has no partition {partition_id}: it has {len(info.partitions)}, from 0 on"
         )
-    name = TopicPartition(topic, partition_id)
+    name = NamedPartition(topic, partition_id)
     answers = await asyncio.gather(
         *(_ask(view, view.image.brokers.get(broker_id), name, timeout_ms) for broker_id in partition.replicas)
     )
@@ -126,7 +126,7 @@ async def describe_partition(
 
 
 async def _ask(
-    view: ClusterView, broker: BrokerInfo | None, name: TopicPartition, timeout_ms: int
+    view: ClusterView, broker: BrokerInfo | None, name: NamedPartition, timeout_ms: int
 ) -> DescribeNodeResponse | None:
     if broker is None:
         return None

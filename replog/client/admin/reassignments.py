@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView, expect
 from replog.client.types import TopicPartition
-from replog.controller.requests import TopicPartition as ControllerTopicPartition
+from replog.controller.requests import NamedPartition
 from replog.errors import ReplogError
 from replog.metadata.config_keys import (
     FOLLOWER_REPLICATION_THROTTLED_RATE,
@@ -323,7 +323,7 @@ async def _ask(view: ClusterView, broker: BrokerInfo, names: Sequence[TopicParti
     try:
         for first in range(0, len(names), NAMED_MAX):
             part = names[first : first + NAMED_MAX]
-            request = DescribeNodeRequest(tuple(ControllerTopicPartition(*name) for name in part))
+            request = DescribeNodeRequest(tuple(NamedPartition(*name) for name in part))
             answer = expect(await view.call(address, request, timeout_ms=timeout_ms), DescribeNodeResponse)
             replicas |= {TopicPartition(one.topic, one.partition_id): one for one in answer.replicas}
         of_broker = DescribeConfigsRequest(ResourceType.BROKER, str(broker.broker_id))

@@ -17,7 +17,7 @@ from replog.client.cluster.addresses import LeaderAddress
 from replog.client.types import TopicPartition
 from replog.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError, ReplogError
 from replog.records import BatchHeader, Buffer, scan
-from replog.rpc.messages import EpochEnd, FetchResult
+from replog.rpc.messages import DivergingEpoch, FetchResult
 
 BACKOFF_S_MIN = 0.1
 BACKOFF_S_MAX = 0.5
@@ -81,7 +81,7 @@ class PartitionFetch:
         self.error: ReplogError | None = None
         self.last_epoch = -1
         self.out_of_range: FetchResult | None = None
-        self.diverging: EpochEnd | None = None
+        self.diverging: DivergingEpoch | None = None
         self.backoff_until_s = 0.0
         self.leader_only = False
         self.is_at_log_start = False

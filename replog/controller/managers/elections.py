@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from replog.controller.config import ControllerConfig
 from replog.controller.managers.replication import ReplicationControl
 from replog.controller.partitions.change import Election, partition_change
-from replog.controller.requests import ElectLeaders, ElectLeadersResponse, PartitionResult, TopicPartition
+from replog.controller.requests import ElectLeaders, ElectLeadersResponse, NamedPartition, PartitionResult
 from replog.controller.result import Result
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
@@ -68,16 +68,16 @@ class ElectionControl:
                 results.append(PartitionResult(partition.topic, partition.partition_id, code, message))
         return Result(tuple(records), ElectLeadersResponse(tuple(results)))
 
-    def _all(self, election_type: ElectionType) -> Iterable[TopicPartition]:
+    def _all(self, election_type: ElectionType) -> Iterable[NamedPartition]:
         """Yields the partitions for which an election may be needed."""
         state = self._state
         needy: Iterable[PartitionKey] = state.leaderless
         if election_type is ElectionType.PREFERRED:
             needy = (*state.imbalanced, *state.leaderless)
         for key in in_order(needy):
-            yield TopicPartition(state.topics[key[0]], key[1])
+            yield NamedPartition(state.topics[key[0]], key[1])
 
-    def _elect_one(self, election_type: ElectionType, item: TopicPartition) -> PartitionChangeRecord:
+    def _elect_one(self, election_type: ElectionType, item: NamedPartition) -> PartitionChangeRecord:
         topic_id = self._state.topic_ids.get(item.topic)
         if topic_id is None or (topic_id, item.partition_id) not in self._state.partitions:
             raise UnknownTopicOrPartitionError(f"there is no partition {item.topic}-{item.partition_id}")

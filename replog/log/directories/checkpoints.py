@@ -153,7 +153,7 @@ class DirectoryCheckpoints:
         """
         try:
             checkpoint.read()
-        except checkpoints.CorruptCheckpointError:
+        except checkpoints.DamagedCheckpointError:
             if checkpoint is not self._cleaner_offsets:
                 raise
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from replog.errors import ReplogError
 from replog.log.directories.identity import opened_with, read_identity
-from replog_checkpoints import CorruptCheckpointError, FileSystem, MetaProperties
+from replog_checkpoints import DamagedCheckpointError, FileSystem, MetaProperties
 
 
 def missing_data(fs: FileSystem, paths: Sequence[str], node_id: int) -> list[str]:
@@ -34,7 +34,7 @@ def missing_data(fs: FileSystem, paths: Sequence[str], node_id: int) -> list[str
     for path in paths:
         try:
             found[path] = read_identity(fs, path, None, node_id)
-        except (OSError, CorruptCheckpointError, ReplogError):
+        except (OSError, DamagedCheckpointError, ReplogError):
             continue
     empty = [path for path, meta in found.items() if meta is None]
     formatted = [meta for meta in found.values() if meta is not None]

@@ -97,7 +97,7 @@ def refuse_later_format(fs: FileSystem, path: str) -> None:
     """
     try:
         meta = checkpoints.read_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}")
-    except checkpoints.CorruptCheckpointError:
+    except checkpoints.DamagedCheckpointError:
         return
     found = "" if meta is None else meta.extra.get(FORMAT_KEY, "")
     if meta is not None and found.isascii() and found.isdigit() and found > FORMAT:
@@ -174,7 +174,7 @@ def take_lock(fs: FileSystem, path: str) -> Lock:
         ) from error
 
 
-def damaged_checkpoint(error: checkpoints.CorruptCheckpointError) -> CorruptCheckpointError:
+def damaged_checkpoint(error: checkpoints.DamagedCheckpointError) -> CorruptCheckpointError:
     """Returns our error for a file that cannot be read, with the ways out."""
     deletion = _WITHOUT.get(PurePosixPath(error.path).name)
     other = "remove the directory and copy it anew" if deletion is None else f"delete it: {deletion}"
@@ -187,7 +187,7 @@ def storage_errors(path: str) -> Iterator[None]:
     """Turns the errors of the leaf library and of the disk within it into ours."""
     try:
         yield
-    except checkpoints.CorruptCheckpointError as error:
+    except checkpoints.DamagedCheckpointError as error:
         raise damaged_checkpoint(error) from error
     except OSError as error:
         if is_disk_full(error):

@@ -423,7 +423,7 @@ class LogDirectory:
         path = self._state.at(checkpoints.CLEAN_SHUTDOWN_FILE)
         try:
             marker = checkpoints.read_clean_shutdown(self._state.fs, path)
-        except checkpoints.CorruptCheckpointError:
+        except checkpoints.DamagedCheckpointError:
             marker = None  # cannot be believed: every log is checked
         if marker is not None:
             self._state.note_clean_stop(marker.broker_epoch)

@@ -32,7 +32,7 @@ class ReadRequest(NamedTuple):
     is_checked: bool = True
 
 
-class Place(NamedTuple):
+class BatchPlace(NamedTuple):
     """The batch that holds an offset (or will) starts at byte `position` of the segment with this base offset."""
 
     base_offset: int
@@ -73,7 +73,7 @@ class CapturedRead(NamedTuple):
 
     request: ReadRequest
     parts: tuple[Part, ...]
-    place: Place | None
+    place: BatchPlace | None
     files: tuple[File, ...]
     version: int
 
@@ -82,7 +82,7 @@ class CapturedRead(NamedTuple):
         return read_first(self.parts, self.request, self.place)
 
 
-def read_first(parts: Iterable[Part], request: ReadRequest, place: Place | None) -> ReadOutcome | None:
+def read_first(parts: Iterable[Part], request: ReadRequest, place: BatchPlace | None) -> ReadOutcome | None:
     for reader, end_offset in parts:
         start = _start(reader, request.offset, place)
         if start is None:  # all of it lies below the offset: a gap that compaction left
@@ -99,7 +99,7 @@ def read_first(parts: Iterable[Part], request: ReadRequest, place: Place | None)
     return None
 
 
-def _start(reader: SegmentReader, offset: int, place: Place | None) -> Start | None:
+def _start(reader: SegmentReader, offset: int, place: BatchPlace | None) -> Start | None:
     if place is not None and place.base_offset == reader.base_offset and place.position < reader.size_bytes:
         return Start(place.position, None)
     if offset <= reader.base_offset:

@@ -15,7 +15,7 @@ LOOK_UPS_MAX = 64
 """Look-ups in offset indexes for one log, of a few pages each; where more would be needed, only ends of segments are cuts."""
 
 
-class Cut(NamedTuple):
+class LogCut(NamedTuple):
     """The end of a part.
 
     Attributes:
@@ -29,7 +29,7 @@ class Cut(NamedTuple):
 
 def find_cuts(
     segments: SegmentList, start_offset: int, end_offset: int, log_end_offset: int, *, target_bytes: int, cuts_max: int
-) -> list[Cut]:
+) -> list[LogCut]:
     """Cuts [start, end) into parts of about `target_bytes`, larger ones where there would be more than `cuts_max`.
 
     Args:
@@ -81,16 +81,16 @@ class _Cutter:
         self._cuts_max = cuts_max
         self._waiting_bytes = 0
         self._look_ups = 0
-        self._cuts: list[Cut] = []
+        self._cuts: list[LogCut] = []
 
-    def cut(self, spans: list[_Span]) -> list[Cut]:
+    def cut(self, spans: list[_Span]) -> list[LogCut]:
         """Returns the cuts, the end among them where there is anything before it."""
         for span in spans:
             self._cut_inside(span)
             if self._waiting_bytes >= self._step_bytes:
                 self._add(span.end_offset)
         if self._last_offset < self._end_offset:
-            self._cuts.append(Cut(self._end_offset, self._waiting_bytes))
+            self._cuts.append(LogCut(self._end_offset, self._waiting_bytes))
         return self._cuts
 
     def _cut_inside(self, span: _Span) -> None:
@@ -113,5 +113,5 @@ class _Cutter:
     def _add(self, offset: int) -> None:
         is_needed = offset == self._end_offset or len(self._cuts) < self._cuts_max - 1
         if is_needed and offset > self._last_offset:
-            self._cuts.append(Cut(offset, self._waiting_bytes))
+            self._cuts.append(LogCut(offset, self._waiting_bytes))
             self._last_offset, self._waiting_bytes = offset, 0

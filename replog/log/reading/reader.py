@@ -18,8 +18,8 @@ from typing import Final
 
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError, StorageError
 from replog.log.disk_space import disk_full, is_out_of_files
-from replog.log.reading.captured_read import CapturedRead, Part, Place, ReadOutcome, ReadRequest, read_first
-from replog.log.reading.cuts import Cut, find_cuts
+from replog.log.reading.captured_read import BatchPlace, CapturedRead, Part, ReadOutcome, ReadRequest, read_first
+from replog.log.reading.cuts import LogCut, find_cuts
 from replog.log.reading.locating import FileSpan, locate_batches
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import LogTail
@@ -45,11 +45,11 @@ class LogReader:
     def __init__(self, state: LogState) -> None:
         self._state = state
         self.tail: LogTail | None = None
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, BatchPlace] = {}
         self._version = 0  # of the meaning of places
 
     @property
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[BatchPlace]:
         """Where the latest reads ended, one for each reader that goes on there."""
         return self._places.values()
 
@@ -97,7 +97,7 @@ class LogReader:
         if self.tail is not None:
             newest = self.tail.read(offset, max_bytes=max_bytes, ceiling=ceiling)
             if newest is not None:
-                self._remember(newest.next_offset, Place(*newest.end, self._state.wall_ms))
+                self._remember(newest.next_offset, BatchPlace(*newest.end, self._state.wall_ms))
                 return newest.data
         request = ReadRequest(offset, max_bytes, ceiling, self._state.log_end_offset, min_one_batch, is_checked)
         try:
@@ -201,7 +201,7 @@ class LogReader:
         except OSError as error:
             raise unreadable(state, error) from error
 
-    def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[Cut]:
+    def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[LogCut]:
         """Cuts a range of offsets into parts of about equal size; see `cuts`.
 
         Raises:
@@ -314,20 +314,20 @@ class LogReader:
         length, end_offset = _consecutive(found.data, request.offset)
         return SegmentRead(found.data[:length], end_offset, None) if length else found
 
-    def _note(self, request: ReadRequest, place: Place | None, outcome: ReadOutcome | None) -> bytes:
+    def _note(self, request: ReadRequest, place: BatchPlace | None, outcome: ReadOutcome | None) -> bytes:
         if outcome is None:
             return b""
         found = self._before_hole(request, outcome.found)
         if found.next_position is None:
             return found.data
         if found.data:
-            next_place = Place(outcome.base_offset, found.next_position, self._state.wall_ms)
+            next_place = BatchPlace(outcome.base_offset, found.next_position, self._state.wall_ms)
             self._remember(found.next_offset, next_place)
         else:
             self._remember(request.offset, place)
         return found.data
 
-    def _remember(self, offset: int, place: Place | None) -> None:
+    def _remember(self, offset: int, place: BatchPlace | None) -> None:
         if place is None:
             return
         if len(self._places) >= _PLACES_MAX:

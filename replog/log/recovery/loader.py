@@ -236,7 +236,7 @@ class LogLoader(LogRecovery):
         path = epoch_path(self.directory)
         try:
             self._epochs_on_disk = checkpoints.read_leader_epochs(self.fs, path)
-        except checkpoints.CorruptCheckpointError:
+        except checkpoints.DamagedCheckpointError:
             self._epochs_on_disk = None
         self.report.epochs_rebuilt = self._epochs_on_disk is None
         self._epochs = LeaderEpochCache(self._epochs_on_disk or [], lambda _: None)

@@ -65,7 +65,7 @@ def read_promises(fs: FileSystem, directory: str) -> Promises:
 def _offsets(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:
     try:
         return checkpoints.read_offset_checkpoint(fs, path) or {}
-    except checkpoints.CorruptCheckpointError:
+    except checkpoints.DamagedCheckpointError:
         return {}
 
 
@@ -74,7 +74,7 @@ def _log_start_offset(fs: FileSystem, path: str, key: TopicPartition) -> int:
     offset = _offsets(fs, path).get(key, 0)
     try:
         starts = contradicted(fs, path, key)
-    except checkpoints.CorruptCheckpointError:
+    except checkpoints.DamagedCheckpointError:
         return offset
     return offset if starts is None else min(start or 0 for start in starts)
 
@@ -82,5 +82,5 @@ def _log_start_offset(fs: FileSystem, path: str, key: TopicPartition) -> int:
 def _is_clean(fs: FileSystem, path: str) -> bool:
     try:
         return checkpoints.read_clean_shutdown(fs, path) is not None
-    except checkpoints.CorruptCheckpointError:
+    except checkpoints.DamagedCheckpointError:
         return False

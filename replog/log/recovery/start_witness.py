@@ -148,7 +148,7 @@ def read_witness(fs: FileSystem, path: str) -> dict[TopicPartition, Starts] | No
     """
     try:
         data = checkpoints.read_file(fs, path, _SIZE_BYTES_MAX)
-    except checkpoints.CorruptCheckpointError:
+    except checkpoints.DamagedCheckpointError:
         return None
     if data is None:
         return None

@@ -97,7 +97,7 @@ def damaged_identity(fs: FileSystem, directory: str) -> DamagedIdentity | None:
 def _damage(fs: FileSystem, path: str) -> str | None:
     try:
         meta = checkpoints.read_meta_properties(fs, path)
-    except checkpoints.CorruptCheckpointError as error:
+    except checkpoints.DamagedCheckpointError as error:
         return error.reason
     if meta is None:
         return "the file is missing"
@@ -122,7 +122,7 @@ def _was_registered(fs: FileSystem, path: str) -> bool:
     """Whether a clean stop has left the epoch of a broker."""
     try:
         marker = checkpoints.read_clean_shutdown(fs, f"{path}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
-    except checkpoints.CorruptCheckpointError:
+    except checkpoints.DamagedCheckpointError:
         return False
     return marker is not None and marker.broker_epoch >= 0
 

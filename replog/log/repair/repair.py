@@ -27,7 +27,7 @@ from pathlib import PurePosixPath
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptRecordError, DirectoryLockedError, DiskFullError, StorageError
-from replog.log.config import CleanupPolicy, LogConfig
+from replog.log.config import Cleanup, LogConfig
 from replog.log.directories.identity import LOCAL_CLUSTER_ID, damaged_checkpoint, refuse_later_format
 from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.file_names import (
@@ -53,7 +53,7 @@ from replog.log.state import LogState
 from replog_checkpoints import FileSystem, Lock, TopicPartition, parent_of
 
 _LOCK_FILE = ".lock"
-_CONFIG = LogConfig(cleanup_policy=CleanupPolicy.COMPACT)
+_CONFIG = LogConfig(cleanup_policy=Cleanup.COMPACT)
 """Segments are only cut and indexed, so few settings of the log's topic matter: it may be compacted."""
 
 
@@ -453,7 +453,7 @@ def _is_local(fs: FileSystem, directory: str) -> bool:
     """Whether it is a log of `open_log`, whose topic id nobody else knows: the next `open_log` gives it another one."""
     try:
         meta = checkpoints.read_meta_properties(fs, f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
-    except checkpoints.CorruptCheckpointError:
+    except checkpoints.DamagedCheckpointError:
         return False
     return meta is not None and meta.cluster_id == LOCAL_CLUSTER_ID
 
@@ -485,7 +485,7 @@ def _recovery_point_path(directory: str) -> str:
 def _read_checkpoint(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
     try:
         return checkpoints.read_offset_checkpoint(fs, path) or {}
-    except checkpoints.CorruptCheckpointError as error:
+    except checkpoints.DamagedCheckpointError as error:
         raise damaged_checkpoint(error) from error
 
 

@@ -135,7 +135,7 @@ class LogVerifier:
         names = self.fs.list_dir(self.directory)
         claim = None if self.is_compacted else read_complete_from(self.fs, self.directory)
         self._complete = Completeness(self.fs, self.directory, claim)
-        with contextlib.suppress(checkpoints.CorruptCheckpointError):  # `_verify_epochs` says so
+        with contextlib.suppress(checkpoints.DamagedCheckpointError):  # `_verify_epochs` says so
             self._checkpointed_epochs = checkpoints.read_leader_epochs(self.fs, epoch_path(self.directory))
         bases = _offsets_with(names, LOG_SUFFIX)
         yield from self._verify_orphans(names, bases)
@@ -338,7 +338,7 @@ class LogVerifier:
         path = epoch_path(self.directory)
         try:
             entries = checkpoints.read_leader_epochs(self.fs, path)
-        except checkpoints.CorruptCheckpointError as error:
+        except checkpoints.DamagedCheckpointError as error:
             yield Finding(FindingKind.DERIVED, path, None, None, f"line {error.line}: {error.reason}")
             return
         if entries is None:
@@ -359,7 +359,7 @@ class LogVerifier:
         path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
         try:
             checkpoints.read_partition_metadata(self.fs, path)
-        except checkpoints.CorruptCheckpointError as error:
+        except checkpoints.DamagedCheckpointError as error:
             yield Finding(FindingKind.CHECKPOINT, path, None, None, f"line {error.line}: {error.reason}")
 
 

@@ -9,7 +9,7 @@ from replog.errors import ConfigError
 from replog.spark.options.positions import Position
 from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
-from replog.spark.transport import Transport
+from replog.spark.transport import ReadTransport
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ReadOptions:
     target_bytes_per_partition: int
     max_records_per_partition: int | None
     poll_timeout_ms: int | None
-    transport: Transport
+    transport: ReadTransport
 
 
 def is_read(options: Mapping[str, str]) -> bool:
@@ -114,7 +114,7 @@ def which_servers(given: Given) -> str:
     return servers.pop()
 
 
-def which_transport(given: Given) -> Transport:
+def which_transport(given: Given) -> ReadTransport:
     """Returns how tasks get their bytes.
 
     Raises:
@@ -125,7 +125,7 @@ def which_transport(given: Given) -> Transport:
         raise ConfigError(
             "clientRack", given.text("clientRack"), '"clientRack" and "kafka.client.rack" differ: give one'
         )
-    return Transport(
+    return ReadTransport(
         direct_reads=given["directReads"], verify_crc=given["verifyCrc"], client_rack=racks.pop() if racks else ""
     )
 

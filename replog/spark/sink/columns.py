@@ -19,7 +19,7 @@ _OFFSET_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TopicRows:
     """Rows for one topic.
 
     Attributes:
@@ -33,7 +33,7 @@ class Piece:
     partitions: Buffer | None
 
 
-def pieces(batch: pa.RecordBatch, first_row: int, *, topic: str | None, include_headers: bool) -> Iterator[Piece]:
+def pieces(batch: pa.RecordBatch, first_row: int, *, topic: str | None, include_headers: bool) -> Iterator[TopicRows]:
     """Yields the rows of a batch by topic.
 
     Args:
@@ -78,7 +78,7 @@ def _at(first_row: int, mask: Any, reason: str) -> InvalidRecordError:
     return InvalidRecordError(f"row {row} of the task (counted from 0): {reason}")
 
 
-def _piece(topic: str, batch: pa.RecordBatch, include_headers: bool) -> Piece:
+def _piece(topic: str, batch: pa.RecordBatch, include_headers: bool) -> TopicRows:
     names = batch.schema.names
     count = batch.num_rows
     key = _variable(batch.column("key")) if "key" in names else (b"", b"", None, 0)
@@ -86,7 +86,7 @@ def _piece(topic: str, batch: pa.RecordBatch, include_headers: bool) -> Piece:
     timestamps = _timestamps(batch.column("timestamp")) if "timestamp" in names else b""
     headers = _headers(batch.column(HEADERS)) if HEADERS in names and include_headers else None
     partitions = _int32s(batch.column("partition")) if "partition" in names else None
-    return Piece(topic, Columns(count, b"", timestamps, b"", *key, *value, headers), partitions)
+    return TopicRows(topic, Columns(count, b"", timestamps, b"", *key, *value, headers), partitions)
 
 
 def _variable(array: Any) -> tuple[Buffer, Buffer, Buffer | None, int]:

@@ -16,7 +16,7 @@ from replog.client import BulkDelivery, Producer
 from replog.errors import ReplogError
 from replog.spark.options.writing import WriteOptions
 from replog.spark.python_worker import tune_worker
-from replog.spark.sink.columns import Piece, pieces
+from replog.spark.sink.columns import TopicRows, pieces
 from replog.spark.sink.outcome import TaskAttempt, TaskWritten
 from replog.spark.snapshot import CONNECT_TIMEOUT_MS
 from replog.spark.worker_client import CLIENT_ID, loop_thread
@@ -90,7 +90,7 @@ class Sending:
         """The number of rows that are acknowledged so far."""
         return self._settled_count + sum(delivery.acknowledged_count for delivery in self._open)
 
-    async def send(self, piece: Piece, first_row: int) -> None:
+    async def send(self, piece: TopicRows, first_row: int) -> None:
         """Puts rows into batches; waits for room.
 
         Args:

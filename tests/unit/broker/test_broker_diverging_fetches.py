@@ -8,9 +8,8 @@ from broker_kit import TOPIC_ID, Rig, batch, registered, rig, topic
 from replog.errors import ErrorCode
 from replog.metadata.records import PartitionChangeRecord
 from replog.records import encode_batch
-from replog.replication.messages import EpochEnd as Parting
-from replog.replication.messages import FetchAnswered
-from replog.rpc.messages import CONSUMER_REPLICA_ID, EpochEnd, FetchPartition, FetchRequest, FetchResponse
+from replog.replication.messages import EpochEnd, FetchAnswered
+from replog.rpc.messages import CONSUMER_REPLICA_ID, DivergingEpoch, FetchPartition, FetchRequest, FetchResponse
 
 BROKERS = (registered(1), registered(2), registered(3))
 
@@ -32,7 +31,7 @@ def fetch_from(it: Rig, offset: int, epoch: int, *, replica_id: int, leader_epoc
     return answers
 
 
-def parting(answers: list[FetchResponse]) -> tuple[ErrorCode, EpochEnd | None, int]:
+def parting(answers: list[FetchResponse]) -> tuple[ErrorCode, DivergingEpoch | None, int]:
     """Error, where the histories part, and how many bytes came."""
     (answer,) = answers
     (result,) = answer.results
@@ -50,7 +49,7 @@ async def test_a_follower_of_another_history_is_told_where_they_part() -> None:
         await it.settle()
         answers = fetch_from(it, 2, 3, replica_id=2, leader_epoch=4)
         await it.settle()
-        assert parting(answers) == (ErrorCode.NONE, EpochEnd(3, 1), 0)
+        assert parting(answers) == (ErrorCode.NONE, DivergingEpoch(3, 1), 0)
         assert it.replica.high_watermark == 0, "what it has above 1 is not ours"
 
 
@@ -70,7 +69,7 @@ async def test_who_waits_while_the_leaders_log_becomes_another_is_told_where_the
         it.produce()
         await it.settle()
         assert it.replica.log.log_end_offset == 4
-        assert parting(waiting) == (ErrorCode.NONE, EpochEnd(0, 3), 0)
+        assert parting(waiting) == (ErrorCode.NONE, DivergingEpoch(0, 3), 0)
         assert it.replica.high_watermark == 3, "what it has above 3 is not ours"
 
 
@@ -87,10 +86,10 @@ async def test_a_consumer_that_waits_at_a_follower_is_told_when_that_cuts_its_lo
         assert waiting == []
         new = stored(1, 2, epoch=1) if replaced else b""
         steps = [
-            (FetchAnswered(3, 1, ErrorCode.NONE, 1, 0, 3, 0, Parting(0, 1)), b""),
+            (FetchAnswered(3, 1, ErrorCode.NONE, 1, 0, 3, 0, EpochEnd(0, 1)), b""),
             (FetchAnswered(1, 1, ErrorCode.NONE, 1, 0, 3, len(new)), new),
         ]
         await it.stepper.driver.call(lambda: [it.stepper.step_follower(it.replica, *step) for step in steps])
         assert it.replica.log.log_end_offset == (3 if replaced else 1)
         await it.settle()
-        assert parting(waiting) == (ErrorCode.NONE, EpochEnd(0, 1), 0)
+        assert parting(waiting) == (ErrorCode.NONE, DivergingEpoch(0, 1), 0)

@@ -17,7 +17,7 @@ from replog.broker.replicas.fetchers import Fetchers
 from replog.errors import ErrorCode
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
 from replog.records import encode_batch
-from replog.rpc.messages import EpochEnd, FetchRequest, FetchResponse, FetchResult, Hello
+from replog.rpc.messages import DivergingEpoch, FetchRequest, FetchResponse, FetchResult, Hello
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
 from tests.quiet import quiet_for
@@ -258,7 +258,7 @@ async def test_a_truncation_that_fails_leaves_the_others_alone(
         disk(rig.fs)
         asked = await it.request_of({(topic_id, 3, 2) for topic_id in names.values()})
         response = answer(asked)
-        parting = tuple(replace(result, diverging=EpochEnd(0, 1)) for result in response.results)
+        parting = tuple(replace(result, diverging=DivergingEpoch(0, 1)) for result in response.results)
         it.stream.incoming.put_nowait(replace(response, results=parting))
         left = set(names) - lost - {TOPIC}
         await it.request_of({(names[name], 1, 2) for name in left})

@@ -55,7 +55,7 @@ def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller
         STRANGER, "c", UUID(int=3), "127.0.0.1", 9, (UUID(int=4),), "rack", -1, FEATURES, 1
     )
     change = controller.PartitionIsrChange(topic.topic_id, 0, 0, 0, (controller.IsrMember(1, broker_epoch),))
-    partition = controller.TopicPartition("t", 0)
+    partition = controller.NamedPartition("t", 0)
     configs = (controller.AlterableConfig("retention.ms", controller.ConfigOperation.SET, "5"),)
     return [
         register,
@@ -90,7 +90,7 @@ def client_templates(topic: TopicInfo) -> list[ClientRequest]:
         FindCutsRequest((FindCutsPartition(topic_id, 0, 0, 1, 0),), 1),
         DeleteRecordsRequest((DeleteRecordsPartition(topic_id, 0, 0, 0),)),
         InitProducerIdRequest(),
-        DescribeNodeRequest((controller.TopicPartition("t", 0),)),
+        DescribeNodeRequest((controller.NamedPartition("t", 0),)),
         DescribeQuorumRequest(),
         AddVoterRequest(STRANGER, UUID(int=9), "127.0.0.1:9"),
         RemoveVoterRequest(STRANGER, UUID(int=9)),

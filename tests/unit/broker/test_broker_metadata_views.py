@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from replog.broker.requests import metadata_views
 from replog.broker.requests.metadata_views import described_topics, watch_steps
 from replog.client.cluster.image import ClusterImage
+from replog.controller.requests import ConfigEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -23,7 +24,7 @@ from replog.metadata.records import (
     ResourceType,
     TopicRecord,
 )
-from replog.rpc.metadata_messages import BrokerInfo, ConfigEntry, MetadataUpdate, PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import BrokerInfo, MetadataUpdate, PartitionInfo, TopicInfo
 from tests.unit.metadata.metadata_histories import bounded, records_of, replayed
 
 CONTROLLER: Any = {"cluster_id": "c", "controller_id": 2, "controller_epoch": 8}

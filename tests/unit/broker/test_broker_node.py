@@ -25,7 +25,7 @@ from replog.controller.messages import (
     CreateTopics,
     DeleteTopics,
 )
-from replog.controller.requests import TopicPartition
+from replog.controller.requests import NamedPartition
 from replog.errors import (
     ConfigError,
     CorruptCheckpointError,
@@ -108,7 +108,7 @@ async def test_all_that_clients_ask() -> None:
         assert [replica.high_watermark for replica in described.replicas] == [1]  # type: ignore[union-attr]
         nothing = await call(DescribeNodeRequest(()), timeout_ms=5000)
         assert (nothing.state, nothing.replicas) == ("running", ())  # type: ignore[union-attr]
-        named = await call(DescribeNodeRequest((TopicPartition("t", 0), TopicPartition("u", 0))), timeout_ms=5000)
+        named = await call(DescribeNodeRequest((NamedPartition("t", 0), NamedPartition("u", 0))), timeout_ms=5000)
         assert [replica.leader.maximal_isr for replica in named.replicas] == [(1,)]  # type: ignore[union-attr]
         retention = AlterableConfig("retention.ms", value="5")
         altered = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "t", (retention,)),))

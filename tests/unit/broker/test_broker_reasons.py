@@ -22,8 +22,7 @@ from replog.metadata.records import (
 from replog.metadata.registrations import PartitionRegistration
 from replog.records import encode_batch
 from replog.replication.follower import Follower
-from replog.replication.messages import EpochEnd as LogEpochEnd
-from replog.replication.messages import FetchAnswered, IsrChanged
+from replog.replication.messages import EpochEnd, FetchAnswered, IsrChanged
 
 BROKERS = (registered(1), registered(2), registered(3))
 LED_BY_2 = PartitionRegistration((1, 2, 3), (1, 2, 3), leader=2, leader_epoch=4, partition_epoch=9)
@@ -140,10 +139,10 @@ def follow(it: Rig) -> None:
     for offset in range(3):
         batch = encode_batch([(1, None, b"v", ())], base_offset=offset, partition_leader_epoch=0)
         step(it, len(data), batch)
-    step(it, 0, b"", diverging=LogEpochEnd(0, 1))
+    step(it, 0, b"", diverging=EpochEnd(0, 1))
 
 
-def step(it: Rig, size: int, data: bytes, diverging: LogEpochEnd | None = None) -> None:
+def step(it: Rig, size: int, data: bytes, diverging: EpochEnd | None = None) -> None:
     role = it.replica.role
     assert isinstance(role, Follower)
     position = role.fetch_position(it.clock.now_ms())

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 import pytest
 
 from replog.testing.simulated_filesystem import SimulatedFileSystem
-from replog_checkpoints import CorruptCheckpointError, FileSystem, replace_file
+from replog_checkpoints import DamagedCheckpointError, FileSystem, replace_file
 
 PATH = "/logs/file"
 
-Refused: TypeAlias = Callable[[Callable[[FileSystem, str], Any], bytes], CorruptCheckpointError]
+Refused: TypeAlias = Callable[[Callable[[FileSystem, str], Any], bytes], DamagedCheckpointError]
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def disk() -> SimulatedFileSystem:
 def refused(disk: SimulatedFileSystem) -> Refused:
     """Puts bytes where the file is, reads them, and returns the error."""
 
-    def check(read: Callable[[FileSystem, str], Any], data: bytes) -> CorruptCheckpointError:
+    def check(read: Callable[[FileSystem, str], Any], data: bytes) -> DamagedCheckpointError:
         replace_file(disk, PATH, data)
-        with pytest.raises(CorruptCheckpointError) as caught:
+        with pytest.raises(DamagedCheckpointError) as caught:
             read(disk, PATH)
         assert caught.value.path == PATH
         assert caught.value.reason in str(caught.value)

@@ -60,7 +60,7 @@ def test_zeros_in_place_of_the_data_are_refused(refused: Any, read: Reader, data
 def test_garbage_is_refused_and_nothing_else_is_raised(read: Reader, data: bytes) -> None:
     disk = SimulatedFileSystem()
     ck.replace_file(disk, "file", b"0\n1\n" + data + b"\n")
-    with contextlib.suppress(ck.CorruptCheckpointError):
+    with contextlib.suppress(ck.DamagedCheckpointError):
         read(disk, "file")
 
 
@@ -71,5 +71,5 @@ def test_a_file_that_is_far_too_large_is_not_read_into_memory(refused: Any) -> N
 
 
 def test_the_error_survives_pickling() -> None:
-    error = pickle.loads(pickle.dumps(ck.CorruptCheckpointError("/logs/file", 3, "why")))
+    error = pickle.loads(pickle.dumps(ck.DamagedCheckpointError("/logs/file", 3, "why")))
     assert (error.path, error.line, error.reason, str(error)) == ("/logs/file", 3, "why", "/logs/file line 3: why")

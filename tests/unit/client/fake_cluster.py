@@ -10,7 +10,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from replog.controller.messages import (
     PartitionResult,
     TopicResult,
 )
+from replog.controller.requests import ConfigEntry
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
@@ -34,15 +35,12 @@ from replog.errors import (
     ReplogError,
     ThrottledError,
 )
-from replog.records import Record, decode_records, parse_header, restamped_prefix
+from replog.records import parse_header
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.messages import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     Cut,
-    EpochEnd,
     EpochEndPartition,
     EpochEndResult,
     EpochEndsRequest,
@@ -70,10 +68,11 @@ from replog.rpc.messages import (
     WatchedPartition,
     WatchOffsetsRequest,
 )
-from replog.rpc.metadata_messages import BrokerInfo, ConfigEntry, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
+from replog.rpc.metadata_messages import BrokerInfo, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
-from replog.rpc.task_ends import end_tasks
 from replog.rpc.transport import ConnectionLostError, RequestContext
+from tests.unit.client.fake_log import FakeLog
+from tests.unit.client.memory_transport import MemoryPipe, MemoryTransport
 
 ELECTION_HEARD_AFTER_S = 0.05
 
@@ -81,88 +80,6 @@ CLUSTER_ID = "fake-cluster"
 Script = Callable[[ProducePartition, bytes], ErrorCode | str]
 """Answer for one partition of a produce request: a code (nothing is appended), or "lose" (appended, no reply),
 "drop" (not appended, no reply), "append" (as usual)."""
-
-
-@dataclass
-class FakeLog:
-    topic_id: UUID
-    partition_id: int
-    leader: int
-    leader_epoch: int = 0
-    log_start_offset: int = 0
-    parted: EpochEnd | None = None  # where what consumers have read parts from what is there
-    batches: list[bytes] = field(default_factory=list)
-    end_offset: int = 0
-    high_watermark: int | None = None
-    sequences: dict[int, tuple[int, int]] = field(default_factory=dict)  # producer id -> epoch, next sequence
-    recent: dict[tuple[int, int, int], int] = field(default_factory=dict)  # (id, epoch, base sequence) -> base offset
-
-    @property
-    def visible_offset(self) -> int:
-        return self.end_offset if self.high_watermark is None else self.high_watermark
-
-    def append(self, batch: bytes) -> tuple[ErrorCode, int]:
-        """A leader's append, duplicates recognised."""
-        header = parse_header(batch)
-        if header.producer_id >= 0:
-            epoch = header.producer_epoch
-            key = (header.producer_id, epoch, header.base_sequence)
-            if key in self.recent:
-                return ErrorCode.NONE, self.recent[key]
-            last_epoch, expected = self.sequences.get(header.producer_id, (epoch, header.base_sequence))
-            if epoch < last_epoch:
-                return ErrorCode.INVALID_PRODUCER_EPOCH, -1
-            if header.base_sequence != (0 if epoch > last_epoch else expected):
-                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-            self.sequences[header.producer_id] = epoch, header.base_sequence + header.records_count
-            self.recent[key] = self.end_offset
-            for old in [k for k in self.recent if k[0] == header.producer_id][:-5]:
-                del self.recent[old]  # a broker remembers five batches of a producer
-        base_offset = self.end_offset
-        prefix = restamped_prefix(batch, 0, base_offset, self.leader_epoch)
-        self.batches.append(prefix + batch[len(prefix) :])
-        self.end_offset += header.records_count
-        return ErrorCode.NONE, base_offset
-
-    def read(self, offset: int, max_bytes: int) -> bytes:
-        found: list[bytes] = []
-        for batch in self.batches:
-            header = parse_header(batch)
-            if header.next_offset <= offset or header.next_offset > self.visible_offset:
-                continue
-            if found and sum(map(len, found)) + len(batch) > max_bytes:
-                break
-            found.append(batch)
-        return b"".join(found)
-
-    def find(self, timestamp: int) -> tuple[int, int]:
-        """A leader's answer to one look-up of an offset: offset and timestamp."""
-        if timestamp == EARLIEST_TIMESTAMP:
-            return self.log_start_offset, -1
-        if timestamp == LATEST_TIMESTAMP:
-            return self.visible_offset, -1
-        for record in self.records():
-            if record.timestamp >= timestamp and self.log_start_offset <= record.offset < self.visible_offset:
-                return record.offset, record.timestamp
-        return -1, -1
-
-    def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """A leader's answer about the end of a leader epoch: the largest epoch not above it that wrote, and its end."""
-        headers = [parse_header(batch) for batch in self.batches]
-        later = [header.base_offset for header in headers if header.partition_leader_epoch > epoch]
-        known = [h.partition_leader_epoch for h in headers if h.partition_leader_epoch <= epoch]
-        return max(known, default=0), min(later, default=self.end_offset)
-
-    def truncate(self, offset: int) -> None:
-        """Loses what an unclean election takes away."""
-        self.batches = [batch for batch in self.batches if parse_header(batch).next_offset <= offset]
-        self.end_offset = offset
-
-    def records(self) -> list[Record]:
-        return decode_records(b"".join(self.batches))
-
-    def values(self) -> list[bytes | None]:
-        return [record.value for record in self.records()]
 
 
 class FakeCluster:
@@ -504,126 +421,3 @@ class FakeNode:
 
     async def handle_quorum_stream(self, hello: Hello, stream: Any, context: RequestContext) -> None:
         raise NotImplementedError
-
-
-# ---- the in-memory transport ---------------------------------------------------------------------------------------
-
-
-class MemoryPipe:
-    """Both directions of one stream."""
-
-    def __init__(self) -> None:
-        self.to_server: asyncio.Queue[Any] = asyncio.Queue()
-        self.to_client: asyncio.Queue[Any] = asyncio.Queue()
-        self.is_cut = False
-        self.task: asyncio.Task[None] | None = None
-
-    def cut(self) -> None:
-        self.is_cut = True
-        self.to_server.put_nowait(None)
-        self.to_client.put_nowait(None)
-
-
-class MemoryEnd:
-    """One end: what a `Stream` is."""
-
-    def __init__(self, pipe: MemoryPipe, out: asyncio.Queue[Any], into: asyncio.Queue[Any]) -> None:
-        self._pipe, self._out, self._in = pipe, out, into
-
-    async def send(self, message: Any) -> None:
-        await asyncio.sleep(0)
-        if self._pipe.is_cut:
-            raise ConnectionLostError("cut")
-        self._out.put_nowait(tuple(message) if isinstance(message, list) else message)
-
-    async def receive(self) -> Any:
-        message = await self._in.get()
-        if message is None or self._pipe.is_cut:
-            raise ConnectionLostError("cut")
-        return message
-
-    async def close(self) -> None:
-        self._pipe.cut()
-        if self._pipe.task is not None:
-            await end_tasks(self._pipe.task)
-
-
-class MemoryTransport:
-    def __init__(self, cluster: FakeCluster) -> None:
-        self._cluster = cluster
-        self.open_connections: set[MemoryConnection] = set()
-
-    def connect(self, address: str, *, purpose: str) -> MemoryConnection:
-        by_address = {a: self._cluster.nodes[i] for i, a in self._cluster.addresses.items()}
-        connection = MemoryConnection(self, address, by_address.get(address))
-        self.open_connections.add(connection)
-        return connection
-
-
-class MemoryConnection:
-    def __init__(self, transport: MemoryTransport, address: str, node: FakeNode | None) -> None:
-        self._transport, self._address, self._node = transport, address, node
-        self._context = RequestContext("anonymous", "", "memory", "memory", 0)
-
-    @property
-    def address(self) -> str:
-        return self._address
-
-    def _reach(self) -> FakeNode:
-        if self._node is None or self._node.is_down:
-            raise ConnectionLostError(f"{self._address}: connection refused", refused=True)
-        return self._node
-
-    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse:
-        await asyncio.sleep(0)
-        return await self._reach().handle_client_call(IncomingCall(request, cluster_id, timeout_ms), self._context)
-
-    async def controller_call(
-        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
-    ) -> ControllerResponse:
-        await asyncio.sleep(0)
-        call = IncomingCall(request, cluster_id, timeout_ms)
-        return await self._reach().handle_controller_call(call, self._context)
-
-    async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
-        node = self._reach()
-        async for update in node.watch_metadata(request, self._context):
-            yield update
-        raise ConnectionLostError("the watch ended")
-
-    async def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
-        async for update in self._reach().watch_offsets(request, self._context):
-            self._reach()
-            yield update
-
-    async def open_produce(self, hello: Hello) -> MemoryEnd:
-        node = self._reach()
-        return self._open(node, hello, node.handle_produce_stream)
-
-    async def open_fetch(self, hello: Hello) -> MemoryEnd:
-        node = self._reach()
-        return self._open(node, hello, node.handle_fetch_stream)
-
-    async def open_quorum(self, hello: Hello) -> MemoryEnd:
-        raise NotImplementedError
-
-    def _open(self, node: FakeNode, hello: Hello, handle: Any) -> MemoryEnd:
-        node.check_hello(hello)
-        pipe = MemoryPipe()
-        node.streams.add(pipe)
-        server = MemoryEnd(pipe, pipe.to_client, pipe.to_server)
-
-        async def serve() -> None:
-            try:
-                await handle(hello, server, self._context)
-            except* ConnectionLostError:
-                pass
-            finally:
-                node.streams.discard(pipe)
-                pipe.cut()
-
-        pipe.task = asyncio.create_task(serve())
-        return MemoryEnd(pipe, pipe.to_server, pipe.to_client)
-
-    async def close(self) -> None:
-        self._transport.open_connections.discard(self)

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import pytest
-from fake_cluster import FakeCluster, MemoryTransport
+from fake_cluster import FakeCluster
 
 from replog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from replog.client.admin.health import cluster_health
 from replog.errors import TopicExistsError, UnknownTopicOrPartitionError
 from replog.metadata.records import ResourceType
 from tests.cancelling import WAITS_MAX, cancelled_at_wait
+from tests.unit.client.memory_transport import MemoryTransport
 
 Call: TypeAlias = Callable[[Any], Awaitable[object]]
 

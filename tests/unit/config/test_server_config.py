@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from replog.config.keys import nearest_name
 from replog.config.kinds import Number, parse_endpoint
-from replog.config.server import Endpoint, FlushPolicy, ProcessRole, ServerConfig, Voter
+from replog.config.server import Endpoint, FlushPolicy, ProcessRole, ServerConfig, VoterAddress
 from replog.config.server_keys import KEYS
 from replog.errors import ConfigError
 
@@ -98,7 +98,7 @@ def test_typed_values_of_every_kind() -> None:
     )
     assert config.process_roles == (ProcessRole.CONTROLLER, ProcessRole.BROKER)
     assert config.listeners == (Endpoint("127.0.0.1", 9001),)
-    assert config.controller_quorum_voters[2] == Voter(3, Endpoint("127.0.0.1", 9003))
+    assert config.controller_quorum_voters[2] == VoterAddress(3, Endpoint("127.0.0.1", 9003))
     assert config.voter_ids == (1, 2, 3)
     assert config.flush_policy is FlushPolicy.ALWAYS
     assert config.unclean_leader_election_enable is True

@@ -40,6 +40,7 @@ from replog.controller.messages import (
     HeartbeatResponse,
     IsrMember,
     LoadSnapshot,
+    NamedPartition,
     NewTopic,
     PartitionIsrChange,
     Reassignment,
@@ -53,7 +54,6 @@ from replog.controller.messages import (
     Skip,
     Submit,
     Tick,
-    TopicPartition,
     TopicResult,
     WatchBrokers,
     WatchedBroker,
@@ -277,7 +277,7 @@ class Quorum:
 
     def elect(self, election_type: ElectionType, *names: str) -> dict[str, ErrorCode]:
         """Partition 0 of each; without names, all partitions."""
-        partitions = tuple(TopicPartition(name, 0) for name in names) if names else None
+        partitions = tuple(NamedPartition(name, 0) for name in names) if names else None
         response = self.ask(ElectLeaders(election_type, partitions))
         assert isinstance(response, ElectLeadersResponse)
         return {result.topic: result.error for result in response.partitions}

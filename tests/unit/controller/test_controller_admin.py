@@ -21,12 +21,12 @@ from replog.controller.messages import (
     CreatePartitionsResponse,
     ElectLeaders,
     FeatureUpdate,
+    NamedPartition,
     NewPartitions,
     NewTopic,
     PartitionIsrChange,
     Reassignment,
     RegisterController,
-    TopicPartition,
     TopicResult,
     UnregisterBroker,
     UpdateFeatures,
@@ -149,7 +149,7 @@ def test_naming_a_partition_twice_elects_once(quorum: Quorum) -> None:
     quorum.heartbeat(1, want_fence=True)
     quorum.heartbeat(1)
     quorum.alter_isr("flights", (2, 1))
-    partition = TopicPartition("flights", 0)
+    partition = NamedPartition("flights", 0)
     quorum.ask(ElectLeaders(ElectionType.PREFERRED, (partition, partition)))
     assert quorum.partition("flights").leader == 1
 

@@ -28,6 +28,7 @@ from replog.controller.messages import (
     ElectLeaders,
     Heartbeat,
     IsrMember,
+    NamedPartition,
     NewPartitions,
     NewTopic,
     OfflineReplica,
@@ -35,7 +36,6 @@ from replog.controller.messages import (
     Reassignment,
     ReplicaEnd,
     ReportReplicas,
-    TopicPartition,
 )
 from replog.controller.requests import AlterPartitionReassignments
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError
@@ -122,7 +122,7 @@ def test_a_topic_of_any_size_can_be_deleted(quorum: Quorum) -> None:
         CreateTopics(tuple(NewTopic(f"t{n}", 1, 1) for n in range(11))),
         CreatePartitions(tuple(NewPartitions(f"t{n}", 1) for n in range(11))),
         DeleteTopics(tuple(f"t{n}" for n in range(11))),
-        ElectLeaders(ElectionType.PREFERRED, tuple(TopicPartition("t", n) for n in range(11))),
+        ElectLeaders(ElectionType.PREFERRED, tuple(NamedPartition("t", n) for n in range(11))),
         AlterPartitionReassignments(tuple(Reassignment("t", n, (1,)) for n in range(11))),
         AlterConfigs(tuple(AlterConfigsResource(ResourceType.TOPIC, f"t{n}", ()) for n in range(11))),
         AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "t", (alterable("retention.ms", "1"),) * 11),)),

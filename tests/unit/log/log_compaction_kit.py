@@ -6,7 +6,7 @@ from typing import Any
 
 from log_test_kit import T0, content, open_log
 
-from replog.log import CleanupPolicy, CompactionSettings, CompactionStats, Log, LogConfig
+from replog.log import Cleanup, CompactionSettings, CompactionStats, Log, LogConfig
 from replog.records import (
     ControlRecordType,
     control_record_type,
@@ -21,7 +21,7 @@ HORIZON_MS = 1000
 COMPACTED = LogConfig(
     segment_bytes=700,
     index_interval_bytes=150,
-    cleanup_policy=CleanupPolicy.COMPACT,
+    cleanup_policy=Cleanup.COMPACT,
     min_cleanable_dirty_ratio=0,
     delete_retention_ms=HORIZON_MS,
 )

@@ -17,7 +17,7 @@ from replog.errors import (
     InvariantViolationError,
     StorageError,
 )
-from replog.log import CleanupPolicy, CompactionJob, CompactionSettings, Log, Throttle
+from replog.log import Cleanup, CompactionJob, CompactionSettings, Log, Throttle
 from replog.records import Codec, decode_batch, parse_header
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -203,7 +203,7 @@ def test_only_one_pass_at_a_time_and_only_where_it_is_wanted() -> None:
     assert log.complete_compaction(job, T0) is not None
     with pytest.raises(InvariantViolationError):
         log.complete_compaction(job, T0)
-    log.set_config(replace(log.config, cleanup_policy=CleanupPolicy.DELETE))
+    log.set_config(replace(log.config, cleanup_policy=Cleanup.DELETE))
     put(log, (b"a", b"1"))
     seal(log)
     assert log.prepare_compaction(T0, log.log_end_offset) is None
@@ -397,12 +397,12 @@ def test_a_failed_rename_fails_the_log_and_the_next_start_finds_all_of_it() -> N
 @pytest.mark.parametrize(
     ("policy", "deleted"),
     [
-        (CleanupPolicy.COMPACT, False),
-        (CleanupPolicy.DELETE, True),
-        (CleanupPolicy.COMPACT | CleanupPolicy.DELETE, True),
+        (Cleanup.COMPACT, False),
+        (Cleanup.DELETE, True),
+        (Cleanup.COMPACT | Cleanup.DELETE, True),
     ],
 )
-def test_retention_applies_where_the_policy_says_so(policy: CleanupPolicy, deleted: bool) -> None:
+def test_retention_applies_where_the_policy_says_so(policy: Cleanup, deleted: bool) -> None:
     log = filled(SimulatedFileSystem())
     log.set_config(replace(log.config, cleanup_policy=policy, retention_ms=1, retention_bytes=1))
     assert (log.delete_old_segments(T0 + 1_000_000, log.log_end_offset) > 0) is deleted

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replog.log import CleanupPolicy, Log
+from replog.log import Cleanup, Log
 from replog.log.repair.repair import repair_log
 from replog.records import decode_batch
 from replog_checkpoints import OsFileSystem
@@ -20,7 +20,7 @@ KEY, VALUE = 3, 4
 
 def compacted(log: Log, *, now_ms: int = NOW_MS) -> None:
     """Everything but the (new, empty) active segment."""
-    log.set_config(replace(log.config, cleanup_policy=CleanupPolicy.COMPACT, min_cleanable_dirty_ratio=0))
+    log.set_config(replace(log.config, cleanup_policy=Cleanup.COMPACT, min_cleanable_dirty_ratio=0))
     log.roll(now_ms)
     log.flush()
     job = log.prepare_compaction(now_ms, log.log_end_offset)

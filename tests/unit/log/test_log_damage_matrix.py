@@ -13,7 +13,7 @@ from log_damage_table import ROWS, Row, as_markdown
 
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import (
-    CorruptCheckpointError,
+    DamagedCheckpointError,
     OpenMode,
     QuorumState,
     read_quorum_state,
@@ -74,7 +74,7 @@ def test_a_damaged_quorum_state_is_refused_or_another_valid_state(damage: str) -
         file.close()
         try:
             state = read_quorum_state(disk, path)
-        except CorruptCheckpointError as error:
+        except DamagedCheckpointError as error:
             named = path in str(error)
             assert named
         else:

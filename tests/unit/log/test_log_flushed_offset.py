@@ -10,7 +10,7 @@ import pytest
 from log_test_kit import T0, TINY, append, batch, content, open_log, read_file, stored, write_file
 
 from replog.errors import CorruptRecordError
-from replog.log import CleanupPolicy, Log, LogConfig
+from replog.log import Cleanup, Log, LogConfig
 from replog.log.deletion import retire_directory
 from replog.log.recovery.flushed_offset import (
     RECORD_BYTES,
@@ -240,8 +240,8 @@ def test_a_last_batch_whose_offset_has_changed_is_cut_like_a_torn_one(flushed: i
     assert log.recovery.bytes_cut == len(batches[-1])
 
 
-@pytest.mark.parametrize("policy", [CleanupPolicy.DELETE, CleanupPolicy.COMPACT])
-def test_a_flush_may_have_ended_at_a_batch_that_compaction_took(policy: CleanupPolicy) -> None:
+@pytest.mark.parametrize("policy", [Cleanup.DELETE, Cleanup.COMPACT])
+def test_a_flush_may_have_ended_at_a_batch_that_compaction_took(policy: Cleanup) -> None:
     """Also where the topic is not compacted any more: a batch behind the gap does not reach over the end of the flush."""
     fs = SimulatedFileSystem()
     log = open_log(fs, config=BIG)

@@ -17,7 +17,7 @@ from replog.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from replog.log import METADATA_TOPIC, CleanupPolicy, CompactionSettings, Log, LogConfig, LogManager
+from replog.log import METADATA_TOPIC, Cleanup, CompactionSettings, Log, LogConfig, LogManager
 from replog.log.directories.swap import ReplicaMove, SwapJob
 from replog.log.disk_space import NO_LIMITS
 from replog.records import encode_batch
@@ -163,9 +163,7 @@ def compacted(broker: Broker) -> None:
 def test_what_happens_to_the_log_meanwhile_happens_to_the_copy(change: Callable[[Broker], None]) -> None:
     broker = filled()
     if change is compacted:
-        broker.log.set_config(
-            LogConfig(segment_bytes=700, index_interval_bytes=150, cleanup_policy=CleanupPolicy.COMPACT)
-        )
+        broker.log.set_config(LogConfig(segment_bytes=700, index_interval_bytes=150, cleanup_policy=Cleanup.COMPACT))
     move = broker.logs.prepare_move(*KEY, NEW)
     broker.copy_all(move)
     change(broker)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from log_test_kit import T0, append, batch, content, filled, open_log
 
-from replog.log import CleanupPolicy, Log, LogConfig
+from replog.log import Cleanup, Log, LogConfig
 from replog.testing import Operation, PowerCutError, SimulatedFileSystem
 
 CONFIG = LogConfig(segment_bytes=600, retention_ms=1000)
@@ -58,7 +58,7 @@ def test_without_timestamps_the_age_of_the_file_counts() -> None:
 @pytest.mark.parametrize(
     ("changes", "left"),
     [
-        ({"cleanup_policy": CleanupPolicy.COMPACT}, (0, 30)),
+        ({"cleanup_policy": Cleanup.COMPACT}, (0, 30)),
         ({"retention_ms": -1}, (0, 30)),
         ({"retention_ms": -1, "retention_bytes": 1}, (24, 30)),  # the rest is at least that large
         ({"retention_ms": -1, "retention_bytes": 0}, (30, 30)),

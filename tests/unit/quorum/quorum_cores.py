@@ -8,13 +8,13 @@ from replog_quorum import (
     Appended,
     AppendVoters,
     ElectionState,
-    FetchRequest,
-    FetchResponse,
     Flushed,
     HighWatermarkAdvanced,
     Quorum,
     QuorumConfig,
     QuorumError,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
     Received,
     Send,
     Voter,
@@ -64,18 +64,20 @@ def sole_voter(log: SimLog) -> Quorum:
 
 def fetch(offset: int = 3, *, epoch: int = 1, replica_id: int = 9) -> Received:
     directory = directory_id(replica_id)
-    request = FetchRequest(7, replica_id, epoch, offset, epoch, 3, max_wait_ms=500, replica_directory_id=directory)
+    request = QuorumFetchRequest(
+        7, replica_id, epoch, offset, epoch, 3, max_wait_ms=500, replica_directory_id=directory
+    )
     return Received(replica_id, request)
 
 
-def follower(log: SimLog, *, seed: int = 1) -> tuple[Quorum, FetchRequest]:
+def follower(log: SimLog, *, seed: int = 1) -> tuple[Quorum, QuorumFetchRequest]:
     stored = ElectionState(3, 2, None)
     quorum = quorum_of(static(1, 2, 3), log, stored, seed=seed)
     (sent,) = [e for e in quorum.start(0) if isinstance(e, Send)]
     assert sent.destination == 2
-    assert isinstance(sent.message, FetchRequest)
+    assert isinstance(sent.message, QuorumFetchRequest)
     return quorum, sent.message
 
 
-def good_answer(request: FetchRequest) -> FetchResponse:
-    return FetchResponse(request.correlation_id, 2, QuorumError.NONE, 2, 3, high_watermark=-1, log_start_offset=0)
+def good_answer(request: QuorumFetchRequest) -> QuorumFetchResponse:
+    return QuorumFetchResponse(request.correlation_id, 2, QuorumError.NONE, 2, 3, high_watermark=-1, log_start_offset=0)

@@ -19,14 +19,14 @@ from replog_quorum import (
     Effect,
     ElectionState,
     EndQuorumEpochRequest,
-    FetchRequest,
-    FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Flushed,
     Message,
     QuorumConfig,
     QuorumError,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
     QuorumInvariantError,
     Received,
     RemoveVoter,
@@ -233,7 +233,7 @@ class QuorumWorld(Simulation):
         """fetch 2 -> 1 epoch 3 from 2/7 [hw 5] [wait 100] [disk 1]: at offset 7, last epoch 2; prints the effects."""
         facts = dict(zip(words[::2], words[1::2], strict=True))
         last_epoch, offset = map(int, facts["from"].split("/"))
-        request = FetchRequest(
+        request = QuorumFetchRequest(
             correlation_id=0,
             replica_id=int(replica),
             leader_epoch=int(facts["epoch"]),
@@ -250,7 +250,7 @@ class QuorumWorld(Simulation):
         [snapshot 2/4] [endpoint x:1]: a fetch response to the request in flight (or to that correlation id); prints the effects."""
         node, facts = self.node(node_id), dict(zip(words[::2], words[1::2], strict=True))
         leader = facts.get("leader")
-        response = FetchResponse(
+        response = QuorumFetchResponse(
             correlation_id=int(facts.get("correlation", self.in_flight(node, int(source)))),
             replica_id=int(source),
             error=QuorumError[facts.get("error", "NONE")],

@@ -12,8 +12,6 @@ from replog_quorum import (
     ElectionState,
     EndQuorumEpochRequest,
     EpochEnd,
-    FetchRequest,
-    FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     HighWatermarkAdvanced,
@@ -23,6 +21,8 @@ from replog_quorum import (
     OpenSnapshot,
     PeerLearned,
     PersistElectionState,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
     Request,
     Response,
     Send,
@@ -138,9 +138,9 @@ def message_text(message: Request | Response) -> str:  # noqa: PLR0911 - one ret
             return f"EndQuorumEpoch epoch {message.leader_epoch} preferred {preferred}"
         case BeginQuorumEpochRequest():
             return f"BeginQuorumEpoch epoch {message.leader_epoch}"
-        case FetchRequest():
+        case QuorumFetchRequest():
             return f"Fetch epoch {message.leader_epoch} from {message.last_fetched_epoch}/{message.fetch_offset}"
-        case FetchResponse():
+        case QuorumFetchResponse():
             diverging = message.diverging
             tail = "" if diverging is None else f" diverging {end_text(diverging)}"
             tail += "" if message.snapshot_id is None else f" snapshot {end_text(message.snapshot_id)}"

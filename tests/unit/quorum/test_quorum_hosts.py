@@ -14,7 +14,6 @@ from replog_quorum import (
     ElectionState,
     EndQuorumEpochRequest,
     EpochEnd,
-    FetchRequest,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     HighWatermarkAdvanced,
@@ -23,6 +22,7 @@ from replog_quorum import (
     Quorum,
     QuorumConfig,
     QuorumError,
+    QuorumFetchRequest,
     QuorumInvariantError,
     Received,
     Request,
@@ -50,7 +50,7 @@ from tests.sim.quorum_sim_nodes import directory_id
         VoteRequest(7, 1, 5, 9, 0, 0, pre_vote=False, replica_directory_id=directory_id(5), voter_directory_id=None),
         BeginQuorumEpochRequest(7, 1, 5, 9, None),
         EndQuorumEpochRequest(7, 1, 5, 9, (), None),
-        FetchRequest(7, 5, 1, 0, 0, -1, 500, directory_id(5)),
+        QuorumFetchRequest(7, 5, 1, 0, 0, -1, 500, directory_id(5)),
         FetchSnapshotRequest(7, 5, directory_id(5), 1, EpochEnd(1, 3), 0, 100),
         UpdateVoterRequest(7, 5, 1, Voter(5, directory_id(5), "n5:0")),
     ],
@@ -107,10 +107,10 @@ def test_no_fetch_and_no_election_while_a_snapshot_is_installed() -> None:
     assert quorum.next_deadline_ms() is not None
     begin = BeginQuorumEpochRequest(8, 1, 3, 4, None)
     effects = quorum.step(Received(3, begin), 60_000)
-    assert not any(isinstance(effect, Send) and isinstance(effect.message, FetchRequest) for effect in effects)
+    assert not any(isinstance(effect, Send) and isinstance(effect.message, QuorumFetchRequest) for effect in effects)
     installed = quorum.step(SnapshotInstalled(EpochEnd(3, 9), static(1, 2, 3)), 60_001)
     assert HighWatermarkAdvanced(9) in installed
-    assert any(isinstance(effect, Send) and isinstance(effect.message, FetchRequest) for effect in installed)
+    assert any(isinstance(effect, Send) and isinstance(effect.message, QuorumFetchRequest) for effect in installed)
 
 
 def test_what_an_earlier_role_asked_of_the_disk_is_nothing_to_the_next() -> None:

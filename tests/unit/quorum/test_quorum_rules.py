@@ -15,8 +15,6 @@ from replog_quorum import (
     BecameLeader,
     ElectionState,
     EpochEnd,
-    FetchRequest,
-    FetchResponse,
     Flushed,
     HighWatermarkAdvanced,
     PersistElectionState,
@@ -24,6 +22,8 @@ from replog_quorum import (
     QuorumConfig,
     QuorumConfigError,
     QuorumError,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
     QuorumInvariantError,
     Received,
     Send,
@@ -191,7 +191,7 @@ def test_a_waiting_fetch_is_answered_by_the_high_watermark() -> None:
     advanced, sent = quorum.step(Flushed(4), 20)
     assert advanced == HighWatermarkAdvanced(4)
     assert isinstance(sent, Send)
-    assert isinstance(sent.message, FetchResponse)
+    assert isinstance(sent.message, QuorumFetchResponse)
     assert sent.message.high_watermark == 4
 
 
@@ -226,7 +226,7 @@ def test_one_fetch_is_in_flight() -> None:
     assert quorum.step(Tick(), 100) == ()
     (sent,) = quorum.step(Received(2, good_answer(request)), 200)
     assert isinstance(sent, Send)
-    assert isinstance(sent.message, FetchRequest)
+    assert isinstance(sent.message, QuorumFetchRequest)
     assert sent.message.correlation_id != request.correlation_id
 
 
@@ -258,7 +258,7 @@ def test_after_a_failed_fetch_another_voter_is_asked_then_the_leader_again() -> 
     (asked,) = quorum.step(SendFailed(2, request.correlation_id), 10)
     assert isinstance(asked, Send)
     assert asked.destination == 3
-    assert isinstance(asked.message, FetchRequest)
+    assert isinstance(asked.message, QuorumFetchRequest)
     assert quorum.step(SendFailed(3, asked.message.correlation_id), 12) == ()  # the leader pauses until 30 ms
     assert quorum.next_deadline_ms() == 30
     (again,) = quorum.step(Tick(), 30)
@@ -313,7 +313,7 @@ def leader_of_three() -> Quorum:
 
 
 def voter_fetch(leader_time_ms: int) -> Received:
-    request = FetchRequest(7, 2, 1, 0, 0, -1, 500, directory_id(2), leader_time_ms=leader_time_ms)
+    request = QuorumFetchRequest(7, 2, 1, 0, 0, -1, 500, directory_id(2), leader_time_ms=leader_time_ms)
     return Received(2, request)
 
 
@@ -357,5 +357,5 @@ def test_a_follower_brings_back_the_time_of_its_leaders_last_answer() -> None:
     assert request.leader_time_ms == -1
     (sent,) = quorum.step(Received(2, replace(good_answer(request), leader_time_ms=77)), 200)
     assert isinstance(sent, Send)
-    assert isinstance(sent.message, FetchRequest)
+    assert isinstance(sent.message, QuorumFetchRequest)
     assert sent.message.leader_time_ms == 77

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replog.metadata.config_keys import FlushPolicy
 from replog.replication.leader import Leader
-from replog.replication.leader_status import FollowerStatus
+from replog.replication.leader_status import ReplicaStanding
 from replog.replication.messages import Appended, FollowerFetched, PartitionState
 
 
@@ -19,8 +19,8 @@ def leading(**values: object) -> Leader:
     )  # fmt: skip
 
 
-def replica(lag: int, caught_up_ms: int | None) -> FollowerStatus:
-    return FollowerStatus(2, 5, 5, lag, 102, caught_up_ms)
+def replica(lag: int, caught_up_ms: int | None) -> ReplicaStanding:
+    return ReplicaStanding(2, 5, 5, lag, 102, caught_up_ms)
 
 
 def test_a_replica_with_everything_has_no_lag_however_long_it_waits_for_news() -> None:

@@ -21,8 +21,7 @@ from replog.controller import messages as controller_steps
 from replog.controller import requests as controller
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, data_pb2, metadata_pb2, quorum_pb2
-from replog.rpc.messages import EpochEnd, Hello
-from replog.rpc.metadata_messages import ConfigEntry
+from replog.rpc.messages import DivergingEpoch, Hello
 from replog_quorum import peer_messages as quorum
 from replog_quorum import voters as quorum_voters
 
@@ -33,11 +32,9 @@ _RANGES = {
     FieldDescriptor.TYPE_UINT64: (0, 2**64 - 1),
 }
 _OTHER_NAMES = {
-    quorum.FetchRequest: quorum_pb2.QuorumFetchRequest,
-    quorum.FetchResponse: quorum_pb2.QuorumFetchResponse,
     Hello: quorum_pb2.Hello,
-    EpochEnd: quorum_pb2.EpochEnd,
-    ConfigEntry: controller_pb2.ConfigEntry,
+    DivergingEpoch: quorum_pb2.EpochEnd,
+    controller.NamedPartition: controller_pb2.TopicPartition,
 }
 _RPC_MESSAGES = [
     import_module(f"replog.rpc.{found.name}")

@@ -83,9 +83,10 @@ def test_no_change_and_an_empty_list_are_two_things(isr: tuple[int, ...] | None)
 def test_a_nested_message_without_fields_set_is_not_absent() -> None:
     message = quorum_pb2.QuorumFetchResponse()
     to_proto(
-        quorum.FetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, diverging=quorum.EpochEnd(0, 0)), message
+        quorum.QuorumFetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, diverging=quorum.EpochEnd(0, 0)),
+        message,
     )
-    assert from_proto(quorum.FetchResponse, message).diverging == quorum.EpochEnd(0, 0)
+    assert from_proto(quorum.QuorumFetchResponse, message).diverging == quorum.EpochEnd(0, 0)
 
 
 def test_an_unknown_enum_value_is_named() -> None:
@@ -104,10 +105,10 @@ def test_an_id_that_is_not_16_bytes_is_malformed(size: int) -> None:
 def test_a_view_is_copied() -> None:
     message = quorum_pb2.QuorumFetchResponse()
     batches = bytearray(b"abc")
-    response = quorum.FetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, batches=memoryview(batches))
+    response = quorum.QuorumFetchResponse(1, 2, quorum.QuorumError.NONE, None, 3, 4, 0, batches=memoryview(batches))
     to_proto(response, message)
     batches[0] = 0
-    assert from_proto(quorum.FetchResponse, message).batches == b"abc"
+    assert from_proto(quorum.QuorumFetchResponse, message).batches == b"abc"
 
 
 @pytest.mark.parametrize("hint", [dict[str, int], complex, "int | str"])

@@ -17,7 +17,7 @@ from replog.errors import ErrorCode, MalformedFrameError
 from replog.pb.v1 import data_pb2
 from replog.rpc import frames
 from replog.rpc.messages import (
-    EpochEnd,
+    DivergingEpoch,
     FetchRequest,
     FetchResponse,
     FetchResult,
@@ -77,7 +77,9 @@ def produce(*batches: bytes) -> ProduceRequest:
 
 
 def fetched(*batches: bytes) -> FetchResponse:
-    results = tuple(FetchResult(TOPIC, i, ErrorCode.NONE, 5, diverging=EpochEnd(1, 2)) for i in range(len(batches)))
+    results = tuple(
+        FetchResult(TOPIC, i, ErrorCode.NONE, 5, diverging=DivergingEpoch(1, 2)) for i in range(len(batches))
+    )
     return FetchResponse(9, results, batches)
 
 

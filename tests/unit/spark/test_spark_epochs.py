@@ -10,7 +10,7 @@ import pytest
 
 from replog.errors import ErrorCode, LogTruncatedError
 from replog.records import decode_records
-from replog.rpc.messages import EpochEnd
+from replog.rpc.messages import DivergingEpoch
 from replog.spark import range_reader
 from replog.spark.options import parse_read_options
 from replog.spark.range_reader import FetchSettings, RangeReader
@@ -130,7 +130,7 @@ async def test_a_leader_that_says_where_the_logs_part_ends_the_task(cluster: Fak
     wanted = await pin(cluster)
     async with open_reader(cluster, wanted) as reader:
         assert await reader.next_piece() is not None
-        cluster.logs["t", 0].parted = EpochEnd(2, 10)
+        cluster.logs["t", 0].parted = DivergingEpoch(2, 10)
         with pytest.raises(LogTruncatedError) as caught:
             await read_on(reader, wanted, [])
     assert "from offset 10 on" in str(caught.value)

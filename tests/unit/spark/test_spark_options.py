@@ -12,7 +12,7 @@ from replog.spark.options.foreign import FOREIGN_OPTIONS, find_foreign
 from replog.spark.options.parsers import EARLIEST, LATEST
 from replog.spark.options.positions import AfterStart, AtOffsets, AtTime, AtTimes, BeforeEnd, Position
 from replog.spark.options.table import OPTIONS, Given
-from replog.spark.transport import Transport
+from replog.spark.transport import ReadTransport
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -35,7 +35,7 @@ def test_defaults() -> None:
         target_bytes_per_partition=128 << 20,
         max_records_per_partition=None,
         poll_timeout_ms=None,
-        transport=Transport(),
+        transport=ReadTransport(),
     )
 
 
@@ -225,7 +225,9 @@ def test_what_a_job_for_kafka_carries_is_ignored_with_one_warning(caplog: pytest
 
 def test_how_tasks_get_their_bytes() -> None:
     given = {"directReads": "false", "verifyCrc": "FALSE", "clientRack": " a ", "kafka.client.rack": "a"}
-    assert parse(subscribe="t", **given).transport == Transport(direct_reads=False, verify_crc=False, client_rack="a")
+    assert parse(subscribe="t", **given).transport == ReadTransport(
+        direct_reads=False, verify_crc=False, client_rack="a"
+    )
     for wrong in ({"directReads": "no"}, {"clientRack": " "}, {"clientRack": "a" * 256}, given | {"clientRack": "b"}):
         with pytest.raises(ConfigError):
             parse(subscribe="t", **wrong)

@@ -18,9 +18,10 @@ from replog.cli.metadata import sources as metadata_sources
 from replog.cli.metadata.log import MetadataLogFiles
 from replog.cli.metadata.shell import MetadataShell
 from replog.cli.metadata.sources import LiveSource, OfflineSource
+from replog.controller.requests import ConfigEntry
 from replog.errors import OffsetOutOfRangeError
 from replog.metadata.records import NoOpRecord, PartitionChangeRecord, RemoveTopicRecord
-from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from replog.cli.views.cluster_status import ClusterStatus, NodeStatus
 from replog.client import ConsumerRecord
 from replog.client.producer.batch import BulkDelivery
 from replog.client.producer.producer import RECORD_BYTES_BOUND
+from replog.controller.requests import ConfigEntry
 from replog.records import TimestampType
-from replog.rpc.metadata_messages import ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
+from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 
 MESSAGE_BYTES = 1_048_588
 

@@ -21,7 +21,8 @@ from replog.client.admin.health import (
     missing_replicas,
     trouble_of,
 )
-from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, ConfigEntry, PartitionInfo, TopicInfo
+from replog.controller.requests import ConfigEntry
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import DescribeNodeResponse, ReplicaStatus
 from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 

@@ -22,7 +22,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.records import Codec, TimestampType, decode_records, encode_batch, encode_leader_change
-from replog.rpc.messages import EpochEnd
+from replog.rpc.messages import DivergingEpoch
 from tests.quiet import quiet_for
 
 
@@ -293,7 +293,7 @@ async def test_records_that_were_read_and_lost_are_told() -> None:
     async with make(cluster) as consumer:
         await consumer.assign([("t", 0)])
         assert offsets(await read(consumer, 5)) == list(range(5))
-        cluster.logs["t", 0].parted = EpochEnd(3, 2)
+        cluster.logs["t", 0].parted = DivergingEpoch(3, 2)
         for _ in range(2):
             with pytest.raises(LogTruncatedError, match="t-0: records from offset 2 to 5 that were read") as caught:
                 await anext(consumer)
@@ -307,7 +307,7 @@ async def test_a_consumer_with_a_reset_policy_goes_back_to_where_the_logs_part()
     async with make(cluster, auto_offset_reset="latest") as consumer:
         await consumer.assign([("t", 0)], start="earliest")
         assert offsets(await read(consumer, 5)) == list(range(5))
-        cluster.logs["t", 0].parted = EpochEnd(3, 2)
+        cluster.logs["t", 0].parted = DivergingEpoch(3, 2)
         assert offsets(await read(consumer, 3)) == [2, 3, 4]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from client_kit import until
-from fake_cluster import FakeCluster, MemoryTransport
+from fake_cluster import FakeCluster
 
 from replog.client import Producer
 from replog.errors import (
@@ -27,6 +27,7 @@ from replog.errors import (
 from replog.records import parse_header
 from replog.rpc.messages import ProducePartition
 from tests.quiet import quiet_for
+from tests.unit.client.memory_transport import MemoryTransport
 
 
 def answer(code: ErrorCode | str) -> Callable[[ProducePartition, bytes], ErrorCode | str]:

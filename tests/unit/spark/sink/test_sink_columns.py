@@ -11,7 +11,7 @@ pa = pytest.importorskip("pyarrow", reason="the extra replog[spark] is not insta
 
 from replog.errors import InvalidRecordError  # noqa: E402 -- after the check for pyarrow
 from replog.records import BatchBuilder, Record, RowSource, decode_batch, extend_rows  # noqa: E402
-from replog.spark.sink.columns import Piece, pieces  # noqa: E402
+from replog.spark.sink.columns import TopicRows, pieces  # noqa: E402
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMES = pa.timestamp("us", tz="UTC")
@@ -32,14 +32,14 @@ def batch_of(**columns: list[Any]) -> Any:
     )
 
 
-def records(piece: Piece) -> list[Record]:
+def records(piece: TopicRows) -> list[Record]:
     builder = BatchBuilder(max_bytes=1 << 20)
     rows = b"".join(row.to_bytes(4, "little") for row in range(piece.columns.count))
     assert extend_rows(builder, RowSource(piece.columns, 7), rows, 0) == piece.columns.count
     return decode_batch(builder.build())
 
 
-def made(batch: Any, topic: str | None = "t", *, include_headers: bool = True) -> list[Piece]:
+def made(batch: Any, topic: str | None = "t", *, include_headers: bool = True) -> list[TopicRows]:
     return list(pieces(batch, 100, topic=topic, include_headers=include_headers))
 
 

@@ -12,13 +12,13 @@ pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed"
 
 from replog.client import Producer  # noqa: E402 -- after the checks for libraries
 from replog.errors import ErrorCode, RecordTooLargeError, UnknownTopicOrPartitionError  # noqa: E402
-from replog.spark.sink.columns import Piece, pieces  # noqa: E402
+from replog.spark.sink.columns import TopicRows, pieces  # noqa: E402
 from replog.spark.sink.task import Sending  # noqa: E402
 from tests.unit.client.client_kit import until  # noqa: E402
 from tests.unit.client.fake_cluster import FakeCluster  # noqa: E402
 
 
-def piece_of(values: list[bytes], topic: str = "t") -> Piece:
+def piece_of(values: list[bytes], topic: str = "t") -> TopicRows:
     (made,) = pieces(pa.RecordBatch.from_pydict({"value": values}), 0, topic=topic, include_headers=True)
     return made
 
