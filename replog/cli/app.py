@@ -115,5 +115,5 @@ def _report_usage(error: Any) -> int:
 
 
 def _flat(text: str) -> str:
-    flat = " ".join(text.split())
+    flat = " ".join(text.split()).replace(": Value error, ", ": ")  # of the library that typer checks values with
     return flat if flat.endswith((".", "?", ")")) else f"{flat}."

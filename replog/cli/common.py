@@ -7,8 +7,9 @@ import base64
 import dataclasses
 import json
 import os
+import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -184,31 +185,42 @@ async def require_listener(bootstrap_servers: str) -> None:
 
     Raises:
         ConfigError: The servers are not a list of host:port.
-        BrokerNotAvailableError: Every address refuses connections.
+        BrokerNotAvailableError: No address can be connected to: it refuses, or nobody knows the name of its host.
     """
     from replog.client.cluster.addresses import parse_bootstrap_servers
     from replog.errors import BrokerNotAvailableError
 
     addresses = parse_bootstrap_servers(bootstrap_servers)
-    refused = await asyncio.gather(*map(_refuses, addresses))
-    if all(refused):
+    troubles = await asyncio.gather(*map(_trouble, addresses))
+    if all(troubles):
         raise BrokerNotAvailableError(
-            f"nothing listens on {', '.join(addresses)}. Check --bootstrap-servers (or {SERVERS_VARIABLE}), name a "
+            f"{_told(addresses, troubles)}. Check --bootstrap-servers (or {SERVERS_VARIABLE}), name a "
             "local cluster with --dir, or start one: `replog cluster start --dir DIR`"
         )
 
 
-async def _refuses(address: str) -> bool:
+def _told(addresses: Sequence[str], troubles: Sequence[str | None]) -> str:
+    """Returns the troubles with the addresses that have each."""
+    found: dict[str | None, list[str]] = {}
+    for address, trouble in zip(addresses, troubles, strict=True):
+        found.setdefault(trouble, []).append(address)
+    return "; ".join(f"{trouble} {', '.join(those)}" for trouble, those in found.items())
+
+
+async def _trouble(address: str) -> str | None:
+    """Returns why nobody can be reached there, as words before the address; None where somebody is, or may be."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     except TimeoutError:
-        return False  # slow is not wrong
+        return None  # slow is not wrong
+    except socket.gaierror:
+        return "no such host:"
     except OSError:
-        return True
+        return "nothing listens on"
     writer.close()
-    return False
+    return None
 
 
 def key_values(pairs: list[str], option: str) -> dict[str, str]:

@@ -119,6 +119,34 @@ def test_a_wrong_port_is_told_at_once(replog: Replog, free_port: int, command: l
     )
 
 
+def test_a_host_that_nobody_knows_is_told_apart_from_a_wrong_port(
+    replog: Replog, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve = socket.getaddrinfo
+
+    def known(host: Any, *arguments: Any, **options: Any) -> Any:
+        if "invalid" in str(host):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return resolve(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", known)
+    addresses = f"a.invalid:9092,127.0.0.1:{free_port},b.invalid:9092"
+    done = replog("topics", "list", "--bootstrap-servers", addresses)
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith(
+        f"error: no such host: a.invalid:9092, b.invalid:9092; nothing listens on 127.0.0.1:{free_port}. Check --bootstrap"
+    )
+
+
+def test_a_misspelt_choice_is_told_with_the_choices(replog: Replog) -> None:
+    done = replog("produce", "t", "--compression", "zst")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
+        "error: Invalid value for '--compression': 'zst' is not one of 'none', 'gzip', 'snappy', 'lz4', 'zstd'. "
+        "See `replog produce --help`.\n"
+    )
+
+
 def test_bootstrap_servers_come_from_the_environment(
     replog: Replog, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
