@@ -13,7 +13,7 @@ BENCH_ARGS ?=
 unexport DEMO_ARGS TEST_ARGS TEST_WORKERS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-quick test-sim test-cluster lint format bench proto docs clean
+.PHONY: help demo examples test test-quick test-sim test-cluster test-deploy lint format bench proto docs clean
 
 define install
 @command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -28,6 +28,7 @@ help:
 	@echo "make examples   what the pipelines of examples/ need"
 	@echo "make test   all tests, side by side in TEST_WORKERS=3 processes                    (TEST_ARGS='-k codec')"
 	@echo "make test-quick, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
+	@echo "make test-deploy   Spark clusters of several processes, packed environments, faults: not in make test"
 	@echo "make lint   format, lint, types, import contracts, generated files"
 	@echo "make format put the code into shape"
 	@echo "make bench  one measurement                                                        (BENCH=log-append)"
@@ -60,6 +61,11 @@ test-sim:
 test-cluster:
 	$(call install,test)
 	@.venv/bin/python -m pytest -n $(TEST_WORKERS) tests/cluster tests/kafka tests/spark $(TEST_ARGS)
+
+# not a part of `make test`: each test starts several JVMs
+test-deploy:
+	$(call install,deploy)
+	@.venv/bin/python -m pytest tests/deploy $(TEST_ARGS)
 
 lint:
 	$(call install,dev)
