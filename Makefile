@@ -73,7 +73,7 @@ lint:
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py \
-		tools/stream_soak.py
+		tools/stream_soak.py tools/oldest_spark.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/pyright --pythonpath .venv/bin/python
@@ -103,7 +103,7 @@ docs:
 	.venv/bin/python tools/spark_options.py
 
 clean:
-	rm -rf .venv build dist *.egg-info spark-warehouse artifacts metastore_db derby.log
+	rm -rf .venv .venv-oldest-spark build dist *.egg-info spark-warehouse artifacts metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find replog \( -name '*.so' -o -name '_*.c' \) -delete
