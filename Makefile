@@ -13,7 +13,7 @@ BENCH_ARGS ?=
 unexport DEMO_ARGS TEST_ARGS TEST_WORKERS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-quick test-sim test-cluster lint format bench proto docs clean
+.PHONY: help demo examples test test-quick test-sim test-cluster test-deploy lint format bench proto docs clean
 
 define install
 @command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -28,6 +28,7 @@ help:
 	@echo "make examples   what the pipelines of examples/ need"
 	@echo "make test   all tests, side by side in TEST_WORKERS=3 processes                    (TEST_ARGS='-k codec')"
 	@echo "make test-quick, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
+	@echo "make test-deploy   Spark clusters of several processes, packed environments, faults: not in make test"
 	@echo "make lint   format, lint, types, import contracts, generated files"
 	@echo "make format put the code into shape"
 	@echo "make bench  one measurement                                                        (BENCH=log-append)"
@@ -61,13 +62,18 @@ test-cluster:
 	$(call install,test)
 	@.venv/bin/python -m pytest -n $(TEST_WORKERS) tests/cluster tests/kafka tests/spark $(TEST_ARGS)
 
+# not a part of `make test`: each test starts several JVMs
+test-deploy:
+	$(call install,deploy)
+	@.venv/bin/python -m pytest tests/deploy $(TEST_ARGS)
+
 lint:
 	$(call install,dev)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py \
-		tools/stream_soak.py tools/kafka_messages.py
+		tools/stream_soak.py tools/kafka_messages.py tools/oldest_spark.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/pyright --pythonpath .venv/bin/python
@@ -98,7 +104,7 @@ docs:
 	.venv/bin/python tools/spark_options.py
 
 clean:
-	rm -rf .venv build dist *.egg-info spark-warehouse artifacts metastore_db derby.log
+	rm -rf .venv .venv-oldest-spark build dist *.egg-info spark-warehouse artifacts metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find replog \( -name '*.so' -o -name '_*.c' \) -delete

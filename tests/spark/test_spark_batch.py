@@ -37,7 +37,7 @@ RECORDS = [
 
 @pytest.fixture(scope="module")
 def mixed(spark_cluster: SparkCluster) -> str:
-    topic = spark_cluster.topic(partitions=3)  # the third stays empty
+    topic = spark_cluster.topic(partitions=3, retention_ms=-1)  # the third stays empty
     spark_cluster.send(topic, RECORDS)
     return topic
 

@@ -61,7 +61,7 @@ def rows_of(frame: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("large", [False, True], ids=["plain", "large var types"])
 def test_every_column_arrives(spark: Any, read: Read, write: Write, spark_cluster: SparkCluster, large: bool) -> None:
     """Goal: nulls and empties of each column stay two things, and large Arrow types change nothing."""
-    topic = spark_cluster.topic(partitions=3)
+    topic = spark_cluster.topic(partitions=3, retention_ms=-1)
     frame = spark.createDataFrame(
         [
             (b"k", b"v", topic, 2, 1_700_000_000_123, [("a", b"1"), ("a", None), ("", b"")]),

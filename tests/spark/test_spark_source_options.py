@@ -20,7 +20,7 @@ T0 = 1_700_000_000_000
 @pytest.fixture(scope="module")
 def topic(spark_cluster: SparkCluster) -> str:
     """Three partitions of 30, 20 and 10 records, one a second from T0 on."""
-    name = spark_cluster.topic(partitions=3)
+    name = spark_cluster.topic(partitions=3, retention_ms=-1)
     spark_cluster.send(
         name, [Sent(p, b"v", timestamp_ms=T0 + n * 1000) for p, count in enumerate((30, 20, 10)) for n in range(count)]
     )

@@ -12,11 +12,16 @@ from tests.side_by_side import unit_of
 ROOT = Path(__file__).parents[2]
 
 
+ON_REQUEST = "tests/deploy"
+"""In no run of all tests."""
+
+
 def test_each_folder_of_tests_is_in_one_part() -> None:
     recipes = re.findall(r"^test-\w+:\n(?:\t.*\n)+", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = [folder for recipe in recipes for folder in re.findall(r"tests/\w+", recipe)]
     folders = {f"tests/{path.relative_to(ROOT / 'tests').parts[0]}" for path in (ROOT / "tests").rglob("test_*.py")}
-    assert len(recipes) == 3
+    assert len(recipes) == 4
+    assert named.count(ON_REQUEST) == 1
     assert sorted(named) == sorted(folders)
 
 
