@@ -73,7 +73,7 @@ lint:
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py \
-		tools/stream_soak.py tools/kafka_messages.py tools/oldest_spark.py
+		tools/stream_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/pyright --pythonpath .venv/bin/python

@@ -50,7 +50,12 @@ ARROW_TYPES: dict[str, Any] = {
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     """Returns the Arrow schema of these columns."""
     return pa.schema(
-        [pa.field(column.name, ARROW_TYPES[column.name], nullable=column.is_nullable) for column in columns]
+        [
+            pa.field(
+                column.name, pa.string() if column.is_text else ARROW_TYPES[column.name], nullable=column.is_nullable
+            )
+            for column in columns
+        ]
     )
 
 
@@ -66,6 +71,8 @@ class ArrowConverter:
     def __init__(self, columns: Sequence[Column], topic: str, partition: int) -> None:
         self._schema = arrow_schema(columns)
         self._names = [column.name for column in columns]
+        self._is_text = any(column.is_text for column in columns)
+        self._place = f"{topic}-{partition}"
         self._topic = pa.scalar(topic, pa.string())
         self._partition = pa.scalar(partition, pa.int32())
         self._constants: dict[str, Any] = {}
@@ -97,15 +104,16 @@ class ArrowConverter:
         if compressed_count > 1:
             share = min(share, DECOMPRESSED_TOGETHER_BYTES_MAX // compressed_count)
         try:
-            batch = self._batch(data, encoded, end_offset, share)
+            columns = self._decode(data, encoded, end_offset, share)
         except InvalidRecordError:
             middle = middle_of(data)
             if not middle:
                 raise
         else:
-            if compressed_count:
-                self._grew(0 if batch is None else batch.nbytes / len(data))
-            if batch is not None:
+            if columns.count:
+                batch = self._batch(columns)
+                if compressed_count:
+                    self._grew(batch.nbytes / len(data))
                 yield batch
             return
         self._grew(2 * self._growth)
@@ -118,12 +126,12 @@ class ArrowConverter:
         seen = max(ratio, self._growth * 7 / 8, COMPRESSION_RATIO_GUESS)
         self._growth = min(seen, COMPRESSION_RATIO_MAX)
 
-    def _batch(self, data: Buffer, encoded: Encoded, end_offset: int, batch_bytes_max: int) -> pa.RecordBatch | None:
-        columns = decode_columns(
+    def _decode(self, data: Buffer, encoded: Encoded, end_offset: int, batch_bytes_max: int) -> Columns:
+        return decode_columns(
             data,
             start_offset=encoded.start_offset,
             end_offset=end_offset,
-            with_offsets="offset" in self._names,
+            with_offsets="offset" in self._names or self._is_text,
             with_timestamps="timestamp" in self._names or "timestampType" in self._names,
             with_keys="key" in self._names,
             with_values="value" in self._names,
@@ -131,11 +139,11 @@ class ArrowConverter:
             max_decompressed_bytes=batch_bytes_max,
             is_checked=not encoded.is_checked,
         )
-        if not columns.count:
-            return None
+
+    def _batch(self, columns: Columns) -> pa.RecordBatch:
         make: dict[str, Callable[[], Any]] = {
             "key": lambda: key_array(columns),
-            "value": lambda: value_array(columns),
+            "value": lambda: self._texts(columns) if self._is_text else value_array(columns),
             "topic": lambda: self._constant("topic", self._topic, columns.count),
             "partition": lambda: self._constant("partition", self._partition, columns.count),
             "offset": lambda: fixed_array(pa.int64(), columns.count, columns.offsets),
@@ -144,6 +152,22 @@ class ArrowConverter:
             HEADERS: lambda: _headers(columns),
         }
         return pa.RecordBatch.from_arrays([make[name]() for name in self._names], schema=self._schema)
+
+    def _texts(self, columns: Columns) -> Any:
+        """Returns the values as strings.
+
+        Raises:
+            InvalidRecordError: One is not UTF-8.
+        """
+        values = value_array(columns)
+        try:
+            return values.cast(pa.string())
+        except pa.ArrowInvalid:
+            offset = memoryview(columns.offsets).cast("B").cast("q")[first_not_text(values)]
+        raise InvalidRecordError(
+            f'{self._place}: the value at offset {offset} is not UTF-8. Read with the option valueFormat "binary", and cast what '
+            "is text after the read."
+        )
 
     def _constant(self, name: str, value: Any, count: int) -> Any:
         """Returns `count` times the same: made once, sliced afterwards."""
@@ -198,6 +222,26 @@ def split_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         half = batch.num_rows // 2
         yield from split_rows(batch.slice(0, half))
         yield from split_rows(batch.slice(half))
+
+
+def first_not_text(values: pa.BinaryArray) -> int:
+    """Returns the place of the first value that is not UTF-8; one of them is not."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _is_text(values.slice(low, middle - low)):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _is_text(values: pa.BinaryArray) -> bool:
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _timestamps(columns: Columns) -> Any:

@@ -21,6 +21,7 @@ from replog.client.consumer.fetcher import FetchSettings
 from replog.client.consumer.fetcher_pool import FetcherPool
 from replog.client.types import TopicPartition
 from replog.errors import (
+    BrokerClosedError,
     LogTruncatedError,
     OffsetOutOfRangeError,
     ReplogError,
@@ -83,6 +84,7 @@ class RangeReader:
         self._chunks: deque[FetchedChunk] = deque()
         self._is_deleted = False
         self._is_replaced = False
+        self._is_given_up = False
         self._wake = asyncio.Event()
 
     async def start(self) -> None:
@@ -108,6 +110,11 @@ class RangeReader:
             self._pool.release(self._chunks.popleft())
         await self._pool.close()
 
+    async def give_up(self) -> None:
+        """Ends the waiting of `next_piece`: nobody wants what comes."""
+        self._is_given_up = True
+        self._wake.set()
+
     async def next_piece(self) -> Piece | None:
         """Waits for what comes next and returns it; None: the end of the range.
 
@@ -116,6 +123,7 @@ class RangeReader:
             LogTruncatedError: Records of the range were replaced or cut off by an unclean election.
             RequestTimedOutError: Nothing came in time; it names the broker, the offset reached and the cause.
             CorruptRecordError: What a broker sent is damaged.
+            BrokerClosedError: The reader was given up.
         """
         while not self._chunks:
             self._wake.clear()
@@ -162,6 +170,8 @@ class RangeReader:
 
     def _raise_or_mend(self) -> None:
         """Looks at what stopped the fetcher once everything fetched before it is handed out."""
+        if self._is_given_up:
+            raise BrokerClosedError(f"{self._wanted} is not read any more")
         if self._state.error is not None:
             raise raised_anew(self._state.error)
         if self._state.out_of_range is not None:

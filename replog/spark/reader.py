@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -15,6 +15,8 @@ from replog.spark.snapshot import OffsetRange, PinnedOffsets
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from replog.spark.read_ahead import Stop
 
 
 class RangePartition(InputPartition):
@@ -54,16 +56,23 @@ class ReplogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads the task's records.  Spark makes up a partition without a value when there is no task at all."""
-        for each in partition.value or ():
-            yield from self._read_range(each)
+        from replog.spark.read_ahead import read_ahead
 
-    def _read_range(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        ranges: Sequence[OffsetRange] = partition.value or ()
+        if ranges:
+            yield from read_ahead(lambda stop: self._batches(ranges, stop))
+
+    def _batches(self, ranges: Sequence[OffsetRange], stop: Stop) -> Generator[pa.RecordBatch, None, None]:
+        for each in ranges:
+            yield from self._read_range(each, stop)
+
+    def _read_range(self, wanted: OffsetRange, stop: Stop) -> Iterator[pa.RecordBatch]:
         from replog.spark.arrow_batches import ArrowConverter
         from replog.spark.worker_client import client_for
 
         converter = ArrowConverter(self._columns, wanted.topic, wanted.partition)
         client = client_for(self._options.bootstrap_servers, self._snapshot.cluster_id)
         tune_worker()
-        with client.open_range(wanted, self._options) as pieces:
+        with client.open_range(wanted, self._options, stop) as pieces:
             for encoded in pieces:
                 yield from converter.convert(encoded, end_offset=wanted.end_offset)

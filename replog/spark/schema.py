@@ -7,7 +7,7 @@ names are decoded and handed over, so `.schema("offset bigint")` reads a topic w
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ COLUMN_TYPES = {
 Each is in `arrow_batches` too, as a type of Arrow and in the batch that is made; `schema_ddl` says which are there unasked.
 """
 
+_VALUE_FORMATS = {("value", "string"), ("value", "binary")}
 _MAY_BE_NULL = frozenset({"key", "value", HEADERS})
 
 
@@ -43,22 +44,31 @@ class SchemaField(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column to hand over.  `is_nullable` is the schema's word: Spark wants to find it in the Arrow schema."""
+    """A column to hand over.
+
+    Attributes:
+        name: One of COLUMN_TYPES.
+        is_nullable: Whether the schema says that it may be null: Spark wants to find it in the Arrow schema.
+        is_text: Whether it is a string where COLUMN_TYPES says binary.
+    """
 
     name: str
     is_nullable: bool = True
+    is_text: bool = False
 
 
-def schema_ddl(*, include_headers: bool) -> str:
+def schema_ddl(*, include_headers: bool, value_type: str = "binary") -> str:
     """Returns the schema when the user gives none, as DDL."""
-    return ", ".join(f"{name} {kind}" for name, kind in COLUMN_TYPES.items() if name != HEADERS or include_headers)
+    types = COLUMN_TYPES | {"value": value_type}
+    return ", ".join(f"{name} {kind}" for name, kind in types.items() if name != HEADERS or include_headers)
 
 
-def columns_of(schema: Sequence[SchemaField]) -> tuple[Column, ...]:
+def columns_of(schema: Sequence[SchemaField], *, value_type: str = "binary") -> tuple[Column, ...]:
     """Returns the columns of a Spark schema, which may be any selection of ours in any order.
 
     Args:
         schema: A `StructType`, iterated.
+        value_type: The type of the column `value`: "binary" or "string".
 
     Raises:
         ConfigError: It names a column we do not have, twice, with another type, or as never null where it may be.
@@ -67,12 +77,14 @@ def columns_of(schema: Sequence[SchemaField]) -> tuple[Column, ...]:
     for field in schema:
         if names.count(field.name) > 1:
             raise ConfigError("schema", field.name, f'the schema names column "{field.name}" twice')
-        _check(field)
-    return tuple(Column(field.name, field.nullable) for field in schema)
+        _check(field, COLUMN_TYPES | {"value": value_type})
+    return tuple(
+        Column(field.name, field.nullable, is_text=field.name == "value" and value_type == "string") for field in schema
+    )
 
 
-def _check(field: SchemaField) -> None:
-    expected = COLUMN_TYPES.get(field.name)
+def _check(field: SchemaField, types: Mapping[str, str]) -> None:
+    expected = types.get(field.name)
     if expected is None:
         close = difflib.get_close_matches(field.name.lower(), [name.lower() for name in COLUMN_TYPES], n=1)
         matches = [name for name in COLUMN_TYPES if close and name.lower() == close[0]]
@@ -80,11 +92,12 @@ def _check(field: SchemaField) -> None:
         raise ConfigError("schema", field.name, f'format replog has no column "{field.name}". {advice}')
     actual = field.dataType.simpleString()
     if actual != expected:
+        option = f', or set the option valueFormat to "{actual}"' if (field.name, actual) in _VALUE_FORMATS else ""
         raise ConfigError(
             "schema",
             actual,
             f'column "{field.name}" is {expected}, not {actual}: name it so and cast it after the read, '
-            f'for example `.selectExpr("CAST({field.name} AS {actual})")`',
+            f'for example `.selectExpr("CAST({field.name} AS {actual})")`{option}',
         )
     if (not field.nullable and field.name in _MAY_BE_NULL) or _has_not_null(field.dataType.jsonValue()):
         raise ConfigError("schema", field.name, f'column "{field.name}" may be null: leave NOT NULL out')

@@ -76,14 +76,15 @@ class ReplogDataSource(DataSource):
         from replog.spark.schema import schema_ddl
 
         options = self._options_of_read() if self._stream_options is None else self._stream_options.read
-        return schema_ddl(include_headers=options.include_headers)
+        return schema_ddl(include_headers=options.include_headers, value_type=options.value_format)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from replog.spark.reader import ReplogReader
         from replog.spark.schema import columns_of
 
         options = self._options_of_read()
-        return ReplogReader(options, self._snapshot or _fetch_snapshot(options), columns_of(schema.fields))
+        columns = columns_of(schema.fields, value_type=options.value_format)
+        return ReplogReader(options, self._snapshot or _fetch_snapshot(options), columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from replog.spark.options import check_arrived
@@ -98,7 +99,8 @@ class ReplogDataSource(DataSource):
         from replog.spark.stream.reader import ReplogStreamReader
 
         check_arrived(self.options)
-        return ReplogStreamReader(parse_stream_options(self.options), columns_of(schema.fields))
+        options = parse_stream_options(self.options)
+        return ReplogStreamReader(options, columns_of(schema.fields, value_type=options.read.value_format))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- Spark's signature
         from replog.spark.sink.writer import ReplogStreamWriter, plan_write

@@ -22,6 +22,7 @@ from replog.spark.options import ReadOptions
 from replog.spark.pieces import Encoded, Piece, coalesce
 from replog.spark.python_worker import tune_worker
 from replog.spark.range_reader import RangeReader
+from replog.spark.read_ahead import Stop
 from replog.spark.snapshot import CONNECT_TIMEOUT_MS, OffsetRange, PinnedOffsets, resolve_snapshot
 from replog.spark.transport import RangeOptions
 
@@ -100,21 +101,21 @@ class WorkerClient:
         self._thread.run(self._view.close)
 
     @contextmanager
-    def open_range(self, wanted: OffsetRange, options: RangeOptions) -> Iterator[Iterator[Encoded]]:
+    def open_range(self, wanted: OffsetRange, options: RangeOptions, stop: Stop) -> Iterator[Iterator[Encoded]]:
         """Reads the record batches of `wanted`: from files where they can be read here, else fetched ahead within a bound.
 
-        What the iterator yields has to be decoded before the next is asked for.
+        What the iterator yields has to be decoded before the next is asked for.  `stop` ends its waiting for brokers.
 
         Raises:
             ReplogError: Whatever `RangeReader` raises, from the iterator.
         """
-        pieces = self._pieces(wanted, options)
+        pieces = self._pieces(wanted, options, stop)
         try:
             yield pieces
         finally:
             pieces.close()
 
-    def _pieces(self, wanted: OffsetRange, options: RangeOptions) -> Generator[Encoded, None, None]:
+    def _pieces(self, wanted: OffsetRange, options: RangeOptions, stop: Stop) -> Generator[Encoded, None, None]:
         position = wanted.start_offset
         if options.transport.direct_reads:
             direct = DirectRead(
@@ -125,17 +126,18 @@ class WorkerClient:
             yield from direct.pieces()
             position = direct.position
         if position < wanted.end_offset:
-            fetched = self._fetched(replace(wanted, start_offset=position), options)
+            fetched = self._fetched(replace(wanted, start_offset=position), options, stop)
             try:
                 yield from coalesce(fetched, is_checked=not options.transport.verify_crc)
             finally:
                 fetched.close()
 
-    def _fetched(self, wanted: OffsetRange, options: RangeOptions) -> Generator[Piece, None, None]:
+    def _fetched(self, wanted: OffsetRange, options: RangeOptions, stop: Stop) -> Generator[Piece, None, None]:
         reader = self._thread.run(lambda: self._open_reader(wanted, options))
         try:
-            while (piece := self._thread.run(reader.next_piece)) is not None:
-                yield piece
+            with stop.waking(lambda: self._thread.run(reader.give_up)):
+                while (piece := self._thread.run(reader.next_piece)) is not None:
+                    yield piece
         finally:
             with suppress(TimeoutError):  # the process may be ending, and the loop's thread with it
                 self._thread.run(lambda: self._close_reader(reader), CLOSE_TIMEOUT_S)

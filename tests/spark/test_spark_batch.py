@@ -269,6 +269,23 @@ def test_a_batch_with_options_of_a_stream_is_refused_when_it_is_planned(read: Re
     assert 'startingOffsets cannot be "latest" here' in str(caught.value)
 
 
+def test_values_as_text(read: Read, spark: Any, spark_cluster: SparkCluster, mixed: str) -> None:
+    frame = read(mixed, valueFormat="string")
+    assert dict(frame.dtypes)["value"] == "string"
+    assert [row.value for row in frame.orderBy("partition", "offset").collect()] == ["first", None, "", "zwölf", None]
+    assert read(mixed, "value string", valueFormat="string").where("value = 'zwölf'").count() == 1
+    topic = spark_cluster.topic()
+    spark_cluster.send(topic, [Sent(0, b'{"id": 7}'), Sent(0, b"\xff")])
+    json_id = 'from_json(value, "id bigint, city string", map("mode", "FAILFAST")).id'
+    assert read(topic, valueFormat="string", endingOffsets=f'{{"{topic}": {{"0": 1}}}}').selectExpr(
+        json_id
+    ).first() == (7,)
+    with pytest.raises(Exception, match=f"{topic}-0: the value at offset 1 is not UTF-8"):
+        read(topic, valueFormat="string").collect()
+    streamed = spark.readStream.format("replog").option("bootstrap.servers", spark_cluster.bootstrap_servers)
+    assert dict(streamed.option("subscribe", mixed).option("valueFormat", "string").load().dtypes)["value"] == "string"
+
+
 def test_workers_of_spark_are_known_as_such(spark: Any) -> None:
     """Goal: `tune_worker` does something: the name it goes by is Spark's."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from itertools import chain, pairwise
@@ -65,3 +66,17 @@ def test_a_session_reads_the_same_from_files_and_from_brokers(read: Callable[...
     wanted = ("count(*)", "sum(offset)", "sum(length(value))")
     rows = [read(topic, minPartitions=3, directReads=each).selectExpr(*wanted).first() for each in ("true", "false")]
     assert rows == [(RECORDS, RECORDS * (RECORDS - 1) // 2, RECORDS * len(VALUE))] * 2
+
+
+def test_a_task_that_stops_early_does_not_wait_for_a_silent_broker(spark_cluster: SparkCluster, topic: str) -> None:
+    """Goal: `limit` ends the thread that reads ahead, also in the middle of a wait for records that do not come."""
+    task = read_directly(spark_cluster, topic, directReads="false", **{"kafkaConsumer.pollTimeoutMs": "600000"})
+    leader = leader_of(spark_cluster, topic)
+    try:
+        next(task)
+        spark_cluster.local.pause(leader)
+        task.close()
+    finally:
+        spark_cluster.local.resume(leader)
+        spark_cluster.run(spark_cluster.local.wait_until_ready())
+    assert "replog-read-ahead" not in {thread.name for thread in threading.enumerate()}

@@ -40,6 +40,7 @@ class ReadOptions:
             fails the query.
         is_fixed_at_load: Whether all actions read what is there when the DataFrame is made; otherwise each plan fixes it anew.
         include_headers: Whether the schema has a column `headers`.
+        value_format: The type of the column `value`: "binary" or "string".
         fail_on_data_loss: Whether records that are gone fail the query; otherwise the rest is read, with a warning.
         min_partitions: The wished number of tasks; 0: as many as their size in bytes asks for.
         target_bytes_per_partition: The wished size of a task.
@@ -56,6 +57,7 @@ class ReadOptions:
     starts_late_at_end: bool
     is_fixed_at_load: bool
     include_headers: bool
+    value_format: str
     fail_on_data_loss: bool
     min_partitions: int
     target_bytes_per_partition: int
@@ -84,6 +86,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         starts_late_at_end=given["startingOffsetsByTimestampStrategy"] == "latest",
         is_fixed_at_load=given["snapshot"] == "load",
         include_headers=given["includeHeaders"],
+        value_format=given["valueFormat"],
         fail_on_data_loss=given["failOnDataLoss"],
         min_partitions=given["minPartitions"] or 0,
         target_bytes_per_partition=given["targetBytesPerPartition"],

@@ -70,6 +70,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         starts_late_at_end=given["startingOffsetsByTimestampStrategy"] == "latest",
         is_fixed_at_load=False,
         include_headers=given["includeHeaders"],
+        value_format=given["valueFormat"],
         fail_on_data_loss=given["failOnDataLoss"],
         target_bytes_per_partition=given["targetBytesPerPartition"],
         min_partitions=given["minPartitions"] or 0,

@@ -162,6 +162,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("includeHeaders", Use.READ, "false", parsers.parse_boolean, "Whether there is a column `headers`."),
     Option(
+        "valueFormat",
+        Use.READ,
+        "binary",
+        parsers.choice_parser("binary", "string"),
+        "What the column `value` is: `binary`, or `string`, of values that are UTF-8: another one fails the query.",
+    ),
+    Option(
         "targetBytesPerPartition",
         Use.READ,
         "128m",

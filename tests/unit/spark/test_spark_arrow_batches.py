@@ -195,3 +195,32 @@ def test_rows_equal_records(groups: list[list[Any]], start_offset: int, end_offs
             offset += 1
     found = rows(convert(data, start_offset=start_offset, end_offset=end_offset))
     assert [(r["offset"], r["timestamp"], r["key"], r["value"], r["headers"]) for r in found] == expected
+
+
+# ---- values as text ----------------------------------------------------------------------------------------------------
+
+
+def texts(data: bytes, names: Sequence[str] = ("value",)) -> list[Any]:
+    converter = ArrowConverter([Column(name, is_text=name == "value") for name in names], "flights", 3)
+    return list(converter.convert(Encoded(0, data), end_offset=END))
+
+
+def test_values_that_are_text_come_as_strings() -> None:
+    values = [b"a", None, b"", "zwölf".encode(), b"\x00"]
+    (found,) = texts(encode_batch([(1, b"\xff", value, ()) for value in values]), ["key", "value"])
+    assert found.schema.field("value").type == pa.string()
+    assert found.column("value").to_pylist() == ["a", None, "", "zwölf", "\x00"]
+    assert found.column("key").to_pylist() == [b"\xff"] * 5
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 6, 9])
+def test_a_value_that_is_no_text_is_told_with_its_place(wrong: int) -> None:
+    values = [None if n in {3, 7} else b"\xc3\xa4" for n in range(10)]
+    values[wrong] = b"\xa4"
+    values[9] = b"\xff"
+    data = encode_batch([(1, None, value, ()) for value in values], base_offset=40)
+    with pytest.raises(InvalidRecordError, match=rf"^flights-3: the value at offset {40 + wrong} is not UTF-8\. Read"):
+        texts(data)
+    halves = [encode_batch([(1, None, value, ())], base_offset=40 + n) for n, value in enumerate(values)]
+    with pytest.raises(InvalidRecordError, match=f"offset {40 + wrong} "):
+        texts(b"".join(halves))

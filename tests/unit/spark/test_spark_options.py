@@ -30,6 +30,7 @@ def test_defaults() -> None:
         starts_late_at_end=False,
         is_fixed_at_load=True,
         include_headers=False,
+        value_format="binary",
         fail_on_data_loss=True,
         min_partitions=0,
         target_bytes_per_partition=128 << 20,

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from replog.errors import (
+    BrokerClosedError,
     CorruptRecordError,
     ErrorCode,
     OffsetOutOfRangeError,
@@ -247,3 +248,17 @@ async def test_a_replica_in_the_rack_of_the_tasks_is_read(cluster: FakeCluster) 
             finally:
                 await reader.close()
         assert bool(cluster.nodes[1].fetched) is not serves
+
+
+async def test_a_reader_that_is_given_up_waits_no_longer(cluster: FakeCluster) -> None:
+    """Goal: a query that stops early does not wait for a broker that says nothing."""
+    wanted = whole(cluster, start=100, end=105)
+    async with open_reader(cluster, wanted) as reader:
+        waiting = asyncio.create_task(reader.next_piece())
+        await quiet_for(0.02)
+        assert not waiting.done()
+        await reader.give_up()
+        with pytest.raises(BrokerClosedError, match="not read any more"):
+            await waiting
+        with pytest.raises(BrokerClosedError):
+            await reader.next_piece()

@@ -82,3 +82,15 @@ def test_a_column_named_twice_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         columns_of([StructField("offset", LongType()), StructField("offset", LongType())])
     assert "twice" in str(caught.value)
+
+
+def test_values_as_text() -> None:
+    assert ", value string, " in schema_ddl(include_headers=False, value_type="string")
+    schema = StructType([StructField("key", BinaryType()), StructField("value", StringType())])
+    columns = columns_of(schema.fields, value_type="string")
+    assert columns == (Column("key"), Column("value", is_text=True))
+    assert arrow_schema(columns).equals(to_arrow_schema(schema, timezone="UTC"))
+    with pytest.raises(ConfigError, match='or set the option valueFormat to "string"'):
+        columns_of(schema.fields)
+    with pytest.raises(ConfigError, match='or set the option valueFormat to "binary"'):
+        columns_of(FULL.fields, value_type="string")
