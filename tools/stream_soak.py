@@ -120,7 +120,7 @@ async def create_topic(servers: str) -> None:
 
 
 def new_session() -> Any:
-    replog.spark.prepare()
+    replog.spark.prepare(is_local=True)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

@@ -37,7 +37,7 @@ def _new_session() -> SparkSession:
 
     import replog.spark
 
-    replog.spark.prepare()
+    replog.spark.prepare(is_local=True)
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("replog-bench")
     builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
     builder = builder.config("spark.sql.shuffle.partitions", str(CORES)).config("spark.driver.memory", "2g")
