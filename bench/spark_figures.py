@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bench.model import MB_PER_S, Measured, Metric
-from bench.systems.spark_systems import PARTITIONS
+from bench.systems.spark_systems import PARTITIONS, generated
 
 if TYPE_CHECKING:
     from bench.systems.spark_session import CpuTime
@@ -47,6 +47,6 @@ class FilledTopics:
         key = (system.name, count, record_bytes)
         if key not in self._names:
             topic = system.create_topic()
-            system.fill(topic, count, record_bytes)
+            system.write(generated(count, record_bytes), topic)
             self._names[key] = topic
         return self._names[key]
