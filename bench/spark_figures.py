@@ -31,8 +31,8 @@ def spark_rates(
     """Rows and megabytes per second, and where the CPU time went: all of it, and what of it was in the kernel."""
     gigabytes = count * record_bytes / 1e9
     spent = {group: after[group] - before[group] for group in GROUPS}
-    cpu = {CPU_METRICS[group]: each.all_s / gigabytes for group, each in spent.items()}
-    system = {SYSTEM_METRICS[group]: each.system_s / gigabytes for group, each in spent.items()}
+    cpu = {CPU_METRICS[group]: max(0.0, each.all_s) / gigabytes for group, each in spent.items()}
+    system = {SYSTEM_METRICS[group]: max(0.0, each.system_s) / gigabytes for group, each in spent.items()}
     return {ROWS_PER_S: count / wall_s, MB_PER_S: count * record_bytes / wall_s / 1e6, **cpu, **system}
 
 
