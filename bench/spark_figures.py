@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bench.model import MB_PER_S, Measured, Metric
-from bench.systems.spark_systems import PARTITIONS
+from bench.systems.spark_systems import PARTITIONS, generated
 
 if TYPE_CHECKING:
     from bench.systems.spark_session import CpuTime
@@ -31,8 +31,8 @@ def spark_rates(
     """Rows and megabytes per second, and where the CPU time went: all of it, and what of it was in the kernel."""
     gigabytes = count * record_bytes / 1e9
     spent = {group: after[group] - before[group] for group in GROUPS}
-    cpu = {CPU_METRICS[group]: each.all_s / gigabytes for group, each in spent.items()}
-    system = {SYSTEM_METRICS[group]: each.system_s / gigabytes for group, each in spent.items()}
+    cpu = {CPU_METRICS[group]: max(0.0, each.all_s) / gigabytes for group, each in spent.items()}
+    system = {SYSTEM_METRICS[group]: max(0.0, each.system_s) / gigabytes for group, each in spent.items()}
     return {ROWS_PER_S: count / wall_s, MB_PER_S: count * record_bytes / wall_s / 1e6, **cpu, **system}
 
 
@@ -47,6 +47,6 @@ class FilledTopics:
         key = (system.name, count, record_bytes)
         if key not in self._names:
             topic = system.create_topic()
-            system.fill(topic, count, record_bytes)
+            system.write(generated(count, record_bytes), topic)
             self._names[key] = topic
         return self._names[key]

@@ -112,7 +112,7 @@ async def append(servers: str, topic: str, records: Sequence[tuple[bytes | None,
 
 def session(where: Place) -> SparkSession:
     """Starts Spark with two task slots in this process's Java."""
-    replog.spark.prepare()
+    replog.spark.prepare(is_local=True)
     builder = SparkSession.builder.master("local[2]").appName("flights")
     settings = {
         "spark.ui.enabled": "false",

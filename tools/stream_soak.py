@@ -35,6 +35,8 @@ GROWTH_MIN_MIB = 16
 FILES_GROWTH_MAX = 5
 WARM_UP_MINUTES = 2
 PARTITIONS = 4
+PATIENCE_MS = 120_000
+"""Before the query fails for brokers that do not answer: on a busy machine they may be without a controller for a while."""
 RETAINED = 50
 """How many queries, jobs and stages Spark keeps for its web pages: by default so many that its heap grows for half an hour."""
 
@@ -120,7 +122,7 @@ async def create_topic(servers: str) -> None:
 
 
 def new_session() -> Any:
-    replog.spark.prepare()
+    replog.spark.prepare(is_local=True)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -132,7 +134,8 @@ def new_session() -> Any:
 def begin(spark: Any, servers: str, folder: Path, rows: Iterator[int]) -> Any:
     """Starts the query, which draws a number of `rows` for each row."""
     reader = spark.readStream.format("replog").option("bootstrap.servers", servers).option("subscribe", "soak")
-    frame = reader.option("startingOffsets", "earliest").schema("offset bigint").load()
+    reader = reader.option("startingOffsets", "earliest").option("kafkaConsumer.pollTimeoutMs", PATIENCE_MS)
+    frame = reader.schema("offset bigint").load()
 
     def count(batch: Any, _batch_id: int) -> None:
         for _ in range(batch.count()):

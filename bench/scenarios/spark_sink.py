@@ -8,7 +8,14 @@ from bench.meter import Meter
 from bench.model import Measured, Params, Scenario, WrongResultError
 from bench.spark_figures import TOPIC_BYTES, records_in, spark_rates
 from bench.systems.spark_session import CORES
-from bench.systems.spark_systems import PARTITIONS, SparkOnKafka, SparkOnReplog, SparkSystem, generated
+from bench.systems.spark_systems import (
+    NUMBER_BYTES,
+    PARTITIONS,
+    SparkOnKafka,
+    SparkOnReplog,
+    SparkSystem,
+    generated,
+)
 
 
 class SparkSinkScenario(Scenario[SparkSystem]):
@@ -55,7 +62,7 @@ class SparkSinkScenario(Scenario[SparkSystem]):
 
 def _check(system: SparkSystem, topic: str, count: int, record_bytes: int) -> None:
     """Compares what is in the topic with what was written: how many, how many different ones, how many bytes."""
-    distinct = "count(DISTINCT partition, substr(value, 1, 12))"  # the number that each value begins with
+    distinct = f"count(DISTINCT partition, substr(value, 1, {NUMBER_BYTES}))"
     row = system.read(topic).selectExpr("count(*)", distinct, "sum(length(value))").first()
     expected = (count, count, count * record_bytes)
     if row is None or tuple(row) != expected:

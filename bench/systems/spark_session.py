@@ -37,7 +37,7 @@ def _new_session() -> SparkSession:
 
     import replog.spark
 
-    replog.spark.prepare()
+    replog.spark.prepare(is_local=True)
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("replog-bench")
     builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
     builder = builder.config("spark.sql.shuffle.partitions", str(CORES)).config("spark.driver.memory", "2g")
@@ -73,7 +73,10 @@ class CpuTime:
 
 
 def cpu_times(broker_ids: Sequence[int]) -> Mapping[str, CpuTime]:
-    """CPU time so far of the brokers, of Spark's JVM, and of the Python processes that it has started."""
+    """CPU time so far of the brokers, of Spark's JVM, and of the Python processes that it has started.
+
+    Spark ends Python processes that had nothing to do for a minute; what those have used may be missing then.
+    """
     jvms = _jvms()
     workers = sum((_children_cpu(jvm) for jvm in jvms), CpuTime())
     for each in (child for jvm in jvms for child in jvm.children(recursive=True)):

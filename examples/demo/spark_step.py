@@ -63,7 +63,7 @@ def spark_environment(directory: Path) -> dict[str, str]:
             )
     directory.mkdir(parents=True, exist_ok=True)
     ours = {name: value for name, value in os.environ.items() if name not in {WORKER_PYTHON, DRIVER_PYTHON}}
-    return environment_for_spark(ours, directory / "environment") | {
+    return environment_for_spark(ours, directory / "environment", is_local=True) | {
         "TMPDIR": str(directory),
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",  # or Java leaves a file in the shared temporary folder
     }

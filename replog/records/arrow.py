@@ -6,6 +6,7 @@ it.  Spark's source builds its batches from the same functions with a schema of 
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from replog.records.model import Buffer, Columns, HeaderColumns
@@ -53,6 +54,15 @@ def fixed_array(kind: pa.DataType, count: int, data: Buffer) -> Any:
     import pyarrow as pa
 
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], 0)
+
+
+def number_scalar(kind: pa.DataType, value: int) -> Any:
+    """Returns an integer as one of Arrow.
+
+    `pa.scalar` would import pandas wherever that is installed, as all of pyarrow does that is given objects of Python: in each
+    process of Spark a third of a second of processor time, and some 50 MB.
+    """
+    return fixed_array(kind, 1, value.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True))[0]
 
 
 def key_array(columns: Columns) -> Any:

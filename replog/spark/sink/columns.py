@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array as array_of_numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 
 from replog.errors import InvalidRecordError
 from replog.records import Buffer, Columns, HeaderColumns
+from replog.records.arrow import fixed_array, number_scalar
 from replog.spark.schema import HEADERS
 
 _NO_PARTITION = -1
@@ -64,11 +66,11 @@ def pieces(batch: pa.RecordBatch, first_row: int, *, topic: str | None, include_
 
 def _check_rows(batch: pa.RecordBatch, first_row: int) -> None:
     if "partition" in batch.schema.names:
-        negative = pc.less(batch.column("partition"), 0)
+        negative = pc.less(batch.column("partition"), number_scalar(pa.int32(), 0))
         if pc.any(negative).as_py():
             raise _at(first_row, negative, 'its column "partition" is negative: give a partition, or null')
     if "timestamp" in batch.schema.names:
-        early = pc.less(batch.column("timestamp").cast(pa.int64()), 0)
+        early = pc.less(batch.column("timestamp").cast(pa.int64()), number_scalar(pa.int64(), 0))
         if pc.any(early).as_py():
             raise _at(first_row, early, 'its column "timestamp" is before 1970, which records cannot say')
 
@@ -109,11 +111,11 @@ def _validity(array: Any) -> Buffer | None:
 def _timestamps(array: Any) -> Buffer:
     """Returns milliseconds; of rows without a time now."""
     milliseconds = array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False).cast(pa.int64())
-    return _fixed(pc.fill_null(milliseconds, time.time_ns() // 1_000_000), 8)
+    return _fixed(pc.fill_null(milliseconds, number_scalar(pa.int64(), time.time_ns() // 1_000_000)), 8)
 
 
 def _int32s(array: Any) -> Buffer:
-    return _fixed(pc.fill_null(array, _NO_PARTITION), 4)
+    return _fixed(pc.fill_null(array, number_scalar(pa.int32(), _NO_PARTITION)), 4)
 
 
 def _fixed(array: Any, width: int) -> Buffer:
@@ -122,7 +124,8 @@ def _fixed(array: Any, width: int) -> Buffer:
 
 def _headers(array: Any) -> HeaderColumns:
     if array.null_count:
-        array = array.take(pa.array(range(len(array)), pa.int64()))  # what is null may have had headers
+        places = fixed_array(pa.int64(), len(array), memoryview(array_of_numbers("q", range(len(array)))).cast("B"))
+        array = array.take(places)  # what is null may have had headers
     offsets = array.offsets
     pairs = array.values
     names, values = pairs.field(0), pairs.field(1)

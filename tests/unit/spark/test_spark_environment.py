@@ -30,7 +30,7 @@ def test_prepare_names_the_neighbour_that_hides_all_data_sources(
     (tmp_path / "broken_stranger.py").write_text("raise RuntimeError('never imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(environment, "_session_is_running", lambda: False)
-    monkeypatch.setattr(environment, "environment_for_spark", lambda before, _directory: dict(before))
+    monkeypatch.setattr(environment, "environment_for_spark", lambda before, _directory, **_: dict(before))
     try:
         with caplog.at_level(logging.WARNING):
             environment.prepare()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +45,37 @@ def records(piece: TopicRows) -> list[Record]:
 
 def made(batch: Any, topic: str | None = "t", *, include_headers: bool = True) -> list[TopicRows]:
     return list(pieces(batch, 100, topic=topic, include_headers=include_headers))
+
+
+WRITE = """
+import sys
+import pyarrow as pa
+from replog.spark.sink.columns import pieces
+
+with pa.ipc.open_stream(sys.argv[1]) as batches:
+    for batch in batches:
+        found = list(pieces(batch, 0, topic=sys.argv[2] or None, include_headers=True))
+print([piece.topic for piece in found], "pandas" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("topic", "topics"), [("t", ["t"]), ("", ["a", "b"])])
+def test_pandas_is_not_imported_for_rows(topic: str, topics: list[str], tmp_path: Path) -> None:
+    """Goal: a task that writes does not pay for a library that it has no use for, wherever that is installed."""
+    (tmp_path / "pandas.py").write_text("# whoever imports it is seen in sys.modules\n")
+    batch = batch_of(
+        value=["v", None],
+        topic=["a", "b"],
+        partition=[1, None],
+        timestamp=[datetime(2020, 1, 1, tzinfo=UTC), None],
+        headers=[[("a", b"1")], None],
+    )
+    with pa.OSFile(str(tmp_path / "rows"), "wb") as file, pa.ipc.new_stream(file, batch.schema) as stream:
+        stream.write_batch(batch)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    command = [sys.executable, "-c", WRITE, str(tmp_path / "rows"), topic]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"{topics} False\n"
 
 
 def test_every_column_and_its_nulls() -> None:

@@ -1,0 +1,70 @@
+"""The Python that Spark starts: under its own name, or by a script.
+
+Where its path has a space in it, Spark's search for data sources finds nothing, for it hands the path to a shell; so such a Python
+is started by a script.
+
+A script can do more.  Spark puts zips of its own Python files before all else on the path of its Python processes, and what comes
+from a zip is compiled at each start, which takes half a second of processor time.  A session starts six of them before its first
+rows are there, a stream one more each time.  Where pyspark is installed beside replog the script takes the zips away.  It is a file
+of this machine, so executors on other ones could not start it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+_SCRIPT = """\
+#!/bin/sh
+exec {python} "$@"
+"""
+
+_SCRIPT_WITHOUT = """\
+#!/bin/sh
+# Modules that come from these zips are compiled at each start; the same ones are installed, and compiled once.
+set -f
+IFS=:
+kept=
+for entry in $PYTHONPATH; do
+    case $entry in
+        {zips}) ;;
+        *) kept="${{kept:+$kept:}}$entry" ;;
+    esac
+done
+unset IFS
+export PYTHONPATH="$kept"
+exec {python} "$@"
+"""
+
+
+def unneeded_zips() -> Sequence[Path]:
+    """Returns the zips of Spark's Python files whose contents are installed for this Python as folders, too."""
+    pyspark, py4j = _folder("pyspark"), _folder("py4j")
+    return sorted((pyspark / "python" / "lib").glob("*.zip")) if pyspark and py4j else ()
+
+
+def _folder(package: str) -> Path | None:
+    """Returns where a package is installed; None: it is not, or comes from a zip in this process as well."""
+    spec = find_spec(package)
+    places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec is not None else []
+    return next((place for place in places if place.is_dir()), None)
+
+
+def python_for_spark(python: str, script: Path, *, without: Sequence[Path] = ()) -> str:
+    """Returns `python`, or a script that runs it where Spark could not find it under its own name.
+
+    Args:
+        python: The path of the interpreter.
+        script: The path of the script; written only if it is needed.
+        without: The entries to take from the path on which it looks for modules.
+    """
+    if len(python.split()) == 1 and not without:
+        return python
+    script.parent.mkdir(parents=True, exist_ok=True)
+    template = _SCRIPT_WITHOUT if without else _SCRIPT
+    zips = " | ".join(shlex.quote(str(each)) for each in without)
+    script.write_text(template.format(python=shlex.quote(python), zips=zips), encoding="utf-8")
+    script.chmod(0o755)
+    return str(script)
