@@ -42,7 +42,7 @@ class Stop:
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Has `wake` called when it is time to end; within, at once where it is already."""
+        """Lets `wake` be called when it is time to end; at once where it is already."""
         with self._lock:
             self._wakers.append(wake)
             is_set = self.is_set
@@ -88,9 +88,11 @@ def read_ahead(make: Callable[[Stop], Generator[T, None, None]]) -> Generator[T,
             raise item.error
     finally:
         item = _End()  # the error's traceback has this frame
-        stop.set()
-        room.release()
-        thread.join()
+        try:
+            stop.set()
+        finally:
+            room.release()
+            thread.join()
 
 
 def _run(

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from replog.client.cluster.view import ClusterView
 from replog.client.sync.loop_thread import LoopThread
-from replog.errors import ConfigError, InconsistentClusterIdError, RequestTimedOutError
+from replog.errors import BrokerClosedError, ConfigError, InconsistentClusterIdError, RequestTimedOutError
 from replog.spark.direct_reads import DirectRead, ReplicaFinder
 from replog.spark.options import ReadOptions
 from replog.spark.pieces import Encoded, Piece, coalesce
@@ -135,12 +135,16 @@ class WorkerClient:
     def _fetched(self, wanted: OffsetRange, options: RangeOptions, stop: Stop) -> Generator[Piece, None, None]:
         reader = self._thread.run(lambda: self._open_reader(wanted, options))
         try:
-            with stop.waking(lambda: self._thread.run(reader.give_up)):
+            with stop.waking(lambda: self._give_up(reader)):
                 while (piece := self._thread.run(reader.next_piece)) is not None:
                     yield piece
         finally:
             with suppress(TimeoutError):  # the process may be ending, and the loop's thread with it
                 self._thread.run(lambda: self._close_reader(reader), CLOSE_TIMEOUT_S)
+
+    def _give_up(self, reader: RangeReader) -> None:
+        with suppress(TimeoutError, BrokerClosedError):  # the loop's thread may be ending, and ends the waiting with it
+            self._thread.run(reader.give_up, CLOSE_TIMEOUT_S)
 
     # ---- in the loop's thread ----------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ def test_the_read_limit(options: dict[str, str], limit: Any) -> None:
 
 def test_a_task_reads_its_ranges_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     ranges = [OffsetRange("t", UUID(int=1), number, 0, 5) for number in (2, 0)]
-    monkeypatch.setattr(ReplogReader, "_read_range", lambda _, wanted: iter([wanted]))
+    monkeypatch.setattr(ReplogReader, "_read_range", lambda _, wanted, _stop: iter([wanted]))
     task = pickle.loads(pickle.dumps(StreamPartition("c", ranges)))
     assert list(reader().read(task)) == ranges
     assert list(reader().read(InputPartition(None))) == []
