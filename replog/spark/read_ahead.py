@@ -42,7 +42,7 @@ class Stop:
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Has `wake` called when it is time to end; within, at once where it is already."""
+        """Calls `wake` when it is time to end, while the block runs; at once where it is time already."""
         with self._lock:
             self._wakers.append(wake)
             is_set = self.is_set
