@@ -166,11 +166,13 @@ def test_brokers_that_cannot_be_reached_are_named(driver: Driver, spark_cluster:
     assert "Check that bootstrap.servers (127.0.0.1:1) names brokers that run" in driver.error("read", options=wrong)
     topic = spark_cluster.topic()
     spark_cluster.send_values(topic, [b"%d" % number for number in range(100)])
+    driver.run("keep", options=reading(spark_cluster, topic) | {"directReads": "false"})
     leader = spark_cluster.admin.describe_topics([topic])[topic].partitions[0].leader
     spark_cluster.run(spark_cluster.local.kill(leader))
     try:
-        error = driver.error("read", options=reading(spark_cluster, topic))
+        error = driver.error("count")
     finally:
         spark_cluster.local.start_node(leader)
         spark_cluster.run(spark_cluster.local.wait_until_ready())
+    assert re.search(rf"{topic}-0 \[0, 100\): at offset 0 nothing came for \d+ ms", error)
     assert f"broker {leader} ({spark_cluster.local.nodes[leader].address})" in error
