@@ -47,15 +47,15 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
     folder = tmp_path_factory.mktemp("environments")
 
     def made(name: str) -> Path:
-        if not (folder / name).exists():
-            (folder / name).mkdir()
-            made_of = folder / name / "environment"
+        made_of = folder / name.replace(" ", "-") / "environment"  # Spark takes no blank in spark.archives
+        if not made_of.parent.exists():
+            made_of.parent.mkdir()
             if name == OTHER_PYTHON:
                 make_bare_environment(made_of, other_python() or pytest.skip("no second Python on this machine"))
             else:
                 make_environment(made_of, replog=name != "no replog", pyarrow=name != "no pyarrow")
             pack(made_of)
-        return folder / name
+        return made_of.parent
 
     return made
 
