@@ -175,4 +175,5 @@ def test_brokers_that_cannot_be_reached_are_named(driver: Driver, spark_cluster:
         spark_cluster.local.start_node(leader)
         spark_cluster.run(spark_cluster.local.wait_until_ready())
     assert re.search(rf"{topic}-0 \[0, 100\): at offset 0 nothing came for \d+ ms", error)
-    assert f"broker {leader} ({spark_cluster.local.nodes[leader].address})" in error
+    assert re.search("the partition has no leader|refuses connections", error)
+    assert spark_cluster.local.nodes[leader].address in error
