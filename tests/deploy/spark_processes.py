@@ -5,6 +5,7 @@ Ports are chosen by the processes themselves and read off what they print.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -217,8 +218,10 @@ class Driver:
         self._process.wait(END_TIMEOUT_S)
         end_all(started)
         self._reader.join(END_TIMEOUT_S)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):  # a request that it has not read
+                    pipe.close()
 
     def _read_answers(self) -> None:
         if self._process.stdout is not None:
