@@ -65,6 +65,15 @@ def number_scalar(kind: pa.DataType, value: int) -> Any:
     return fixed_array(kind, 1, value.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True))[0]
 
 
+def text_scalar(text: str) -> Any:
+    """Returns a text as one of Arrow; see `number_scalar`."""
+    import pyarrow as pa
+
+    data = text.encode()
+    offsets = bytes(4) + len(data).to_bytes(4, sys.byteorder)
+    return pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(data))[0]
+
+
 def key_array(columns: Columns) -> Any:
     """Returns the keys, binary."""
     import pyarrow as pa

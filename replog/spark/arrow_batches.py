@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from replog.errors import InvalidRecordError, InvariantViolationError
 from replog.records import DECOMPRESSED_BYTES_MAX, Buffer, Codec, Columns, decode_columns, scan
-from replog.records.arrow import fixed_array, headers_array, key_array, value_array
+from replog.records.arrow import fixed_array, headers_array, key_array, number_scalar, text_scalar, value_array
 from replog.spark.pieces import Encoded
 from replog.spark.schema import HEADERS, Column
 
@@ -73,8 +73,8 @@ class ArrowConverter:
         self._names = [column.name for column in columns]
         self._is_text = any(column.is_text for column in columns)
         self._place = f"{topic}-{partition}"
-        self._topic = pa.scalar(topic, pa.string())
-        self._partition = pa.scalar(partition, pa.int32())
+        self._topic = text_scalar(topic)
+        self._partition = number_scalar(pa.int32(), partition)
         self._constants: dict[str, Any] = {}
         self._growth: float = COMPRESSION_RATIO_GUESS
 

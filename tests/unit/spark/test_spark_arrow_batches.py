@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -224,3 +228,26 @@ def test_a_value_that_is_no_text_is_told_with_its_place(wrong: int) -> None:
     halves = [encode_batch([(1, None, value, ())], base_offset=40 + n) for n, value in enumerate(values)]
     with pytest.raises(InvalidRecordError, match=f"offset {40 + wrong} "):
         texts(b"".join(halves))
+
+
+CONVERT = """\
+import sys
+from replog.records import encode_batch
+from replog.spark.arrow_batches import ArrowConverter
+from replog.spark.pieces import Encoded
+from replog.spark.schema import COLUMN_TYPES, Column
+data = encode_batch([(1_700_000_000_123, b"k", b"v", (("a", b"1"),)), (0, None, None, ())])
+converter = ArrowConverter([Column(name) for name in COLUMN_TYPES], "flights", 3)
+(batch,) = converter.convert(Encoded(0, data), end_offset=9)
+print(batch.num_rows, batch["topic"][1], batch["partition"][1], "pandas" in sys.modules)
+"""
+
+
+def test_pandas_is_not_imported_for_records(tmp_path: Path) -> None:
+    """Goal: a third of a second of processor time and 50 MB less in each worker of Spark's."""
+    (tmp_path / "pandas.py").write_text("# whoever imports it is seen in sys.modules\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT], env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "2 flights 3 False\n"
