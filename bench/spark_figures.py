@@ -20,9 +20,9 @@ CPU_METRICS = {group: Metric(f"{group}_cpu_s_per_gb", "s/GB") for group in GROUP
 SYSTEM_METRICS = {group: Metric(f"{group}_system_s_per_gb", "s/GB") for group in GROUPS}
 
 
-def records_in(topic_bytes: int, record_bytes: int) -> int:
+def records_in(topic_bytes: int, record_bytes: int, records_max: int = RECORDS_MAX) -> int:
     """How many records fill a topic, the same number in each partition."""
-    return min(RECORDS_MAX, topic_bytes // record_bytes) // PARTITIONS * PARTITIONS
+    return min(records_max, topic_bytes // record_bytes) // PARTITIONS * PARTITIONS
 
 
 def spark_rates(
@@ -37,16 +37,19 @@ def spark_rates(
 
 
 class FilledTopics:
-    """Topics to read, each filled when it is first asked for."""
+    """A topic to read of each system, filled when it is first asked for; one of another shape takes its place."""
 
     def __init__(self) -> None:
-        self._names: dict[tuple[str, int, int], str] = {}
+        self._filled: dict[str, tuple[str, tuple[int, int]]] = {}
 
     def get(self, system: SparkSystem, count: int, record_bytes: int) -> str:
         """The topic of a system that has `count` values of `record_bytes`."""
-        key = (system.name, count, record_bytes)
-        if key not in self._names:
-            topic = system.create_topic()
-            system.write(generated(count, record_bytes), topic)
-            self._names[key] = topic
-        return self._names[key]
+        topic, shape = self._filled.get(system.name, ("", (0, 0)))
+        if shape == (count, record_bytes):
+            return topic
+        if topic:
+            system.delete_topic(topic)
+        topic = system.create_topic()
+        system.write(generated(count, record_bytes), topic)
+        self._filled[system.name] = (topic, (count, record_bytes))
+        return topic
