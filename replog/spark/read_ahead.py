@@ -33,7 +33,7 @@ class Stop:
         self._lock = threading.Lock()
 
     def set(self) -> None:
-        """Wakes all that wait, and all that will."""
+        """Wakes all that wait, and all that will.  What wakes them must not wait itself."""
         with self._lock:
             self.is_set = True
             wakers = tuple(self._wakers)
@@ -69,13 +69,16 @@ class _End:
 def read_ahead(make: Callable[[Stop], Generator[T, None, None]]) -> Generator[T, None, None]:
     """Yields what `make` yields, which runs in a thread of its own; the thread has ended when this has, however it ends.
 
+    Only where the garbage collector ends it in another thread than the one that began it, nobody waits: `make` may wait for
+    just that thread.
+
     Args:
         make: The generator function to run.  What it waits for longer than a moment has to be woken by the `Stop` that it is given.
 
     Raises:
         BaseException: Whatever `make` raises, behind what it has yielded.
     """
-    stop, room = Stop(), threading.Semaphore(AHEAD)
+    owner, stop, room = threading.get_ident(), Stop(), threading.Semaphore(AHEAD)
     made: SimpleQueue[T | _End] = SimpleQueue()
     thread = threading.Thread(target=_run, args=(make, stop, room, made), name="replog-read-ahead", daemon=True)
     thread.start()
@@ -92,7 +95,8 @@ def read_ahead(make: Callable[[Stop], Generator[T, None, None]]) -> Generator[T,
             stop.set()
         finally:
             room.release()
-            thread.join()
+            if threading.get_ident() == owner:
+                thread.join()
 
 
 def _run(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from replog.client.sync.loop_thread import LoopThread
+from replog.spark.range_reader import RangeReader
 from replog.spark.read_ahead import AHEAD, Stop, read_ahead
+from replog.spark.worker_client import WorkerClient
 
 LIMIT_S = 30
 
@@ -93,6 +98,48 @@ def test_an_error_in_the_task_ends_the_thread() -> None:
     with pytest.raises(ZeroDivisionError):
         items.throw(ZeroDivisionError())
     assert (closed.is_set(), threads()) == (True, [])
+
+
+def test_a_thread_that_the_reading_waits_for_can_end_it() -> None:
+    """Goal: the garbage collector may end it in any thread, also in the one whose answer is waited for."""
+    waits, answer, answered = threading.Event(), threading.Event(), list[bool]()
+
+    def make(_stop: Stop) -> Generator[int, None, None]:
+        yield 1
+        waits.set()
+        answered.append(answer.wait(LIMIT_S))
+        yield 2
+
+    def end() -> None:
+        items.close()
+        answer.set()
+
+    items = read_ahead(make)
+    assert next(items) == 1
+    assert waits.wait(LIMIT_S)
+    (thread,) = (each for each in threading.enumerate() if each.name == "replog-read-ahead")
+    other = threading.Thread(target=end)
+    other.start()
+    other.join()
+    thread.join()
+    assert answered == [True]
+
+
+def test_the_thread_of_the_loop_can_end_a_read_that_waits_for_it() -> None:
+    given_up = threading.Event()
+    client, thread = WorkerClient.__new__(WorkerClient), LoopThread.acquire(given_up)
+    client._thread = thread
+    reader = cast("RangeReader", SimpleNamespace(give_up=given_up.set))
+
+    async def end() -> None:
+        client._give_up(reader)
+
+    try:
+        thread.run(end)
+        assert given_up.wait(LIMIT_S)
+    finally:
+        LoopThread.release(given_up)
+    client._give_up(reader)  # the waiting ended with the loop
 
 
 def test_who_begins_to_wait_after_the_end_is_woken_at_once() -> None:
